@@ -60,14 +60,16 @@ impl Gate {
         self.sessions.permit(session, to.host(), state, to.as_str()).await
     }
 
-    /// The session at a host that a code permits, and where its browser wanted to go.
+    /// The session at a host that a code permits, and where its browser wanted to go. `state` is what the browser was
+    /// given there; whatever it is, the code is used up.
     pub async fn redeem(
         &self,
         host: &str,
         code: &SessionToken,
-        state: &SessionToken,
+        state: Option<&SessionToken>,
     ) -> Result<Option<(SessionToken, String)>, DbError> {
-        self.sessions.redeem(code, host, &self.told_state(host, state)).await
+        let told = state.map(|state| self.told_state(host, state)).unwrap_or_default();
+        self.sessions.redeem(code, host, &told).await
     }
 
     /// The session here behind the cookie of a host, with which it ends.

@@ -117,9 +117,12 @@ pub async fn callback(
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
     let code = SessionToken::parse(&query.code);
-    let redeemed = match (code, here.state(request.headers())) {
-        (Some(code), Some(state)) => services.gate.redeem(&here.host, &code, &state).await?,
-        _ => None,
+    let redeemed = match code {
+        Some(code) => {
+            let state = here.state(request.headers());
+            services.gate.redeem(&here.host, &code, state.as_ref()).await?
+        }
+        None => None,
     };
     let back = redeemed.and_then(|(token, target)| {
         Some((token, ReturnUrl::parse(&target, &live.apps, allows_http(&visit))?))

@@ -237,6 +237,11 @@ impl TestApp {
         Client { http, url: self.url.clone() }
     }
 
+    /// Ends it, although others go on with what it shared.
+    pub async fn stop(&self) {
+        self.handle.stop(false).await;
+    }
+
     /// How many password hashes were computed so far.
     pub fn hashes(&self) -> u64 {
         self.services.hasher.verifications()

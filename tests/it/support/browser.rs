@@ -29,7 +29,7 @@ pub const PHONE: Screen = Screen { width: 360, height: 780, phone: true };
 /// WCAG 2.2 §1.4.10: content reflows at 320 CSS pixels.
 pub const NARROWEST: Screen = Screen { width: 320, height: 640, phone: true };
 
-const SWITCHES: [&str; 10] = [
+const SWITCHES: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -40,6 +40,9 @@ const SWITCHES: [&str; 10] = [
     "--disable-sync",
     "--no-first-run",
     "--no-proxy-server",
+    // Applications of tests have names, and certificates of an authority of their own.
+    "--host-resolver-rules=MAP *.example 127.0.0.1, MAP *.test 127.0.0.1",
+    "--ignore-certificate-errors",
 ];
 
 pub struct Browser {

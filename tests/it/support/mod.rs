@@ -14,6 +14,7 @@ pub mod process;
 pub mod proof;
 pub mod redis;
 pub mod redis_group;
+pub mod reverse_proxy;
 pub mod routes;
 pub mod setup;
 pub mod steered;

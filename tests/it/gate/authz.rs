@@ -1,0 +1,242 @@
+//! What proxies are answered.
+
+use std::time::Duration;
+
+use gatehouse::login::{AccountAct, Groups};
+
+use super::{Visitor, account, behind};
+use crate::support::app::{Store, TestApp, on_both_stores};
+
+const WIKI: &str = "https://wiki.example";
+
+fn remote(answer: &crate::support::app::Answer) -> [&str; 4] {
+    ["remote-user", "remote-groups", "remote-name", "remote-email"].map(|name| {
+        assert!(answer.headers.contains_key(name), "{name}");
+        answer.header(name)
+    })
+}
+
+#[tokio::test]
+async fn strangers_are_led_to_sign_in_as_their_request_allows() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let stranger = Visitor::of(&app);
+    let start = "https://wiki.example/.gatehouse/start?rd=https%3A%2F%2Fwiki.example%2F";
+    for (method, status) in [("GET", 302), ("HEAD", 302), ("OPTIONS", 302), ("POST", 303), ("PROPFIND", 303)]
+    {
+        let answer = stranger.ask(method, "https://wiki.example/page?a=b").await;
+        let target = if ["GET", "HEAD"].contains(&method) { "page%3Fa%3Db" } else { "" };
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (status, &*format!("{start}{target}")),
+            "{method}"
+        );
+        assert!(answer.headers.get("remote-user").is_none());
+    }
+    for headers in [
+        [("accept", "application/json")],
+        [("accept", "text/event-stream")],
+        [("x-requested-with", "XMLHttpRequest")],
+        [("upgrade", "websocket")],
+    ] {
+        let answer = stranger.ask_with("GET", "https://wiki.example/page", &headers).await;
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (401, &*format!("{start}page")),
+            "{headers:?}"
+        );
+    }
+    for method in ["GET", "POST"] {
+        let answer = stranger.ask_nginx(method, "https://wiki.example/page").await;
+        assert_eq!(answer.status, 401, "{method}");
+        assert!(answer.header("location").starts_with(start));
+    }
+}
+
+#[tokio::test]
+async fn who_is_told_to_the_application_and_nobody_where_it_is_public() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    account(&app, "bob", &["staff", "backup"]).await;
+    let mut bob = Visitor::of(&app);
+    for answer in [
+        bob.ask("GET", &format!("{WIKI}/health")).await,
+        bob.ask_nginx("HEAD", &format!("{WIKI}/static/a")).await,
+    ] {
+        assert_eq!((answer.status, remote(&answer)), (200, ["", "", "", ""]));
+    }
+    let start = bob.ask("GET", &format!("{WIKI}/page")).await.header("location").to_owned();
+    let (sign_in, _) = bob.follow(&start).await;
+    let (arrived, _) = bob.sign_in(&sign_in, "bob").await;
+    assert_eq!(arrived, format!("{WIKI}/page"));
+    for path in ["/page", "/health", "/a%20b"] {
+        let asked = if path == "/a%20b" { "GET" } else { "POST" };
+        let answer = bob.ask(asked, &format!("{WIKI}{path}")).await;
+        let expected = if path == "/a%20b" { 403 } else { 200 };
+        assert_eq!(answer.status, expected, "{path}");
+        if expected == 200 {
+            assert_eq!(remote(&answer), ["bob", "backup,staff", "bob", ""]);
+        }
+    }
+    let admin = bob.ask("GET", &format!("{WIKI}/admin/users")).await;
+    assert_eq!(admin.status, 403);
+    assert!(
+        admin.text.contains("You may not use this") && admin.text.contains("signed in as bob"),
+        "{}",
+        admin.text
+    );
+    assert!(admin.headers.get("set-cookie").is_none());
+    assert_eq!(bob.ask_nginx("GET", &format!("{WIKI}/admin/users")).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_host_that_no_application_names_is_refused() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let stranger = Visitor::of(&app);
+    for host in
+        ["other.example", "example", "wiki.example.", "wiki.example:443", "a.wiki.example", "files.test"]
+    {
+        assert_eq!(stranger.ask("GET", &format!("https://{host}/health")).await.status, 403, "{host}");
+        assert_eq!(stranger.ask_nginx("GET", &format!("https://{host}/health")).await.status, 403, "{host}");
+    }
+    assert_eq!(stranger.ask("GET", "https://WIKI.example/health").await.status, 200, "as browsers read it");
+}
+
+#[tokio::test]
+async fn what_the_proxy_does_not_say_is_not_decided() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let stranger = Visitor::of(&app);
+    let headers = [
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "wiki.example"),
+        ("x-forwarded-uri", "/health"),
+    ];
+    let answer = stranger.send("GET", "/api/authz/forward-auth", "", &headers, None).await;
+    assert_eq!(answer.status, 400);
+    assert!(answer.text.contains("x-forwarded-method exactly once"), "{}", answer.text);
+    let answer =
+        stranger.send("GET", "/api/authz/auth-request", "", &[("x-original-method", "GET")], None).await;
+    assert_eq!(answer.status, 500, "nginx knows no other refusal");
+    let twice = [
+        ("x-original-method", "GET"),
+        ("x-original-url", "https://wiki.example/"),
+        ("x-original-url", "https://wiki.example/health"),
+    ];
+    assert_eq!(stranger.send("GET", "/api/authz/auth-request", "", &twice, None).await.status, 500);
+}
+
+#[tokio::test]
+async fn only_trusted_proxies_are_answered() {
+    let app = TestApp::on(Store::Memory).file(super::APPS).start().await;
+    let stranger = Visitor::of(&app);
+    assert_eq!(stranger.ask("GET", "https://wiki.example/health").await.status, 403);
+    assert_eq!(stranger.ask_nginx("GET", "https://wiki.example/health").await.status, 403);
+    let mut browser = Visitor::of(&app);
+    for path in ["start", "callback?code=x", "logout", "forbidden", "static/app.css"] {
+        assert_eq!(
+            browser.open(&format!("https://wiki.example/.gatehouse/{path}")).await.status,
+            404,
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn at_the_host_of_an_application_nothing_else_answers() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let browser = Visitor::of(&app);
+    for path in
+        ["/", "/login", "/account", "/api/v1/session", "/static/app.css", "/healthz", "/metrics", "/admin"]
+    {
+        for headers in [
+            [("host", "wiki.example")],
+            [("x-forwarded-host", "wiki.example")],
+            [("x-forwarded-host", "x, wiki.example")],
+        ] {
+            assert_eq!(browser.send("GET", path, "", &headers, None).await.status, 404, "{path} {headers:?}");
+        }
+        assert_ne!(
+            browser.send("GET", path, "", &[("x-forwarded-host", "id.example")], None).await.status,
+            404,
+            "{path}"
+        );
+    }
+    // Nor are its pages at ours.
+    for path in ["start", "callback", "logout", "forbidden", "static/app.css"] {
+        assert_eq!(
+            browser.send("GET", &format!("/.gatehouse/{path}"), "", &[], None).await.status,
+            404,
+            "{path}"
+        );
+    }
+}
+
+on_both_stores!(
+    a_session_ends_at_every_application_within_a_second_on_every_instance,
+    a_change_of_groups_is_noticed,
+);
+
+async fn signed_in(app: &TestApp, login: &str) -> Visitor {
+    let mut browser = Visitor::of(app);
+    for url in ["https://wiki.example/", "https://files.test:8443/"] {
+        let start = browser.ask("GET", url).await.header("location").to_owned();
+        let (to, _) = browser.follow(&start).await;
+        if to.contains("/login") {
+            browser.sign_in(&to, login).await;
+        }
+        assert_eq!(browser.ask("GET", url).await.status, 200, "{url}");
+    }
+    browser
+}
+
+/// Asks until it is refused, or a second is over and more than what a loaded machine takes.
+async fn is_refused(browser: &Visitor, url: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while browser.ask("GET", url).await.status == 200 {
+        assert!(tokio::time::Instant::now() < deadline, "{url} stays open");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn a_session_ends_at_every_application_within_a_second_on_every_instance(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    let other = app.beside(behind(TestApp::on(store)).set("server.public_url", &app.url)).await;
+    let ada = account(&app, "ada", &["staff"]).await;
+    for end in ["signed out", "all sessions ended", "disabled"] {
+        let browser = signed_in(&app, "ada").await;
+        let elsewhere = Visitor {
+            gatehouse: other.url.clone(),
+            http: browser.http.clone(),
+            cookies: browser.cookies.clone(),
+        };
+        for url in ["https://wiki.example/", "https://files.test:8443/"] {
+            assert_eq!(elsewhere.ask("GET", url).await.status, 200);
+        }
+        let (sessions, accounts) = (&other.services.sessions, &other.services.accounts);
+        match end {
+            "signed out" => {
+                let session = sessions.list(ada).await.unwrap()[0].id;
+                assert!(sessions.revoke(ada, session).await.unwrap());
+            }
+            "disabled" => drop(accounts.change(ada, AccountAct::Disable, false).await.unwrap()),
+            _ => drop(accounts.change(ada, AccountAct::EndSessions, false).await.unwrap()),
+        }
+        for url in ["https://wiki.example/", "https://files.test:8443/"] {
+            is_refused(&browser, url).await;
+            is_refused(&elsewhere, url).await;
+        }
+    }
+}
+
+async fn a_change_of_groups_is_noticed(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    let ada = account(&app, "ada", &["staff"]).await;
+    let browser = signed_in(&app, "ada").await;
+    assert_eq!(browser.ask("GET", "https://wiki.example/admin/").await.status, 403);
+    // Groups are noticed, too.
+    let groups = Groups::parse(["staff", "on-call"]).unwrap();
+    app.services.accounts.set_groups(ada, &groups, false).await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    while browser.ask("GET", "https://wiki.example/admin/").await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

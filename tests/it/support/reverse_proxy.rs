@@ -1,0 +1,263 @@
+//! nginx, Caddy and HAProxy with the files in `deploy/`, over TLS, in front of an application that shows what it was
+//! sent.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+
+use super::authority::Authority;
+use super::ports::free_port;
+use super::redis_group::until;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyKind {
+    Nginx,
+    Caddy,
+    Haproxy,
+}
+
+/// Ports at which a proxy listens, chosen before Gatehouse is told of them.
+pub struct ProxyPlan {
+    pub kind: ProxyKind,
+    pub port: u16,
+    /// Of the application: `wiki.example`.
+    pub name: &'static str,
+}
+
+/// A running proxy; ended when dropped.
+pub struct ReverseProxy {
+    child: Child,
+    pub port: u16,
+    connector: TlsConnector,
+    _folder: tempfile::TempDir,
+}
+
+impl ProxyPlan {
+    pub fn new(kind: ProxyKind, name: &'static str) -> Self {
+        Self { kind, port: free_port(), name }
+    }
+
+    /// As browsers send it.
+    pub fn host(&self) -> String {
+        format!("{}:{}", self.name, self.port)
+    }
+
+    /// `gatehouse` and `app` are the ports of the two.
+    pub fn start(&self, authority: &Authority, gatehouse: u16, app: u16) -> ReverseProxy {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["id.example", self.name] {
+            let [certificate, key] = authority.certificate(name);
+            let read = |file: &tempfile::NamedTempFile| std::fs::read_to_string(file.path()).unwrap();
+            let (certificate, key) = (read(&certificate), read(&key));
+            std::fs::create_dir_all(folder.path().join("certs")).unwrap();
+            for (file, text) in [
+                (format!("{name}.pem"), &certificate),
+                (format!("{name}.key"), &key),
+                (format!("certs/{name}.pem"), &format!("{certificate}{key}")),
+            ] {
+                std::fs::write(folder.path().join(file), text).unwrap();
+            }
+        }
+        let mut command = match self.kind {
+            ProxyKind::Nginx => self.nginx(folder.path(), gatehouse, app),
+            ProxyKind::Caddy => self.caddy(folder.path(), gatehouse, app),
+            ProxyKind::Haproxy => self.haproxy(folder.path(), gatehouse, app),
+        };
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.kind));
+        let (port, log) = (self.port, folder.path().join("log"));
+        until("the proxy listens", || {
+            if let Some(status) = child.try_wait().unwrap() {
+                panic!("it ended ({status}): {}", std::fs::read_to_string(&log).unwrap());
+            }
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        ReverseProxy { child, port, connector: connector(authority), _folder: folder }
+    }
+
+    /// The file with our ports, as they stand in addresses.
+    fn file(&self, name: &str, gatehouse: u16, app: u16) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        text.replace("127.0.0.1:8080", &format!("127.0.0.1:{gatehouse}"))
+            .replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
+    }
+
+    /// Names with the port, as clients that do not use 443 send them.
+    fn with_port(&self, text: &str) -> String {
+        text.replace("wiki.example", &self.host()).replace("id.example", &format!("id.example:{}", self.port))
+    }
+
+    fn nginx(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
+        let mut text = String::new();
+        for line in self.file("nginx/gatehouse.conf", gatehouse, app).lines() {
+            let line = match line.trim_start() {
+                listen if listen.starts_with("listen ") => format!("listen 127.0.0.1:{} ssl;", self.port),
+                name if name.starts_with("server_name ") => line.replace("wiki.example", self.name),
+                file if file.starts_with("ssl_certificate") => line
+                    .replace("wiki.example", self.name)
+                    .replace("/etc/ssl/", &format!("{}/", folder.display())),
+                _ => self.with_port(line),
+            };
+            text += &format!("{line}\n");
+        }
+        let here = folder.display();
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {here}/{kind};\n"))
+            .concat();
+        let whole = format!(
+            "daemon off;\nmaster_process off;\npid {here}/pid;\nerror_log stderr;\nevents {{}}\n\
+             http {{\naccess_log off;\n{temporary}{text}}}\n"
+        );
+        let file = written(folder, "nginx.conf", &whole);
+        let mut command = Command::new(program("nginx"));
+        command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(file);
+        command
+    }
+
+    fn caddy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
+        let mut text = "{\n\tadmin off\n\tauto_https off\n}\n".to_owned();
+        for line in self.file("caddy/Caddyfile", gatehouse, app).lines() {
+            match line.strip_suffix(" {").filter(|name| name.ends_with(".example")) {
+                Some(name) => {
+                    let plain = if name == "id.example" { name } else { self.name };
+                    let files = format!("{}/{plain}", folder.display());
+                    text += &format!(
+                        "https://{plain}:{} {{\n\tbind 127.0.0.1\n\ttls {files}.pem {files}.key\n",
+                        self.port
+                    );
+                }
+                None => text += &format!("{}\n", self.with_port(line)),
+            }
+        }
+        let file = written(folder, "Caddyfile", &text);
+        let mut command = Command::new(program("caddy"));
+        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+        command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
+        command
+    }
+
+    fn haproxy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
+        let lua = written(folder, "gatehouse.lua", &self.file("haproxy/gatehouse.lua", gatehouse, app));
+        let text = self.file("haproxy/haproxy.cfg", gatehouse, app);
+        let text = self
+            .with_port(&text)
+            .replace("/etc/haproxy/gatehouse.lua", &lua.display().to_string())
+            .replace("/etc/haproxy/certs/", &format!("{}/certs/", folder.display()))
+            .replace("bind :443", &format!("bind 127.0.0.1:{}", self.port));
+        let file = written(folder, "haproxy.cfg", &text);
+        let mut command = Command::new(program("haproxy"));
+        command.arg("-f").arg(file);
+        command
+    }
+}
+
+impl ReverseProxy {
+    /// Sends a request to the letter, over TLS for this name; returns the whole answer.
+    pub async fn raw(&self, name: &'static str, request: &str) -> String {
+        let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut tls = self.connector.connect(ServerName::try_from(name).unwrap(), tcp).await.unwrap();
+        tls.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // A peer that ends without a farewell has sent all the same; one that has upgraded does not end.
+        while matches!(tls.read_buf(&mut answer).await, Ok(1..)) && !answer.ends_with(UPGRADED) {}
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for ReverseProxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the application says first over a connection that it has upgraded.
+const UPGRADED: &[u8] = b"hello over a socket";
+
+/// An application that answers with the request as it was sent, as plain text; to an upgrade with 101.
+pub struct EchoApp {
+    pub port: u16,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl EchoApp {
+    pub async fn start() -> Self {
+        let port = free_port();
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(echo(stream));
+            }
+        });
+        Self { port, task }
+    }
+}
+
+impl Drop for EchoApp {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn echo(mut stream: TcpStream) {
+    let mut got = Vec::new();
+    let head = loop {
+        if let Some(end) = got.windows(4).position(|four| four == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if !matches!(stream.read_buf(&mut got).await, Ok(1..)) {
+            return;
+        }
+    };
+    let text = String::from_utf8_lossy(&got[..head]).into_owned();
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    while got.len() < head + length.unwrap_or(0) {
+        if !matches!(stream.read_buf(&mut got).await, Ok(1..)) {
+            return;
+        }
+    }
+    let upgrades = text.lines().any(|line| line.to_ascii_lowercase().starts_with("upgrade: websocket"));
+    let answer = if upgrades {
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\nhello over a socket"
+            .to_owned()
+    } else {
+        let body = String::from_utf8_lossy(&got);
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// Debian keeps some of them where only root looks.
+fn program(name: &str) -> PathBuf {
+    let below = Path::new("/usr/sbin").join(name);
+    if below.exists() { below } else { PathBuf::from(name) }
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let file = folder.join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn connector(authority: &Authority) -> TlsConnector {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_file(authority.file.path()).unwrap()).unwrap();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
