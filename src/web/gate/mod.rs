@@ -48,5 +48,6 @@ fn is_ours(request: &ServiceRequest) -> bool {
         hosts.any(|host| live.apps.at(host).is_some())
     };
     let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
-    !of_app(HOST.as_str()) && !(by_proxy && of_app(proxied::FORWARDED_HOST))
+    let is_of_app = of_app(HOST.as_str()) || (by_proxy && of_app(proxied::FORWARDED_HOST));
+    !is_of_app
 }
