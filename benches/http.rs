@@ -3,7 +3,8 @@
 //! Refused sign-ins are compared with an empty actix handler and one with a single EVALSHA, accepted ones
 //! with the bare hash rate; and the latency of sign-ins to one account is measured while another one is
 //! flooded. Attempts at other programs' logins are compared with the handler with one EVALSHA: refused ones, for
-//! which no challenge is drawn, and admitted ones together with their outcomes.
+//! which no challenge is drawn, and admitted ones together with their outcomes. What a proxy asks for each request to an
+//! application is compared with the empty handler, and its latency while sign-ins are flooded with that when alone.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::net::SocketAddr;
@@ -18,7 +19,10 @@ use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
-use gatehouse::login::{NewToken, TokenScopes, Username};
+use gatehouse::entropy::Entropy;
+use gatehouse::gate::ReturnUrl;
+use gatehouse::login::{NewToken, SessionToken, SignInClient, SignedInBy, TokenScopes, Username};
+use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -32,6 +36,8 @@ const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 24;
 /// Failures at one name until it is refused without a challenge.
 const GUARD_MAX: usize = 20;
+
+const APPS: &str = "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example']\nwho = ['everyone']\n";
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -47,6 +53,9 @@ async fn run() {
     }
     if "guarded".contains(&wanted) {
         guarded(&redis, &on_redis).await;
+    }
+    if "gate".contains(&wanted) {
+        gate(&on_redis).await;
     }
     if "accepted".contains(&wanted) {
         accepted(&on_redis).await;
@@ -119,6 +128,35 @@ async fn guarded(redis: &Redis, on_redis: &Gatehouse) {
     }
     println!("  bar: refused at least 0.8: {}", verdict(refused / evalsha >= 0.8));
     println!("  bar: pairs at least 0.35: {}", verdict(pairs / evalsha >= 0.35));
+}
+
+/// What a proxy asks for each request of somebody who is signed in at an application.
+async fn gate(server: &Gatehouse) {
+    let empty = serve_empty().await;
+    let asked = server.asked_by_proxy().await;
+    println!("checks of the gate per second, {CONNECTIONS} connections, median of {ROUNDS} rounds in turn");
+    let bare = login_request("x", "x");
+    let mut rates = [const { Vec::new() }; 2];
+    for _ in 0..ROUNDS {
+        rates[0].push(load(empty, &bare, 200, CONNECTIONS, ROUND).await);
+        rates[1].push(load(server.address, &asked, 200, CONNECTIONS, ROUND).await);
+    }
+    let [empty, checks] = rates.map(median);
+    println!("  {:32} {empty:9.0}", "empty handler");
+    println!("  {:32} {checks:9.0}  {:.2} of the empty handler", "checks", checks / empty);
+    println!("  bar: at least 0.6: {}", verdict(checks / empty >= 0.6));
+
+    server.exhaust("flooded").await;
+    let mut alone = server.latencies(&asked, 3 * ROUND).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let wrong = login_request("flooded", "a wrong password");
+    let flooding = tokio::spawn(flood(server.address, wrong, CONNECTIONS, Arc::clone(&stop)));
+    let mut flooded = server.latencies(&asked, 3 * ROUND).await;
+    stop.store(true, Ordering::Relaxed);
+    let refused = flooding.await.unwrap();
+    let (alone, flooded) = (percentile(&mut alone, 99), percentile(&mut flooded, 99));
+    println!("  p99 alone {alone:.2} ms, beside {refused} refused sign-ins {flooded:.2} ms");
+    println!("  p99 ratio {:.2}; bar: at most 3: {}", flooded / alone, verdict(flooded / alone <= 3.0));
 }
 
 /// Right passwords at names of their own.
@@ -204,6 +242,7 @@ struct Gatehouse {
     address: SocketAddr,
     /// Of a program that guards its own login.
     token: String,
+    services: Data<Services>,
     _folder: tempfile::TempDir,
 }
 
@@ -217,6 +256,7 @@ impl Gatehouse {
             ("SECRETS__KEY_FILE", folder.path().join("key").display().to_string()),
             ("STORE__URL", store.to_owned()),
             ("STORE__TIMEOUT", "1s".to_owned()),
+            ("SERVER__TRUSTED_PROXIES", "['127.0.0.1/32']".to_owned()),
             // Everything here comes from one address.
             ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_NETWORK__RULES", "[]".to_owned()),
@@ -226,7 +266,7 @@ impl Gatehouse {
         ]
         .map(|(key, value)| (format!("GATEHOUSE__{key}"), value))
         .into();
-        let config = config::parse(Path::new("bench.toml"), "", &variables).unwrap();
+        let config = config::parse(Path::new("bench.toml"), APPS, &variables).unwrap();
         let live = LiveHandle::fixed(config.live);
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let application =
@@ -242,7 +282,7 @@ impl Gatehouse {
         let scopes = TokenScopes::parse(["guard:bench"]).unwrap();
         let new = NewToken { name: "bench".to_owned(), scopes, expires_in: None };
         let (token, _) = services.tokens.create(&new, owner.id).await.unwrap().expect("few tokens");
-        Self { address, token: token.expose(), _folder: folder }
+        Self { address, token: token.expose(), services, _folder: folder }
     }
 
     /// Fails until the account is challenged and gets no more images: the state after a flood has lasted.
@@ -270,6 +310,40 @@ impl Gatehouse {
         }
         tasks.join_all().await;
         next.load(Ordering::SeqCst) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    /// A check for somebody who is signed in at the application.
+    async fn asked_by_proxy(&self) -> Vec<u8> {
+        let services = &self.services;
+        let account = services.accounts.find(&Username::parse("user-0").unwrap()).await.unwrap().unwrap();
+        let client = SignInClient::new(std::net::Ipv4Addr::LOCALHOST.into(), "a benchmark");
+        let own = services.sessions.start(&account, &client, SignedInBy::Password).await.unwrap().unwrap();
+        let session = services.sessions.find(&own).await.unwrap().unwrap().session.id;
+        let apps = services.live.snapshot().apps.clone();
+        let to = ReturnUrl::parse("https://wiki.example/", &apps, false).unwrap();
+        let state = SessionToken::random(&Entropy::Os);
+        let told = services.gate.told_state(to.host(), &state);
+        let code = services.gate.permit(session, &to, &told).await.unwrap();
+        let redeemed = services.gate.redeem(to.host(), &code, Some(&state)).await.unwrap();
+        let (token, _) = redeemed.expect("a session at the application");
+        format!(
+            "GET /api/authz/forward-auth HTTP/1.1\r\nhost: 127.0.0.1\r\nx-forwarded-method: GET\r\n\
+             x-forwarded-proto: https\r\nx-forwarded-host: wiki.example\r\nx-forwarded-uri: /page?a=b\r\n\
+             x-forwarded-for: 203.0.113.7\r\naccept: text/html\r\ncookie: __Host-gh_app={}\r\n\r\n",
+            token.expose()
+        )
+        .into_bytes()
+    }
+
+    async fn latencies(&self, request: &[u8], time: Duration) -> Vec<Duration> {
+        let (mut connection, start, mut times) =
+            (Connection::open(self.address).await, Instant::now(), Vec::new());
+        while start.elapsed() < time {
+            let sent = Instant::now();
+            assert_eq!(connection.send(request).await, 200);
+            times.push(sent.elapsed());
+        }
+        times
     }
 
     async fn one_by_one(&self, time: Duration) -> Vec<Duration> {

@@ -127,3 +127,7 @@ impl RememberedVisitors {
         (now < visitor.idle_until).then_some(visitor)
     }
 }
+
+#[cfg(test)]
+#[path = "remembered_tests.rs"]
+mod tests;

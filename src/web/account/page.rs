@@ -8,12 +8,14 @@ use serde::Deserialize;
 
 use crate::audit::{EventSubject, FailureSummary};
 use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
 use crate::db::DbError;
+use crate::gate::may_use;
 use crate::login::{
     Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
 };
 use crate::web::account::require_open;
-use crate::web::account::view::{AccountPage, SessionRow, SignInRow};
+use crate::web::account::view::{AccountPage, AppLink, SessionRow, SignInRow};
 use crate::web::form::fields::{FormPairs, GuardedFields, NextFields, TokenForm};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
@@ -176,25 +178,48 @@ async fn page(
     let mut sessions = services.sessions.list(account.id).await?;
     // The current session first, then the newest first.
     sessions.sort_by_key(|session| session.id != current.id);
+    let live = visit.live(services);
+    let (apps, hosts) = apps(visit, services, &live, account).await?;
     let sessions = sessions.into_iter().map(|session| {
-        let id = session.id.to_string();
+        let (id, of) = (session.id.to_string(), session.id);
+        let used = hosts.iter().filter(|(id, _)| *id == of).map(|(_, host)| host.clone());
         SessionRow::new(id, &session.user_agent, session.network, session.created_at, session.last_seen)
             .current(session.id == current.id)
+            .hosts(used.collect())
     });
     let sign_ins = services.accounts.last_sign_ins(account.id).await?.into_iter();
     let sign_ins = sign_ins.map(|past| SignInRow::new(past.at, &past.user_agent, past.network));
     let failures = failures(visit, services, account).await?;
     let shortest = crate::login::SHORTEST_PASSWORD;
-    let live = visit.live(services);
     let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
     Ok(AccountPage::new(visit, account.login.as_str(), account.created_at, shortest)
         .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())
         .admin(account.roles.admin)
+        .apps(apps)
         .sessions(sessions.collect())
         .sign_ins(sign_ins.collect())
         .failures(failures)
         .must_change(account.must_change_password)
         .password_disabled(account.password_disabled_at, open))
+}
+
+/// The applications that the reader may use, and the hosts at which each session is used.
+async fn apps(
+    visit: &Visit,
+    services: &Services,
+    live: &LiveSettings,
+    account: &Account,
+) -> Result<(Vec<AppLink>, Vec<(SessionId, String)>), DbError> {
+    if live.apps.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let groups = services.accounts.groups(account.id).await?;
+    let scheme = if visit.cookies().secure() { "https" } else { "http" };
+    let open = live.apps.all().iter().filter(|app| may_use(app, account.login.as_str(), &groups));
+    let links = open.filter_map(|app| {
+        Some(AppLink { name: app.name.clone(), url: format!("{scheme}://{}/", app.hosts.first()?) })
+    });
+    Ok((links.collect(), services.gate.hosts(account.id).await?))
 }
 
 /// What failed at the account lately. Strangers can fill this list, so it is apart from the sign-ins.

@@ -27,13 +27,29 @@ pub struct SessionRow {
     signed_in: Moment,
     last_seen: Moment,
     current: bool,
+    /// Hosts of applications at which it is used.
+    hosts: Vec<String>,
+}
+
+/// An application that the reader may use.
+#[derive(Clone)]
+pub struct AppLink {
+    pub name: String,
+    pub url: String,
 }
 
 impl SessionRow {
     /// `address` is already masked, as by `ClientAddress::masked`.
     pub fn new(id: String, user_agent: &str, address: String, signed_in: Micros, last_seen: Micros) -> Self {
         let (signed_in, last_seen) = (Moment(signed_in), Moment(last_seen));
-        Self { id, device: Device::parse(user_agent), address, signed_in, last_seen, current: false }
+        let hosts = Vec::new();
+        Self { id, device: Device::parse(user_agent), address, signed_in, last_seen, current: false, hosts }
+    }
+
+    /// Where else it is used.
+    pub fn hosts(mut self, hosts: Vec<String>) -> Self {
+        self.hosts = hosts;
+        self
     }
 
     /// Marks the session that requested this page.
@@ -101,6 +117,7 @@ pub struct AccountPage {
     admin: bool,
     created: Moment,
     password_min: usize,
+    apps: Vec<AppLink>,
     sessions: Vec<SessionRow>,
     sign_ins: Vec<SignInRow>,
     failures: Vec<FailureRow>,
@@ -129,6 +146,7 @@ impl AccountPage {
             admin: false,
             created: Moment(created),
             password_min,
+            apps: Vec::new(),
             sessions: Vec::new(),
             sign_ins: Vec::new(),
             failures: Vec::new(),
@@ -153,6 +171,11 @@ impl AccountPage {
     /// Shows the links for administrators.
     pub fn admin(mut self, admin: bool) -> Self {
         self.admin = admin;
+        self
+    }
+
+    pub fn apps(mut self, links: Vec<AppLink>) -> Self {
+        self.apps = links;
         self
     }
 

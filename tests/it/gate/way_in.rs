@@ -50,6 +50,14 @@ async fn somebody_comes_back_to_the_very_address_and_signs_out_everywhere(store:
     assert_eq!(ada.follow(&begin).await.0, other);
     assert_eq!(ada.ask("GET", other).await.header("remote-user"), "ada");
 
+    // Both are on the account page, with where they are used.
+    let page = ada.open(&format!("{}/account", app.url)).await;
+    assert!(page.text.contains("Your applications"), "{}", page.text);
+    for part in ["://wiki.example/\">wiki<", "://files.test:8443/\">files<", "files.test:8443, wiki.example"]
+    {
+        assert!(page.text.contains(part), "{part}: {}", page.text);
+    }
+
     // The cookie of one host opens nothing at another, nor at Gatehouse.
     let mut thief = Visitor::of(&app);
     let token = ada.cookie("wiki.example", SESSION).unwrap().to_owned();
