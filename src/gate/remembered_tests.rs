@@ -51,7 +51,20 @@ async fn bench(database: TestDatabase) -> Bench {
         instance.follow().await.unwrap();
     }
     let reads = AtomicUsize::new(0);
-    Bench { database, accounts, sessions, app_sessions, clock, one, other, reads, account, own, token }
+    Bench {
+        database,
+        accounts,
+        sessions,
+        app_sessions,
+        clock,
+        one,
+        other,
+        reads,
+        account,
+        own,
+        own_token,
+        token,
+    }
 }
 
 impl Bench {

@@ -79,7 +79,7 @@ impl Phc {
         Ok(Self(format!("{IMPORTED}{cost}${foreign}")))
     }
 
-    pub(super) const fn stored(phc: String) -> Self {
+    pub(crate) const fn stored(phc: String) -> Self {
         Self(phc)
     }
 
