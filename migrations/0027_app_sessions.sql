@@ -19,7 +19,7 @@ CREATE TABLE app_codes (
 CREATE INDEX app_codes_by_session ON app_codes (session);
 CREATE INDEX app_codes_by_expiry ON app_codes (expires_at);
 
--- Accounts of which a session has ended, or whose groups have changed, in the last minute: what an instance remembers
+-- Accounts of which a session has ended, or whose groups have changed, in the last minutes: what an instance remembers
 -- of them is read anew.
 CREATE TABLE session_changes (
     id      TEXT   PRIMARY KEY NOT NULL,

@@ -6,6 +6,9 @@ use crate::clock::Micros;
 use crate::config::{App, AppPart, AskedPath, Who};
 use crate::login::{AppVisitor, Groups};
 
+/// Instances take the time from clocks of their own.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+
 /// A request to an application.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedOfApp<'a> {
@@ -67,5 +70,5 @@ fn part_is_fresh(part: &AppPart, signed_in_at: Micros, verified_at: Micros, now:
 
 /// A time in the future is not valid, except for small differences between clocks.
 fn within(age: Option<Duration>, at: Micros, now: Micros) -> bool {
-    age.is_none_or(|age| at <= now.plus(age) && now.since(at) < age)
+    age.is_none_or(|age| at <= now.plus(CLOCKS_DIFFER) && now.since(at) < age)
 }

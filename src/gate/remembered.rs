@@ -22,7 +22,9 @@ pub const READ_EVERY: Duration = Duration::from_millis(250);
 const BELIEVED: Duration = Duration::from_secs(5);
 /// A visitor is read anew after that, which also records that the session is in use.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-/// Visitors at once. Of more, those that came longest ago are read again.
+/// After a gap of that length everything is read again.
+const UNREAD: Duration = Duration::from_secs(CHANGES_LAST.as_secs() / 5);
+/// Visitors at once. Of more, some are read again.
 const MOST: usize = 100_000;
 
 pub struct RememberedVisitors {
@@ -44,6 +46,8 @@ struct FollowState {
     generation: u64,
     /// When the last read of changes that succeeded began.
     followed_at: Option<Instant>,
+    /// The same by a clock that goes on while the machine sleeps.
+    followed_by_clock: Option<Micros>,
     /// The changes that it found.
     seen: HashSet<String>,
 }
@@ -89,14 +93,15 @@ impl RememberedVisitors {
 
     /// Forgets the accounts that have changed since the last call.
     pub async fn follow(&self) -> Result<(), DbError> {
-        let began = Instant::now();
+        let (began, by_clock) = (Instant::now(), self.clock.now());
         let recent = self.changes.recent().await?;
         let mut state = self.state.lock();
-        // Changes that came and went unread, or none that can be told from those.
-        let missed = state.followed_at.is_none_or(|at| began.duration_since(at) > CHANGES_LAST / 2);
+        // Changes may have come and gone unread.
+        let missed = state.followed_at.is_none_or(|at| began.duration_since(at) > UNREAD)
+            || state.followed_by_clock.is_none_or(|at| by_clock.since(at) > UNREAD);
         let news: HashSet<AccountId> =
             recent.iter().filter(|(id, _)| !state.seen.contains(id)).map(|(_, account)| *account).collect();
-        state.followed_at = Some(began);
+        (state.followed_at, state.followed_by_clock) = (Some(began), Some(by_clock));
         state.seen = recent.into_iter().map(|(id, _)| id).collect();
         if missed {
             state.generation += 1;

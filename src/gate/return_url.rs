@@ -38,14 +38,16 @@ impl Scheme {
     }
 }
 
+/// Browsers drop tabs and newlines, read a backslash as a slash, and escape some of the others.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\\\"<>^`{|}#".contains(&byte)
+}
+
 impl ReturnUrl {
     /// None unless it leads to the host of an application, however a browser reads it. `allows_http`: an address
     /// without TLS is one, too, as it is while the sign-in itself has none.
     pub fn parse(text: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
-        // Browsers drop tabs and newlines, and read a backslash as a slash: none of that is visible ASCII as it stands
-        // in an address.
-        let plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>^`{|}#".contains(&byte);
-        if text.len() > LONGEST || !text.bytes().all(plain) {
+        if text.len() > LONGEST || !text.bytes().all(is_plain) {
             return None;
         }
         let (scheme, rest) = text.split_once("://")?;
@@ -67,10 +69,19 @@ impl ReturnUrl {
         })
     }
 
-    /// For a request to an application: its own address, or the root where that has more than one reading.
+    /// For a request to an application: its own address, or the root if that is too long. Bytes that browsers send as
+    /// they stand, but that have more than one reading in an address, are escaped.
     pub fn of(scheme: Scheme, host: &str, target: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
         let origin = format!("{}://{host}", scheme.as_str());
-        Self::parse(&format!("{origin}{target}"), apps, allows_http)
+        let mut escaped = String::with_capacity(target.len());
+        for byte in target.bytes() {
+            if is_plain(byte) {
+                escaped.push(char::from(byte));
+            } else {
+                escaped += &format!("%{byte:02X}");
+            }
+        }
+        Self::parse(&format!("{origin}{escaped}"), apps, allows_http)
             .or_else(|| Self::parse(&format!("{origin}/"), apps, allows_http))
     }
 

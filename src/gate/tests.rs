@@ -136,7 +136,7 @@ fn a_part_may_ask_for_a_recent_sign_in_or_password() {
     let by_code = AppVisitor { verified_at: Micros(0), ..visitor("ada", &on_call) };
     assert_eq!(verdict(&by_code, "/admin"), Verdict::Allowed);
     assert_eq!(verdict(&by_code, "/keys"), Verdict::SignInFirst);
-    let later = AppVisitor { signed_in_at: NOW.plus(HOUR + HOUR), ..visitor("ada", &on_call) };
+    let later = AppVisitor { signed_in_at: NOW.plus(HOUR), ..visitor("ada", &on_call) };
     assert_eq!(verdict(&later, "/admin"), Verdict::SignInFirst, "no clock is that far ahead");
     assert!(is_fresh(&wiki(), "/", Micros(0), Micros(0), NOW));
     assert!(!is_fresh(&wiki(), "/admin", Micros(0), NOW, NOW));
@@ -216,7 +216,9 @@ fn the_way_back_leads_to_the_host_of_an_application_and_nowhere_else() {
     assert_eq!(parse(&format!("https://wiki.example/{}", "a".repeat(2_048))), None);
     let to = |target: &str| ReturnUrl::of(Scheme::Https, "wiki.example", target, &apps, false);
     assert_eq!(to("/a").unwrap().as_str(), "https://wiki.example/a");
-    assert_eq!(to("/é\r\nX: y").unwrap().as_str(), "https://wiki.example/");
+    assert_eq!(to("/?q={a|b}\\").unwrap().as_str(), "https://wiki.example/?q=%7Ba%7Cb%7D%5C");
+    assert_eq!(to("/é\r\nX: y").unwrap().as_str(), "https://wiki.example/%C3%A9%0D%0AX:%20y");
+    assert_eq!(to(&format!("/{}", "a".repeat(2_048))).unwrap().as_str(), "https://wiki.example/");
 }
 
 proptest::proptest! {

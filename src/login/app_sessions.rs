@@ -81,7 +81,7 @@ impl AppSessions {
         // A session that has ended in the meantime starts nothing.
         const START: &str = "INSERT INTO app_sessions (token_hash, session, host, created_at)
             SELECT $1, id, $3, $4 FROM sessions WHERE id = $2 AND idle_until > $4";
-        const END: &str = "DELETE FROM app_sessions WHERE session = $1 AND host = $2 AND token_hash <> $3";
+        const END: &str = "DELETE FROM app_sessions WHERE session = $1 AND host = $2 AND created_at <= $3";
         let now = self.db.now(&self.clock).await?;
         let taken: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
             .bind(text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;
@@ -95,8 +95,8 @@ impl AppSessions {
         if rows == 0 {
             return Ok(None);
         }
-        // The browser keeps one cookie for the host, so an earlier one is of no more use.
-        on_db!(&self.db, pool => query(END).bind(&session).bind(host).bind(text(self.hash(host, &token).0))
+        // The browser keeps one cookie for the host. Not the newest: tabs that were opened at once each bring a code.
+        on_db!(&self.db, pool => query(END).bind(&session).bind(host).bind(now.minus(CODE_LASTS).0)
             .execute(pool).await.map(drop))?;
         Ok(Some((token, target)))
     }

@@ -11,8 +11,9 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db, on_tx};
 use crate::entropy::Entropy;
 
-/// How long a change can be read. An instance that did not read for longer must forget all that it remembers.
-pub const CHANGES_LAST: Duration = Duration::from_secs(60);
+/// How long a change can be read, by the database's clock: longer than any transaction waits for its commit. An instance
+/// that did not read for so long must forget all that it remembers.
+pub const CHANGES_LAST: Duration = Duration::from_secs(300);
 
 #[derive(Clone)]
 pub struct SessionChanges {
@@ -25,7 +26,7 @@ impl SessionChanges {
         Self { db, clock }
     }
 
-    /// Those of the last minute: what identifies each, and whose sessions it is about.
+    /// Those of the last minutes: what identifies each, and whose sessions it is about.
     pub async fn recent(&self) -> Result<Vec<(String, AccountId)>, DbError> {
         const SQL: &str = "SELECT id, account FROM session_changes";
         let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;

@@ -34,8 +34,11 @@ pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) ->
             root.refuse(place.clone(), format!("apps[{index}].name"), reason);
         }
         for host in &app.hosts {
-            if !hosts.insert(host) {
-                let reason = format!("{host:?} is listed twice; a host belongs to one application");
+            if !hosts.insert(name_of(host)) {
+                let name = name_of(host);
+                let reason = format!(
+                    "{name:?} is listed twice; a name belongs to one application at one port, because browsers keep cookies for the name alone"
+                );
                 root.refuse(place.clone(), format!("apps[{index}].hosts"), reason);
             }
         }
@@ -43,18 +46,22 @@ pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) ->
     Apps::new(found.into_iter().flatten().collect())
 }
 
+/// A host without its port.
+fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
 fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
     let place = section.place().cloned();
     let missing = "is missing; write a short name for the console: \"wiki\"";
     let name = section.required("name", missing, place.clone(), name);
     let (path, at) = (section.path_of("hosts"), section.place_of("hosts"));
-    let own = public_url.host_str().map(|host| match public_url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    });
     let hosts = section.list("hosts", |node| match host(node)? {
-        host if Some(&host) == own.as_ref() => Err(format!(
-            "{host:?} is the host of server.public_url, where people sign in; an application needs one of its own"
+        host if Some(name_of(&host)) == public_url.host_str() => Err(format!(
+            "{host:?} is the name of server.public_url, whose cookies browsers would send to it, whatever the port; an application needs a name of its own"
         )),
         host => Ok(host),
     });

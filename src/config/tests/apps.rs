@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{read, refusal};
 use crate::config::{App, Who};
 
-const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"wiki.example:8443\"]\n\
+const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"notes.test:8443\"]\n\
     who = [\"everyone\", \"group:on-call\", \"ada\"]\npublic = [\"/health\", \"/static/*\"]\n\
     parts = [{ path = \"/admin/*\", who = [\"group:staff\"], signed_in_within = \"8h\", password_within = \"15m\" }]\n";
 
@@ -31,10 +31,10 @@ fn an_application_is_found_by_its_hosts() {
     assert_eq!(parts[0].who, Some(vec![Who::Group("staff".to_owned())]));
     assert_eq!(parts[0].signed_in_within, Some(Duration::from_secs(8 * 3600)));
     assert_eq!(parts[0].password_within, Some(Duration::from_secs(15 * 60)));
-    for host in ["wiki.example", "wiki.example:8443", "WIKI.example"] {
+    for host in ["wiki.example", "notes.test:8443", "WIKI.example"] {
         assert!(apps.at(host).is_some(), "{host}");
     }
-    for other in ["", "example", "wiki.example.", "wiki.example:443", "a.wiki.example", "wiki.example:8444"] {
+    for other in ["", "example", "wiki.example.", "wiki.example:443", "a.wiki.example", "notes.test"] {
         assert!(apps.at(other).is_none(), "{other}");
     }
     assert!(apps.names("ada") && !apps.names("on-call") && !apps.names("everyone"));
@@ -48,7 +48,7 @@ fn without_who_nobody_may_use_it() {
 
 #[test]
 fn a_host_is_written_as_browsers_send_it() {
-    for host in ["wiki.example", "127.0.0.1:3000", "[::1]:8443", "xn--fiqs8s", "a-b.c9"] {
+    for host in ["wiki.example", "127.0.0.2:3000", "[::1]:8443", "xn--fiqs8s", "a-b.c9"] {
         read(&with(&format!("hosts = [\"{host}\"]"))).unwrap_or_else(|error| panic!("{error}"));
     }
     for (host, reason) in [
@@ -63,7 +63,8 @@ fn a_host_is_written_as_browsers_send_it() {
         ("维基", "is not a host"),
         ("", "is not a host"),
         ("127.1", "is sent by browsers as \"127.0.0.1\""),
-        ("127.0.0.1:8080", "is the host of server.public_url"),
+        ("127.0.0.1:8080", "is the name of server.public_url"),
+        ("127.0.0.1:3000", "is the name of server.public_url"),
     ] {
         let message = told(&format!("hosts = [\"{host}\"]"));
         assert!(message.contains("apps[0].hosts[0]: ") && message.contains(reason), "{message}");
@@ -109,4 +110,6 @@ fn no_host_and_no_name_belongs_to_two() {
     let twice = refusal(&format!("{}{}", with("who = []"), with("who = []")));
     assert!(twice.contains("apps[1].name: \"wiki\" is the name of another"), "{twice}");
     assert!(twice.contains("apps[1].hosts: \"wiki.example\" is listed twice"), "{twice}");
+    let ports = told("hosts = [\"wiki.example\", \"wiki.example:8443\"]");
+    assert!(ports.contains("apps[0].hosts: \"wiki.example\" is listed twice"), "{ports}");
 }

@@ -62,17 +62,19 @@ async fn answer(
     };
     let token =
         cookies::only_value(request.headers(), app_cookie(asked.at.scheme)).and_then(SessionToken::parse);
+    let of_app = AskedOfApp { method: &asked.method, target: &asked.target };
     let visitor = match token {
         None => None,
         Some(token) => match services.gate.visitor(host, &token).await {
             Ok(visitor) => visitor,
+            // What is public stays so.
+            Err(_) if judge(app, of_app, None, visit.now()) == Verdict::Allowed => None,
             Err(error) => {
                 tracing::debug!(%error, "nobody can be recognised");
                 return text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment");
             }
         },
     };
-    let of_app = AskedOfApp { method: &asked.method, target: &asked.target };
     match judge(app, of_app, visitor.as_deref(), visit.now()) {
         Verdict::Allowed => admitted(visitor.as_deref()),
         Verdict::SignInFirst => sign_in_first(dialect, visit, request, &asked, host, &live),

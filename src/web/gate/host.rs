@@ -1,5 +1,7 @@
 //! `/.gatehouse/` at the host of an application: the way to the sign-in and back, and signing out.
 
+use std::sync::Arc;
+
 use actix_web::cookie::{Cookie, SameSite};
 use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
 use actix_web::web::{Path, Query};
@@ -8,15 +10,16 @@ use serde::Deserialize;
 use url::form_urlencoded;
 
 use crate::config::LiveSettings;
+use crate::db::DbError;
 use crate::gate::{ReturnUrl, Scheme};
-use crate::login::SessionToken;
+use crate::login::{AppVisitor, SessionToken};
 use crate::web::gate::authz::{allows_http, app_cookie};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::view::{GatePage, GatePageKind};
 use crate::web::kit::assets;
 use crate::web::kit::cookies;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::WebResult;
 
@@ -75,6 +78,17 @@ impl AppHost {
 
     fn state(&self, headers: &HeaderMap) -> Option<SessionToken> {
         cookies::only_value(headers, self.state_name()).and_then(SessionToken::parse)
+    }
+
+    async fn visitor(
+        &self,
+        headers: &HeaderMap,
+        services: &Services,
+    ) -> Result<Option<Arc<AppVisitor>>, DbError> {
+        match self.session(headers) {
+            Some(token) => services.gate.visitor(&self.host, &token).await,
+            None => Ok(None),
+        }
     }
 
     fn origin(&self) -> String {
@@ -137,16 +151,13 @@ pub async fn callback(
     Ok(response)
 }
 
-/// `GET /.gatehouse/logout`: asks, or says that it is done.
+/// `GET /.gatehouse/logout`: asks, or says that nobody is signed in here.
 pub async fn show_logout(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
-    let visitor = match here.session(request.headers()) {
-        Some(token) => services.gate.visitor(&here.host, &token).await?,
-        None => None,
-    };
+    let visitor = here.visitor(request.headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
-    let kind = if user.is_some() { GatePageKind::SignOut } else { GatePageKind::SignedOut };
+    let kind = if user.is_some() { GatePageKind::SignOut } else { GatePageKind::NotSignedIn };
     Ok(GatePage::new(&visit, kind, &here.app, user, &services).respond(&visit))
 }
 
@@ -157,13 +168,15 @@ pub async fn logout(visit: Visit, request: HttpRequest, services: Shared) -> Web
     if !is_from(&here, request.headers()) {
         return Err(Problem::Csrf.into());
     }
+    let mut kind = GatePageKind::NotSignedIn;
     if let Some(token) = here.session(request.headers())
         && let Some((account, session)) = services.gate.parent(&here.host, &token).await?
     {
         services.sessions.revoke(account, session).await?;
         services.gate.forget(account);
+        kind = GatePageKind::SignedOut;
     }
-    let mut response = HttpResponse::SeeOther().insert_header((LOCATION, "/.gatehouse/logout")).finish();
+    let mut response = GatePage::new(&visit, kind, &here.app, None, &services).respond(&visit);
     let mut cookie = here.cookie(app_cookie(here.at.scheme), String::new());
     cookie.make_removal();
     visit::set(&mut response, cookie);
@@ -174,10 +187,7 @@ pub async fn logout(visit: Visit, request: HttpRequest, services: Shared) -> Web
 pub async fn forbidden(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
-    let visitor = match here.session(request.headers()) {
-        Some(token) => services.gate.visitor(&here.host, &token).await?,
-        None => None,
-    };
+    let visitor = here.visitor(request.headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
     Ok(GatePage::new(&visit, GatePageKind::Forbidden, &here.app, user, &services).respond(&visit))
 }

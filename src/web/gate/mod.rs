@@ -5,16 +5,14 @@ pub mod host;
 mod proxied;
 mod view;
 
-use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::HOST;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
+use actix_web::{Error, HttpResponse};
 
 use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
-use crate::web::kit::error_page::answer;
-use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 
@@ -27,8 +25,9 @@ pub async fn keep_apart<B: MessageBody>(
     if is_ours(&request) {
         return next.call(request).await.map(ServiceResponse::map_into_left_body);
     }
-    let answer = answer(request.request(), &Problem::NotFound);
-    Ok(request.into_response(answer).map_into_right_body())
+    let nothing =
+        HttpResponse::NotFound().content_type("text/plain; charset=utf-8").body("Nothing is here.\n");
+    Ok(request.into_response(nothing).map_into_right_body())
 }
 
 fn is_ours(request: &ServiceRequest) -> bool {

@@ -17,6 +17,8 @@ pub enum GatePageKind {
     Expired,
     SignOut,
     SignedOut,
+    /// There was nobody to sign out here.
+    NotSignedIn,
 }
 
 #[derive(Template)]
@@ -60,7 +62,7 @@ impl GatePageKind {
     const fn status(self) -> StatusCode {
         match self {
             Self::Forbidden | Self::Expired => StatusCode::FORBIDDEN,
-            Self::SignOut | Self::SignedOut => StatusCode::OK,
+            Self::SignOut | Self::SignedOut | Self::NotSignedIn => StatusCode::OK,
         }
     }
 
@@ -70,6 +72,7 @@ impl GatePageKind {
             Self::Expired => "gate.expired-title",
             Self::SignOut => "gate.sign-out-title",
             Self::SignedOut => "gate.signed-out-title",
+            Self::NotSignedIn => "gate.not-signed-in-title",
         }
     }
 }

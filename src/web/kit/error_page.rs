@@ -5,6 +5,7 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 
+use crate::web::kit::app_paths::ON_HOSTS;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::visit::{Edge, Visit};
@@ -155,7 +156,12 @@ pub fn problem_page(visit: &Visit, problem: &Problem) -> HttpResponse {
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Some(edge) = request.app_data::<web::Data<Edge>>() {
         let visit = Visit::of(request, edge.clone()).keep_flash();
-        return ErrorPage::new(visit.layout("/login", None), kind).respond(&visit);
+        let page = ErrorPage::new(visit.layout("/login", None), kind);
+        // None of our cookies belong at the host of an application.
+        return match request.path().starts_with(ON_HOSTS) {
+            true => visit.bare_page(kind.status(), &page),
+            false => page.respond(&visit),
+        };
     }
     // An app without an Edge (a test of one part) still answers in HTML.
     let title = crate::web::Locale::default().t(kind.keys().0);

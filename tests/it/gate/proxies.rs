@@ -236,6 +236,29 @@ async fn what_a_client_says_about_itself_never_passes(kind: ProxyKind) {
         let admin = site.ask("GET /admin/", &format!("{bob}{claim}")).await;
         assert_eq!(status(&admin), 403, "{claim}: {admin}");
     }
+    // What is judged is what is passed on.
+    for before in ["http://evil\\admin\\users?", "http://evil?page=admin&a="] {
+        let request = format!(
+            "GET {before}@{0}/health HTTP/1.1\r\nHost: {0}\r\nConnection: close\r\n\r\n",
+            site.wiki_host
+        );
+        let answer = site.wiki.raw(WIKI, &request).await;
+        // Caddy answers nothing where no site has the name.
+        let passed = answer.split_once("\r\n\r\n").is_some_and(|(_, body)| body.contains("HTTP/1."));
+        assert!(!passed || shown(&answer).starts_with("GET /health HTTP/1."), "{before}: {answer}");
+    }
+    // A connection that is upgraded is for a WebSocket: another protocol carries requests that nobody judges.
+    let h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n";
+    let line = format!("GET /health HTTP/1.1\r\nHost: {}\r\n{h2c}\r\n", site.wiki_host);
+    let answer = site.wiki.raw_once(WIKI, &line).await;
+    assert!(!answer.to_lowercase().contains("upgrade: h2c"), "{answer}");
+    // What proxies ask is not for everybody.
+    let id = format!("id.example:{}", site.wiki.port);
+    let original = format!("X-Original-URL: https://{}/health\r\nX-Original-Method: GET\r\n", site.wiki_host);
+    let request =
+        format!("GET /api/authz/auth-request HTTP/1.1\r\nHost: {id}\r\nConnection: close\r\n{original}\r\n");
+    let answer = site.wiki.raw("id.example", &request).await;
+    assert_eq!(status(&answer), 404, "{answer}");
     // A header that the client has removed on the way is missing, and not made up.
     for removed in
         ["X-Forwarded-Host", "X-Forwarded-Uri", "X-Original-URL", "Remote-User", "X-Forwarded-Proto"]
@@ -245,6 +268,10 @@ async fn what_a_client_says_about_itself_never_passes(kind: ProxyKind) {
         let stranger = site.wiki.raw(WIKI, &format!("{line}Accept: text/html\r\n\r\n")).await;
         assert_ne!(status(&stranger), 200, "{removed}: {stranger}");
         let known = site.wiki.raw(WIKI, &format!("{line}{bob}Remote-User: ada\r\n\r\n")).await;
+        assert!(
+            status(&known) != 200 || known.to_lowercase().contains("remote-user: bob"),
+            "{removed}: {known}"
+        );
         assert!(!known.to_lowercase().contains("remote-user: ada"), "{removed}: {known}");
     }
     // The name of the application is what stands in the proxy's file.
@@ -254,6 +281,9 @@ async fn what_a_client_says_about_itself_never_passes(kind: ProxyKind) {
         ("/page".to_owned(), "open.example"),
         ("https://open.example/page".to_owned(), site.wiki_host.as_str()),
         (format!("https://{}/page", site.wiki_host), site.wiki_host.as_str()),
+        (format!("http://evil\\page\\x?@{}/page", site.wiki_host), site.wiki_host.as_str()),
+        (format!("http://evil?page=admin&a=@{}/page", site.wiki_host), site.wiki_host.as_str()),
+        ("*".to_owned(), site.wiki_host.as_str()),
     ] {
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAccept: text/html\r\n\r\n"

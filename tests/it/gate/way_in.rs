@@ -82,8 +82,8 @@ async fn somebody_comes_back_to_the_very_address_and_signs_out_everywhere(store:
     }
     assert_eq!(ada.ask("GET", PAGE).await.status, 200);
     let answer = ada.visit("POST", out, &[("sec-fetch-site", "same-origin")], None).await;
-    assert_eq!((answer.status, answer.header("location")), (303, "/.gatehouse/logout"));
-    assert!(ada.open(out).await.text.contains("You are signed out"));
+    assert!(answer.status == 200 && answer.text.contains("You are signed out"), "{}", answer.text);
+    assert!(ada.open(out).await.text.contains("You are not signed in here"));
     assert_eq!(ada.cookie("wiki.example", SESSION), None);
     for url in [PAGE, other] {
         assert_eq!(ada.ask("GET", url).await.status, 302, "{url}");

@@ -160,6 +160,25 @@ impl ProxyPlan {
 }
 
 impl ReverseProxy {
+    /// The same for a connection that is kept: returns once an answer with its length is whole.
+    pub async fn raw_once(&self, name: &'static str, request: &str) -> String {
+        let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let mut tls = self.connector.connect(ServerName::try_from(name).unwrap(), tcp).await.unwrap();
+        tls.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while matches!(tls.read_buf(&mut answer).await, Ok(1..)) {
+            let text = String::from_utf8_lossy(&answer).into_owned();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+            let length = head.to_ascii_lowercase().lines().find_map(|line| {
+                line.strip_prefix("content-length:").and_then(|length| length.trim().parse::<usize>().ok())
+            });
+            if length.is_none_or(|length| body.len() >= length) {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
     /// Sends a request to the letter, over TLS for this name; returns the whole answer.
     pub async fn raw(&self, name: &'static str, request: &str) -> String {
         let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
