@@ -324,7 +324,7 @@ async fn requests_reach_the_application_as_they_were_sent(kind: ProxyKind) {
         format!("GET /socket HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\n{upgrade}", site.wiki_host);
     let opened = site.wiki.raw(WIKI, &format!("{line}{ada}\r\n")).await;
     assert!(status(&opened) == 101 && opened.ends_with("hello over a socket"), "{opened}");
-    let refused = site.wiki.raw(WIKI, &format!("{line}\r\n")).await;
+    let refused = site.wiki.raw_once(WIKI, &format!("{line}\r\n")).await;
     assert_eq!(status(&refused), 401, "{refused}");
 }
 
