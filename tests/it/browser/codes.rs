@@ -70,7 +70,7 @@ async fn signs_in_by_code(app: &TestApp, browser: &Browser) {
     app.advance(Duration::from_secs(60));
     browser.open("/login?next=/problems/throttled").await;
     browser.follow(".others a").await;
-    assert_eq!(browser.path().await, "/login/code?next=%2Fproblems%2Fthrottled");
+    assert_eq!(browser.path().await, "/login/code?next=/problems/throttled");
     assert_eq!(browser.focused().await, "phone");
     browser.fill(&[("phone", "+86 138 0013 800")]).await;
     browser.submit().await;
