@@ -229,9 +229,11 @@ class Load:
             said.append(self.enter("thief", number, f"{(int(code) + n) % 10**6:06d}").status)
         last, lost = self.enter("thief", number, code).status, lost + self.outages
         wrong, refused = said.count(401), said.count(429)
-        # The one guess in flight when Redis goes away may be compared beyond the bound.
-        if wrong > CODE_BOUND + lost:
-            self.stolen.append(f"{wrong} wrong codes compared at {number}")
+        # Where the windows are lost, the ledger still counts what was compared with the code. Past that the answer is the
+        # same 401, and nothing is compared: so the right code must not work either. The one guess in flight when Redis
+        # goes away may be compared beyond the bound.
+        if wrong > CODE_BOUND * (1 + lost) or (lost and wrong > CODE_BOUND + lost and last == 200):
+            self.stolen.append(f"{wrong} wrong codes compared at {number}, and the right one answered {last}")
         if wrong + refused > CODE_BOUND and last in (200, 401, 429) and not lost:
             self.thieves += 1
             if last == 200:
