@@ -15,7 +15,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const HOST: &str = "wiki.example";
 
 /// An account that is signed in at an application, and two instances that are asked about it.
-struct Bench {
+struct TwoInstances {
     database: TestDatabase,
     accounts: Accounts,
     sessions: Sessions,
@@ -30,7 +30,7 @@ struct Bench {
     token: AppTokenHash,
 }
 
-async fn bench(database: TestDatabase) -> Bench {
+async fn bench(database: TestDatabase) -> TwoInstances {
     let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_000_000)));
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
     let login = Username::parse("alice").unwrap();
@@ -51,7 +51,7 @@ async fn bench(database: TestDatabase) -> Bench {
         instance.follow().await.unwrap();
     }
     let reads = AtomicUsize::new(0);
-    Bench {
+    TwoInstances {
         database,
         accounts,
         sessions,
@@ -67,7 +67,7 @@ async fn bench(database: TestDatabase) -> Bench {
     }
 }
 
-impl Bench {
+impl TwoInstances {
     async fn ask(&self, instance: &RememberedVisitors) -> Option<Arc<AppVisitor>> {
         let read = || async {
             self.reads.fetch_add(1, Ordering::SeqCst);

@@ -14,14 +14,14 @@ use crate::login::guard::SignInPath;
 use crate::login::{AccountId, DeviceId, Realm, RealmLogin};
 use crate::throttle::Refusal;
 
-/// When an attempt was settled, if the store could say, and whether its success was to forgive.
+/// How an attempt of another program ended: when it was settled, if the store could say, and whether its success was to forgive.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct AttemptEnd {
+pub(super) struct TicketEnd {
     settled: Option<Micros>,
     forgave: bool,
 }
 
-impl AttemptEnd {
+impl TicketEnd {
     /// A failure, or what another instance has admitted: nothing is forgiven.
     pub const fn kept(settled: Option<Micros>) -> Self {
         Self { settled, forgave: false }
@@ -86,7 +86,7 @@ impl GuardedAttempts {
         &self,
         ticket: &AttemptTicket,
         ended: AttemptOutcome,
-        AttemptEnd { settled, forgave }: AttemptEnd,
+        TicketEnd { settled, forgave }: TicketEnd,
     ) {
         let seen = &ticket.seen;
         let (outcome, more) = match ended {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::record::AttemptEnd;
+use super::record::TicketEnd;
 use super::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsParts, GuardedAttempts, outcomes,
 };
@@ -85,17 +85,17 @@ impl GuardedAttempts {
     ) -> Result<(), AttemptsError> {
         let done = match (self.take_slot(&id), outcome) {
             (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
-                slot.keep().await.map(AttemptEnd::kept).map_err(AttemptsError::from)
+                slot.keep().await.map(TicketEnd::kept).map_err(AttemptsError::from)
             }
-            (Some(slot), AttemptOutcome::Success) => Ok(AttemptEnd::right(slot.succeed().await)),
+            (Some(slot), AttemptOutcome::Success) => Ok(TicketEnd::right(slot.succeed().await)),
             (Some(slot), AttemptOutcome::Abandoned) => {
                 slot.refund().await;
-                Ok(AttemptEnd::default())
+                Ok(TicketEnd::default())
             }
             (None, _) => {
                 let guard = &self.0.guard;
                 let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
-                let end = || AttemptEnd::kept(Some(self.audit().now()));
+                let end = || TicketEnd::kept(Some(self.audit().now()));
                 settled.await.map(|()| end()).map_err(AttemptsError::from)
             }
         };

@@ -237,7 +237,6 @@ impl TestApp {
         Client { http, url: self.url.clone() }
     }
 
-    /// Ends it, although others go on with what it shared.
     pub async fn stop(&self) {
         self.handle.stop(false).await;
     }
@@ -316,8 +315,7 @@ impl Answer {
     }
 }
 
-/// A client that only reaches this machine. The server normally selects the crypto provider, but a test may
-/// be the only one of its process and start the server in another.
+/// A client that only reaches this machine.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // The server closes an idle connection after five seconds; a call sent at that moment would be lost.
