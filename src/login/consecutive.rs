@@ -31,6 +31,7 @@ const NAMES: usize = 100_000;
 pub struct ConsecutiveFailures {
     accounts: Accounts,
     in_flight: Arc<InFlightTable>,
+    patience: Duration,
     /// Wrong passwords at names without a password, so that attempts there wait for each other as they would
     /// at an account. Kept in this process for the names tried last; only the observable behaviour depends on
     /// it.
@@ -65,7 +66,7 @@ impl ConsecutiveFailures {
     pub fn new(accounts: Accounts) -> Self {
         let [disabled, tried, spent] = ["disabled", "tried", "device"].map(counter);
         let unheld = quick_cache::sync::Cache::new(NAMES);
-        Self { accounts, in_flight: Arc::default(), unheld, disabled, tried, spent }
+        Self { accounts, in_flight: Arc::default(), patience: PATIENCE, unheld, disabled, tried, spent }
     }
 
     /// Looks the account up; `expected` is the account that the login is believed to name, `device` the known
@@ -86,7 +87,7 @@ impl ConsecutiveFailures {
             (None, None) => InFlightKey::Name(login.clone()),
         };
         let waiting = self.wait_for_permit(login, device, ComparisonPermit::new(&self.in_flight, key), max);
-        tokio::time::timeout(PATIENCE, waiting).await.ok().transpose()
+        tokio::time::timeout(self.patience, waiting).await.ok().transpose()
     }
 
     async fn wait_for_permit(

@@ -105,7 +105,8 @@ impl Drop for Dovecot {
     }
 }
 
-/// Without its own delays and penalties, so that what is refused is refused by the policy.
+/// Without its own delays and penalties, so that what is refused is refused by the policy. It waits for the policy
+/// longer than its two seconds, which an answer may take on a busy machine.
 fn configuration(folder: &Path, port: u16, policy: &str) -> String {
     let id = |flag: &str| {
         let output = Command::new("id").arg(flag).output().unwrap();
@@ -162,6 +163,7 @@ userdb {{
 }}
 auth_policy_server_url = {policy}
 auth_policy_hash_nonce = one-of-these-servers
+auth_policy_server_timeout_msecs = 30000
 auth_policy_reject_on_fail = yes
 "
     )
