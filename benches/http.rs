@@ -21,7 +21,9 @@ use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
 use gatehouse::entropy::Entropy;
 use gatehouse::gate::ReturnUrl;
-use gatehouse::login::{NewToken, SessionToken, SignInClient, SignedInBy, TokenScopes, Username};
+use gatehouse::login::{
+    NewToken, RedeemedCode, SessionToken, SignInClient, SignedInBy, TokenScopes, Username,
+};
 use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
@@ -322,10 +324,10 @@ impl Gatehouse {
         let apps = services.live.snapshot().apps.clone();
         let to = ReturnUrl::parse("https://wiki.example/", &apps, false).unwrap();
         let state = SessionToken::random(&Entropy::Os);
-        let told = services.gate.told_state(to.host(), &state);
+        let told = services.gate.told_state(to.host(), &state, false);
         let code = services.gate.permit(session, &to, &told).await.unwrap();
         let redeemed = services.gate.redeem(to.host(), &code, Some(&state)).await.unwrap();
-        let (token, _) = redeemed.expect("a session at the application");
+        let RedeemedCode::Session { token, .. } = redeemed else { panic!("no session at the application") };
         format!(
             "GET /api/authz/forward-auth HTTP/1.1\r\nhost: 127.0.0.1\r\nx-forwarded-method: GET\r\n\
              x-forwarded-proto: https\r\nx-forwarded-host: wiki.example\r\nx-forwarded-uri: /page?a=b\r\n\

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::db::DbError;
-use crate::login::{AccountId, AppSessions, AppVisitor, SessionChanges, SessionId, SessionToken};
+use crate::login::{
+    AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
+};
 
 pub use judge::{AskedOfApp, Verdict, is_fresh, judge, may_use};
 pub use remembered::READ_EVERY;
@@ -45,9 +47,9 @@ impl Gate {
         self.remembered.follow().await
     }
 
-    /// What the sign-in is told of the state of a browser at a host.
-    pub fn told_state(&self, host: &str, state: &SessionToken) -> String {
-        self.sessions.told_state(host, state)
+    /// What the sign-in is told of the state of a browser at a host. `again`: it begins for the second time.
+    pub fn told_state(&self, host: &str, state: &SessionToken, again: bool) -> String {
+        self.sessions.told_state(host, state, again)
     }
 
     /// A code with which the browser of a session gets one at the host of `to`.
@@ -60,15 +62,14 @@ impl Gate {
         self.sessions.permit(session, to.host(), state, to.as_str()).await
     }
 
-    /// The session at a host that a code permits, and where its browser wanted to go. `state` is what the browser was
-    /// given there; whatever it is, the code is used up.
+    /// What a code gets at a host. `state` is what the browser was given there; whatever it is, the code is used up.
     pub async fn redeem(
         &self,
         host: &str,
         code: &SessionToken,
         state: Option<&SessionToken>,
-    ) -> Result<Option<(SessionToken, String)>, DbError> {
-        let told = state.map(|state| self.told_state(host, state)).unwrap_or_default();
+    ) -> Result<RedeemedCode, DbError> {
+        let told = state.map(|state| self.told_state(host, state, false)).unwrap_or_default();
         self.sessions.redeem(code, host, &told).await
     }
 

@@ -6,8 +6,8 @@ use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::login::{
-    Account, Accounts, AppSessions, AuthenticatedSession, Groups, Phc, Roles, SessionSettings, SessionToken,
-    Sessions, SignInClient, SignedInBy, Username,
+    Account, Accounts, AppSessions, AuthenticatedSession, Groups, Phc, RedeemedCode, Roles, SessionSettings,
+    SessionToken, Sessions, SignInClient, SignedInBy, Username,
 };
 use crate::secret::MasterKey;
 
@@ -43,7 +43,8 @@ async fn bench(database: TestDatabase) -> TwoInstances {
     let own_token = sessions.start(&account, &client, SignedInBy::Password).await.unwrap().unwrap();
     let own = sessions.find(&own_token).await.unwrap().unwrap();
     let code = app_sessions.permit(own.session.id, HOST, "state", "https://wiki.example/").await.unwrap();
-    let (token, _) = app_sessions.redeem(&code, HOST, "state").await.unwrap().unwrap();
+    let redeemed = app_sessions.redeem(&code, HOST, "state").await.unwrap();
+    let RedeemedCode::Session { token, .. } = redeemed else { panic!("no session") };
     let token = app_sessions.hash(HOST, &token);
     let instance = || RememberedVisitors::new(SessionChanges::new(db.clone(), clock.clone()), clock.clone());
     let (one, other) = (instance(), instance());

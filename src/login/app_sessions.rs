@@ -17,6 +17,8 @@ use crate::secret::SubKey;
 
 /// From the sign-in to the application's host is one redirect.
 const CODE_LASTS: Duration = Duration::from_secs(60);
+/// Before the state of a browser that begins a second time. A dot is in no hash.
+const AGAIN: &str = "again.";
 
 /// Somebody who is signed in at an application's host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,21 @@ pub struct AppSessions {
     entropy: Entropy,
     key: SubKey,
     settings: SessionSettings,
+}
+
+/// What a code gets for the browser that brings it.
+pub enum RedeemedCode {
+    /// The token of a session at the host, and where the browser wanted to go.
+    Session {
+        token: SessionToken,
+        target: String,
+    },
+    /// Nothing yet: its state is not the one that was told. Tabs that begin at once overwrite each other's, and a state
+    /// may be too old. It can begin again, once.
+    BeginAgain {
+        target: String,
+    },
+    Nothing,
 }
 
 /// The keyed hash under which a token is stored.
@@ -69,13 +86,13 @@ impl AppSessions {
         Ok(code)
     }
 
-    /// The session that the code permits, and where its browser wanted to go. Whoever brings it, a code is used up by it.
+    /// The session that the code permits. Whoever brings it, a code is used up by it.
     pub async fn redeem(
         &self,
         code: &SessionToken,
         host: &str,
         state: &str,
-    ) -> Result<Option<(SessionToken, String)>, DbError> {
+    ) -> Result<RedeemedCode, DbError> {
         const TAKE: &str =
             "DELETE FROM app_codes WHERE code_hash = $1 RETURNING session, state, target, expires_at";
         // A session that has ended in the meantime starts nothing.
@@ -85,20 +102,23 @@ impl AppSessions {
         let now = self.db.now(&self.clock).await?;
         let taken: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
             .bind(text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;
-        let Some((session, begun, target, expires_at)) = taken else { return Ok(None) };
-        if now.0 >= expires_at || !crate::secret::same(begun.as_bytes(), state.as_bytes()) {
-            return Ok(None);
+        let Some((session, begun, target, _)) = taken.filter(|taken| now.0 < taken.3) else {
+            return Ok(RedeemedCode::Nothing);
+        };
+        let (again, begun) = begun.strip_prefix(AGAIN).map_or((false, &*begun), |begun| (true, begun));
+        if !crate::secret::same(begun.as_bytes(), state.as_bytes()) {
+            return Ok(if again { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
         let token = SessionToken::random(&self.entropy);
         let rows = on_db!(&self.db, pool => query(START).bind(text(self.hash(host, &token).0)).bind(&session)
             .bind(host).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
         if rows == 0 {
-            return Ok(None);
+            return Ok(RedeemedCode::Nothing);
         }
         // The browser keeps one cookie for the host. Not the newest: tabs that were opened at once each bring a code.
         on_db!(&self.db, pool => query(END).bind(&session).bind(host).bind(now.minus(CODE_LASTS).0)
             .execute(pool).await.map(drop))?;
-        Ok(Some((token, target)))
+        Ok(RedeemedCode::Session { token, target })
     }
 
     /// Who is signed in at a host; None if the token is unknown there, or its session has ended. Records at most once
@@ -159,9 +179,11 @@ impl AppSessions {
         AppTokenHash(self.key.hash(&[b"session", host.as_bytes(), token.bytes()]))
     }
 
-    /// What the sign-in is told of a browser's state at a host. The state itself stays in the browser.
-    pub fn told_state(&self, host: &str, state: &SessionToken) -> String {
-        text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]))
+    /// What the sign-in is told of a browser's state at a host. The state itself stays in the browser. `again`: the
+    /// browser has brought a code with another state, and does not begin a third time.
+    pub fn told_state(&self, host: &str, state: &SessionToken, again: bool) -> String {
+        let hash = text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]));
+        if again { format!("{AGAIN}{hash}") } else { hash }
     }
 
     fn hash_of_code(&self, host: &str, code: &SessionToken) -> [u8; 32] {

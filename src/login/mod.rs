@@ -33,7 +33,7 @@ pub use accounts::{
     DEVICE_LIFE, DeviceFailures, FailureResult, Groups, GroupsError, ImportConflict, ImportOutcome,
     PastSignIn, PhoneSet, Roles, ShownBy,
 };
-pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor};
+pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode};
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
     GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,

@@ -1,10 +1,5 @@
 //! What a proxy asks before it passes a request on: may it pass, and who is it?
 
-use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
-use actix_web::{HttpRequest, HttpResponse};
-use url::form_urlencoded;
-
 use crate::config::{Apps, LiveSettings};
 use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
 use crate::login::{AppVisitor, SessionToken};
@@ -13,6 +8,10 @@ use crate::web::gate::view::{GatePage, GatePageKind};
 use crate::web::kit::cookies;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
+use actix_web::{HttpRequest, HttpResponse};
+use url::form_urlencoded;
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +119,12 @@ pub const fn app_cookie(scheme: Scheme) -> &'static str {
     }
 }
 
+/// Where the way to the sign-in begins, at the host of an application.
+pub fn start_url(origin: &str, back: &str) -> String {
+    let rd: String = form_urlencoded::byte_serialize(back.as_bytes()).collect();
+    format!("{origin}/.gatehouse/start?rd={rd}")
+}
+
 /// Always with all four: a proxy that copies them replaces what the client sent.
 fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
     let mut response = HttpResponse::Ok().finish();
@@ -152,8 +157,7 @@ fn sign_in_first(
     let target = if matches!(asked.method.as_str(), "GET" | "HEAD") { asked.target.as_str() } else { "/" };
     let back = asked.at.url(target, &live.apps, visit);
     let back = back.map_or_else(String::new, |back| back.as_str().to_owned());
-    let rd: String = form_urlencoded::byte_serialize(back.as_bytes()).collect();
-    let start = format!("{}://{host}/.gatehouse/start?rd={rd}", asked.at.scheme.as_str());
+    let start = start_url(&format!("{}://{host}", asked.at.scheme.as_str()), &back);
     HttpResponse::build(status).insert_header((LOCATION, start)).finish()
 }
 

@@ -12,8 +12,8 @@ use url::form_urlencoded;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{ReturnUrl, Scheme};
-use crate::login::{AppVisitor, SessionToken};
-use crate::web::gate::authz::{allows_http, app_cookie};
+use crate::login::{AppVisitor, RedeemedCode, SessionToken};
+use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::view::{GatePage, GatePageKind};
 use crate::web::kit::assets;
@@ -23,13 +23,16 @@ use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::WebResult;
 
-/// How long a browser may take to sign in. Tabs that begin meanwhile share one state.
+/// How long a browser may take to sign in. Tabs that begin meanwhile share one state; of tabs that begin at once before
+/// there is one, the last to be answered sets it, and the others begin again.
 const STATE_LASTS: std::time::Duration = std::time::Duration::from_secs(60 * 60);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StartQuery {
     rd: String,
+    /// Present where the state of the first time was lost.
+    again: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -111,10 +114,10 @@ pub async fn start(
     let Some(back) = back else { return Err(Problem::NotFound.into()) };
     let known = here.state(request.headers());
     let state = known.unwrap_or_else(|| visit.new_token());
-    let told = services.gate.told_state(&here.host, &state);
+    let told = services.gate.told_state(&here.host, &state, query.again.is_some());
     let rd: String = form_urlencoded::byte_serialize(back.as_str().as_bytes()).collect();
     let sign_in = format!("{}/login?rd={rd}&state={told}", services.public_url);
-    let mut response = HttpResponse::Found().insert_header((LOCATION, sign_in)).finish();
+    let mut response = found(&sign_in);
     let mut cookie = here.cookie(here.state_name(), state.expose());
     cookie.set_max_age(cookies::seconds(STATE_LASTS));
     visit::set(&mut response, cookie);
@@ -130,25 +133,34 @@ pub async fn callback(
 ) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
-    let code = SessionToken::parse(&query.code);
-    let redeemed = match code {
+    let redeemed = match SessionToken::parse(&query.code) {
         Some(code) => {
             let state = here.state(request.headers());
             services.gate.redeem(&here.host, &code, state.as_ref()).await?
         }
-        None => None,
+        None => RedeemedCode::Nothing,
     };
-    let back = redeemed.and_then(|(token, target)| {
-        Some((token, ReturnUrl::parse(&target, &live.apps, allows_http(&visit))?))
-    });
-    let Some((token, back)) = back else {
-        return Ok(GatePage::new(&visit, GatePageKind::Expired, &here.app, None, &services).respond(&visit));
+    let back = |target: String| ReturnUrl::parse(&target, &live.apps, allows_http(&visit));
+    let leads = match redeemed {
+        RedeemedCode::Session { token, target } => back(target).map(|back| {
+            let mut response = found(back.as_str());
+            let mut cookie = here.cookie(app_cookie(here.at.scheme), token.expose());
+            cookie.set_max_age(cookies::seconds(services.session_lasts));
+            visit::set(&mut response, cookie);
+            response
+        }),
+        RedeemedCode::BeginAgain { target } => {
+            back(target).map(|back| found(&format!("{}&again=1", start_url(&here.origin(), back.as_str()))))
+        }
+        RedeemedCode::Nothing => None,
     };
-    let mut response = HttpResponse::Found().insert_header((LOCATION, back.as_str())).finish();
-    let mut cookie = here.cookie(app_cookie(here.at.scheme), token.expose());
-    cookie.set_max_age(cookies::seconds(services.session_lasts));
-    visit::set(&mut response, cookie);
-    Ok(response)
+    Ok(leads.unwrap_or_else(|| {
+        GatePage::new(&visit, GatePageKind::Expired, &here.app, None, &services).respond(&visit)
+    }))
+}
+
+fn found(to: &str) -> HttpResponse {
+    HttpResponse::Found().insert_header((LOCATION, to)).finish()
 }
 
 /// `GET /.gatehouse/logout`: asks, or says that nobody is signed in here.

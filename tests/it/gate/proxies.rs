@@ -178,6 +178,45 @@ async fn somebody_signs_in_at_an_application_and_out_everywhere(kind: ProxyKind)
     browser.picture(&format!("gate-forbidden-phone-{kind:?}")).await;
 }
 
+#[tokio::test]
+async fn tabs_that_a_browser_opens_at_once_all_arrive() {
+    let site = Site::behind(ProxyKind::Nginx).await;
+    let at = |path: &str| format!("https://{}{path}", site.wiki_host);
+    let browser = Browser::start("").await;
+    let driver = &browser.driver;
+    let forget = async |name: &str| {
+        browser.cdp("Network.deleteCookies", serde_json::json!({ "name": name, "url": at("/") })).await;
+    };
+    // Before there is a session, a form in each: the state of the second takes the place of that of the first.
+    browser.open(&at("/first")).await;
+    let first = driver.window().await.unwrap();
+    forget("__Host-gh_state").await;
+    driver.switch_to_window(driver.new_tab().await.unwrap()).await.unwrap();
+    browser.open(&at("/second")).await;
+    assert!(browser.has("#password").await);
+    driver.switch_to_window(first).await.unwrap();
+    browser.fill(&[("login", "ada"), ("password", PASSWORD)]).await;
+    browser.submit().await;
+    assert_eq!(driver.current_url().await.unwrap().as_str(), at("/first"));
+
+    // With a session at Gatehouse, without a form.
+    forget("__Host-gh_state").await;
+    forget("__Host-gh_app").await;
+    let before = driver.windows().await.unwrap();
+    let mut pages: Vec<String> = (0..6).map(|tab| at(&format!("/tab/{tab}"))).collect();
+    browser.js(&format!("for (const page of {}) window.open(page)", serde_json::json!(pages))).await;
+    let mut arrived = Vec::new();
+    for tab in driver.windows().await.unwrap().into_iter().filter(|tab| !before.contains(tab)) {
+        driver.switch_to_window(tab).await.unwrap();
+        let is_there = "return location.href !== 'about:blank' && document.readyState === 'complete'";
+        browser.until("a page in the tab", is_there).await;
+        arrived.push(driver.current_url().await.unwrap().to_string());
+    }
+    arrived.sort();
+    pages.sort();
+    assert_eq!(arrived, pages);
+}
+
 async fn what_a_client_says_about_itself_never_passes(kind: ProxyKind) {
     let site = Site::behind(kind).await;
     let bob = site.signed_in("bob").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Visitor, account, behind};
-use crate::support::app::{Store, TestApp, on_both_stores};
+use crate::support::app::{Answer, Store, TestApp, on_both_stores};
 
 const PAGE: &str = "https://wiki.example/a/page?b=c%20d&e";
 const STATE: &str = "__Host-gh_state";
@@ -12,6 +12,7 @@ const SESSION: &str = "__Host-gh_app";
 on_both_stores!(
     somebody_comes_back_to_the_very_address_and_signs_out_everywhere,
     a_code_works_once_in_a_minute_in_one_browser_at_one_host,
+    tabs_that_begin_at_once_all_arrive,
 );
 
 async fn start(browser: &Visitor, url: &str) -> String {
@@ -119,12 +120,13 @@ async fn a_code_works_once_in_a_minute_in_one_browser_at_one_host(store: Store) 
 
     let mut stranger = Visitor::of(&app);
     let stolen = code(&mut ada).await;
-    assert_eq!(stranger.open(&stolen).await.status, 403, "no state");
+    begins_again(&stranger.open(&stolen).await, "no state");
     assert_eq!(ada.open(&stolen).await.status, 403, "used up by the attempt");
     let elsewhere = start(&stranger, PAGE).await;
     stranger.open(&elsewhere).await;
     let stolen = code(&mut ada).await;
-    assert_eq!(stranger.open(&stolen).await.status, 403, "the state of another browser");
+    begins_again(&stranger.open(&stolen).await, "the state of another browser");
+    assert_eq!(stranger.cookie("wiki.example", SESSION), None);
 
     let moved = code(&mut ada).await.replace("https://wiki.example", "https://files.test:8443");
     let state = ada.cookie("wiki.example", STATE).unwrap().to_owned();
@@ -142,6 +144,61 @@ async fn a_code_works_once_in_a_minute_in_one_browser_at_one_host(store: Store) 
     let session = app.services.sessions.list(id).await.unwrap()[0].id;
     app.services.sessions.revoke(id, session).await.unwrap();
     assert_eq!(ada.open(&orphan).await.status, 403, "signed out");
+}
+
+/// Without a session, the way to the sign-in.
+fn begins_again(answer: &Answer, why: &str) {
+    let begin = "https://wiki.example/.gatehouse/start?rd=https%3A%2F%2Fwiki.example%2Fa%2Fpage%3Fb%3Dc%2520d%26e&again=1";
+    assert_eq!((answer.status, answer.header("location")), (302, begin), "{why}");
+    assert!(answer.headers.get("set-cookie").is_none(), "{why}");
+}
+
+async fn tabs_that_begin_at_once_all_arrive(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    account(&app, "ada", &[]).await;
+    let mut ada = Visitor::of(&app);
+    let pages = [PAGE, "https://wiki.example/second", "https://wiki.example/third"];
+    let mut tabs = Vec::new();
+    for page in pages {
+        // Each is sent before the state of another has arrived.
+        ada.cookies.clear();
+        let begin = start(&ada, page).await;
+        tabs.push(ada.open(&begin).await.header("location").to_owned());
+    }
+    assert_eq!(ada.sign_in(&tabs[0], "ada").await.0, PAGE);
+    for (tab, page) in tabs.iter().zip(pages).skip(1) {
+        assert_eq!(ada.follow(tab).await.0, page);
+        assert_eq!(ada.ask("GET", page).await.status, 200);
+    }
+    // One that stays open for longer than its state is kept.
+    ada.cookies.remove(&("wiki.example".to_owned(), STATE.to_owned()));
+    assert_eq!(ada.follow(&tabs[2]).await.0, pages[2]);
+}
+
+#[tokio::test]
+async fn a_browser_that_keeps_no_state_is_not_led_in_circles() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    account(&app, "ada", &[]).await;
+    let mut ada = Visitor::of(&app);
+    let (sign_in, _) = {
+        let begin = start(&ada, PAGE).await;
+        ada.follow(&begin).await
+    };
+    ada.sign_in(&sign_in, "ada").await;
+    let mut url = start(&ada, PAGE.replace("page", "other").as_str()).await;
+    let mut passed = Vec::new();
+    let last = loop {
+        ada.cookies.retain(|(host, _), _| host.is_empty());
+        let answer = ada.open(&url).await;
+        if answer.status != 302 && answer.status != 303 {
+            break answer;
+        }
+        passed.push(url.clone());
+        assert!(passed.len() < 10, "{passed:?}");
+        url = answer.header("location").to_owned();
+    };
+    assert_eq!((last.status, passed.len()), (403, 5), "{passed:?}");
+    assert!(last.text.contains("This sign-in was not completed here"), "{}", last.text);
 }
 
 #[tokio::test]
