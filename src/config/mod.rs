@@ -46,7 +46,7 @@ mod webhooks;
 mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
-pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who};
+pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
 pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty};
 pub use control::WatchControl;

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::config::{App, Apps};
+use crate::config::{App, Apps, host_of};
 
 /// Longer addresses are not returned to; browsers and proxies cut them off at about 8 KiB.
 const LONGEST: usize = 2_048;
@@ -56,12 +56,9 @@ impl ReturnUrl {
         let (listed, _) = apps.at(host).filter(|(listed, _)| *listed == host)?;
         // Once more by a parser that follows browsers.
         let url = Url::parse(text).ok()?;
-        let read = url.host_str().map(|name| match url.port() {
-            Some(port) => format!("{name}:{port}"),
-            None => name.to_owned(),
-        });
-        let same =
-            url.scheme() == scheme.as_str() && read.as_deref() == Some(listed) && url.username().is_empty();
+        let same = url.scheme() == scheme.as_str()
+            && host_of(&url).as_deref() == Some(listed)
+            && url.username().is_empty();
         (same && url.password().is_none()).then(|| Self {
             text: text.to_owned(),
             scheme,

@@ -8,6 +8,20 @@ use crate::config::reader::ParseResult;
 /// The longest name of a host (RFC 1035, 2.3.4), and a port.
 const LONGEST: usize = 253 + 6;
 
+/// What a browser sends in `Host` for an address: with the port where it is not the scheme's own.
+pub fn host_of(url: &Url) -> Option<String> {
+    let name = url.host_str()?;
+    Some(url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
+}
+
+/// A host without its port.
+pub(super) fn name_of(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
 /// A host in the one spelling that browsers send.
 pub(super) fn host(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
@@ -17,11 +31,7 @@ pub(super) fn host(node: ValueNode) -> ParseResult<String> {
     if lower != text {
         return Err(format!("{text:?} has capital letters; write {lower:?}"));
     }
-    let sent = |scheme: &str| {
-        let url = Url::parse(&format!("{scheme}://{text}/")).ok()?;
-        let host = url.host_str()?;
-        Some(url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")))
-    };
+    let sent = |scheme: &str| host_of(&Url::parse(&format!("{scheme}://{text}/")).ok()?);
     let ours =
         |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.:[]".contains(&letter);
     if text.is_empty() || text.len() > LONGEST || !text.bytes().all(ours) || text.ends_with('.') {

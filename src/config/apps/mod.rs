@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use host::host_of;
 pub use path::{AskedPath, PathPattern};
 pub(in crate::config) use read::read;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::host::host;
+use super::host::{host, name_of};
 use super::{App, AppPart, Apps, PathPattern, Who};
 use crate::config::document::ValueNode;
 use crate::config::error::ConfigLocation;
@@ -44,14 +44,6 @@ pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) ->
         }
     }
     Apps::new(found.into_iter().flatten().collect())
-}
-
-/// A host without its port.
-fn name_of(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
-        _ => host,
-    }
 }
 
 fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
