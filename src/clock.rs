@@ -1,8 +1,14 @@
 //! Wall-clock time as a parameter: the system's clock, or one that a test moves.
 
+#[cfg(feature = "server")]
+mod uptime;
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[cfg(feature = "server")]
+pub(crate) use uptime::Uptime;
 
 /// Microseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

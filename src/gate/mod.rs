@@ -8,7 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
 use crate::login::{
     AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
@@ -24,11 +24,13 @@ pub use return_url::{ReturnUrl, Scheme};
 pub struct Gate {
     sessions: AppSessions,
     remembered: Arc<RememberedVisitors>,
+    changes: SessionChanges,
 }
 
 impl Gate {
     pub fn new(sessions: AppSessions, changes: SessionChanges, clock: Clock) -> Self {
-        Self { sessions, remembered: Arc::new(RememberedVisitors::new(changes, clock)) }
+        let remembered = RememberedVisitors::new(changes.clone(), clock, Uptime::begin());
+        Self { sessions, remembered: Arc::new(remembered), changes }
     }
 
     /// Who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for one read
@@ -38,7 +40,7 @@ impl Gate {
         host: &str,
         token: &SessionToken,
     ) -> Result<Option<Arc<AppVisitor>>, DbError> {
-        let hash = self.sessions.hash(host, token);
+        let Some(hash) = self.sessions.hash(host, token) else { return Ok(None) };
         self.remembered.get(hash, || self.sessions.find(hash)).await
     }
 
@@ -79,7 +81,10 @@ impl Gate {
         host: &str,
         token: &SessionToken,
     ) -> Result<Option<(AccountId, SessionId)>, DbError> {
-        self.sessions.parent(self.sessions.hash(host, token)).await
+        match self.sessions.hash(host, token) {
+            Some(hash) => self.sessions.parent(hash).await,
+            None => Ok(None),
+        }
     }
 
     /// Forgets who has just signed out, before the change is read.
@@ -94,7 +99,7 @@ impl Gate {
 
     /// Deletes codes that nobody brought, and changes that everybody has read.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        self.remembered.purge().await?;
+        self.changes.purge().await?;
         self.sessions.purge_codes(batch).await
     }
 }

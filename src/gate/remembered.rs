@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
-use tokio::time::Instant;
 
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, Uptime};
 use crate::db::DbError;
 use crate::login::{AccountId, AppTokenHash, AppVisitor, CHANGES_LAST, SessionChanges};
 
@@ -32,12 +31,14 @@ pub struct RememberedVisitors {
     state: Mutex<FollowState>,
     changes: SessionChanges,
     clock: Clock,
+    uptime: Uptime,
 }
 
 #[derive(Clone)]
 struct Remembered {
     visitor: Arc<AppVisitor>,
-    read_at: Instant,
+    /// By the uptime.
+    read_at: Duration,
 }
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ struct FollowState {
     /// How often something was forgotten.
     generation: u64,
     /// When the last read of changes that succeeded began.
-    followed_at: Option<Instant>,
+    followed_at: Option<Duration>,
     /// The same by a clock that goes on while the machine sleeps.
     followed_by_clock: Option<Micros>,
     /// The changes that it found.
@@ -53,8 +54,8 @@ struct FollowState {
 }
 
 impl RememberedVisitors {
-    pub fn new(changes: SessionChanges, clock: Clock) -> Self {
-        Self { visitors: Cache::new(MOST), state: Mutex::default(), changes, clock }
+    pub fn new(changes: SessionChanges, clock: Clock, uptime: Uptime) -> Self {
+        Self { visitors: Cache::new(MOST), state: Mutex::default(), changes, clock, uptime }
     }
 
     /// The visitor of a token: remembered, or by `read`, which one of several at once does for all.
@@ -69,9 +70,9 @@ impl RememberedVisitors {
         if !self.is_followed() {
             return Ok(read().await?.map(Arc::new));
         }
-        let now = Instant::now();
+        let now = self.uptime.now();
         if let Some(found) = self.visitors.get(&token) {
-            if now.duration_since(found.read_at) < READ_AGAIN {
+            if now.saturating_sub(found.read_at) < READ_AGAIN {
                 return Ok(self.unless_idle(found.visitor));
             }
             self.visitors.remove_if(&token, |old| old.read_at == found.read_at);
@@ -93,12 +94,14 @@ impl RememberedVisitors {
 
     /// Forgets the accounts that have changed since the last call.
     pub async fn follow(&self) -> Result<(), DbError> {
-        let (began, by_clock) = (Instant::now(), self.clock.now());
+        let (began, by_clock) = (self.uptime.now(), self.clock.now());
         let recent = self.changes.recent().await?;
         let mut state = self.state.lock();
-        // Changes may have come and gone unread.
-        let missed = state.followed_at.is_none_or(|at| began.duration_since(at) > UNREAD)
+        // Changes may have come and gone unread, or are too many to be read.
+        let missed = recent.is_none()
+            || state.followed_at.is_none_or(|at| began.saturating_sub(at) > UNREAD)
             || state.followed_by_clock.is_none_or(|at| by_clock.since(at) > UNREAD);
+        let recent = recent.unwrap_or_default();
         let news: HashSet<AccountId> =
             recent.iter().filter(|(id, _)| !state.seen.contains(id)).map(|(_, account)| *account).collect();
         (state.followed_at, state.followed_by_clock) = (Some(began), Some(by_clock));
@@ -119,12 +122,8 @@ impl RememberedVisitors {
         self.visitors.retain(|_, found| found.visitor.account != account);
     }
 
-    pub async fn purge(&self) -> Result<u64, DbError> {
-        self.changes.purge().await
-    }
-
     fn is_followed(&self) -> bool {
-        self.state.lock().followed_at.is_some_and(|at| at.elapsed() < BELIEVED)
+        self.state.lock().followed_at.is_some_and(|at| self.uptime.now().saturating_sub(at) < BELIEVED)
     }
 
     fn unless_idle(&self, visitor: Arc<AppVisitor>) -> Option<Arc<AppVisitor>> {

@@ -17,6 +17,10 @@ use crate::secret::SubKey;
 
 /// From the sign-in to the application's host is one redirect.
 const CODE_LASTS: Duration = Duration::from_secs(60);
+/// Codes of one session at once: one for each tab. Of more, the newest are kept.
+const MOST_CODES: usize = 20;
+/// A token is random up to here, and then a keyed hash of that.
+const RANDOM: usize = 24;
 /// Before the state of a browser that begins a second time. A dot is in no hash.
 const AGAIN: &str = "again.";
 
@@ -69,7 +73,8 @@ impl AppSessions {
         Self { db, clock, entropy, key, settings }
     }
 
-    /// A code with which the browser of this session, whose state at `host` is known, gets a session there.
+    /// A code with which the browser of this session, whose state at `host` is known, gets a session there. It ends the
+    /// session's oldest codes past [`MOST_CODES`].
     pub async fn permit(
         &self,
         session: SessionId,
@@ -79,10 +84,17 @@ impl AppSessions {
     ) -> Result<SessionToken, DbError> {
         const SQL: &str = "INSERT INTO app_codes (code_hash, session, state, target, expires_at)
             VALUES ($1, $2, $3, $4, $5)";
+        const END: &str =
+            "DELETE FROM app_codes WHERE session = $1 AND code_hash <> $2 AND code_hash NOT IN (
+            SELECT code_hash FROM app_codes WHERE session = $1 AND code_hash <> $2
+            ORDER BY expires_at DESC, code_hash LIMIT $3)";
         let code = SessionToken::random(&self.entropy);
         let expires_at = self.db.now(&self.clock).await?.plus(CODE_LASTS).0;
-        on_db!(&self.db, pool => query(SQL).bind(text(self.hash_of_code(host, &code))).bind(session.to_string())
-            .bind(state).bind(target).bind(expires_at).execute(pool).await.map(drop))?;
+        let (hash, session) = (text(self.hash_of_code(host, &code)), session.to_string());
+        on_db!(&self.db, pool => query(SQL).bind(&hash).bind(&session).bind(state).bind(target).bind(expires_at)
+            .execute(pool).await.map(drop))?;
+        let others = i64::try_from(MOST_CODES - 1).unwrap_or(i64::MAX);
+        on_db!(&self.db, pool => query(END).bind(&session).bind(&hash).bind(others).execute(pool).await.map(drop))?;
         Ok(code)
     }
 
@@ -109,8 +121,8 @@ impl AppSessions {
         if !crate::secret::same(begun.as_bytes(), state.as_bytes()) {
             return Ok(if again { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
-        let token = SessionToken::random(&self.entropy);
-        let rows = on_db!(&self.db, pool => query(START).bind(text(self.hash(host, &token).0)).bind(&session)
+        let token = self.new_token(host);
+        let rows = on_db!(&self.db, pool => query(START).bind(text(self.stored(host, &token).0)).bind(&session)
             .bind(host).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
         if rows == 0 {
             return Ok(RedeemedCode::Nothing);
@@ -175,7 +187,26 @@ impl AppSessions {
             .map(|done| done.rows_affected()))?)
     }
 
-    pub fn hash(&self, host: &str, token: &SessionToken) -> AppTokenHash {
+    /// None for a token that was never given out at this host: strangers cannot make us ask the database.
+    pub fn hash(&self, host: &str, token: &SessionToken) -> Option<AppTokenHash> {
+        let (random, tag) = token.bytes().split_at(RANDOM);
+        crate::secret::same(tag, &self.tag(host, random)).then(|| self.stored(host, token))
+    }
+
+    /// 192 random bits, and 64 that show that they are ours.
+    fn new_token(&self, host: &str) -> SessionToken {
+        let mut bytes: [u8; 32] = self.entropy.bytes();
+        let (random, tag) = bytes.split_at_mut(RANDOM);
+        tag.copy_from_slice(&self.tag(host, random));
+        SessionToken::of(bytes)
+    }
+
+    fn tag(&self, host: &str, random: &[u8]) -> [u8; 32 - RANDOM] {
+        let hash = self.key.hash(&[b"ours", host.as_bytes(), random]);
+        *hash.first_chunk().expect("32 bytes hold 8")
+    }
+
+    fn stored(&self, host: &str, token: &SessionToken) -> AppTokenHash {
         AppTokenHash(self.key.hash(&[b"session", host.as_bytes(), token.bytes()]))
     }
 

@@ -56,7 +56,7 @@ pub use policy::{AuthPolicy, KnownPairs, PolicyAttempt, PolicyReport, SavedAsks}
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};
-pub use session_changes::{CHANGES_LAST, SessionChanges};
+pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{
     AuthenticatedSession, FormAnswer, FormKey, RepeatedForm, Session, SessionToken, Sessions, SignedInBy,
 };

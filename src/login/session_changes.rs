@@ -15,6 +15,9 @@ use crate::entropy::Entropy;
 /// that did not read for so long must forget all that it remembers.
 pub const CHANGES_LAST: Duration = Duration::from_secs(300);
 
+/// Read at once: more than 60 a second over those minutes. Of more, nothing is remembered from one look to the next.
+pub const MOST_CHANGES: usize = 20_000;
+
 #[derive(Clone)]
 pub struct SessionChanges {
     db: Db,
@@ -26,12 +29,18 @@ impl SessionChanges {
         Self { db, clock }
     }
 
-    /// Those of the last minutes: what identifies each, and whose sessions it is about.
-    pub async fn recent(&self) -> Result<Vec<(String, AccountId)>, DbError> {
-        const SQL: &str = "SELECT id, account FROM session_changes";
-        let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
+    /// Those of the last minutes: what identifies each, and whose sessions it is about. None if there are more than
+    /// [`MOST_CHANGES`]: then any account may be among them.
+    pub async fn recent(&self) -> Result<Option<Vec<(String, AccountId)>>, DbError> {
+        const SQL: &str = "SELECT id, account FROM session_changes LIMIT $1";
+        let one_more = i64::try_from(MOST_CHANGES + 1).unwrap_or(i64::MAX);
+        let rows: Vec<(String, String)> =
+            on_db!(&self.db, pool => query_as(SQL).bind(one_more).fetch_all(pool).await)?;
+        if rows.len() > MOST_CHANGES {
+            return Ok(None);
+        }
         let read = |(id, account): (String, String)| Ok((id, stored(AccountId::parse(&account))?));
-        Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
+        Ok(Some(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?))
     }
 
     /// Deletes those that every instance has read; returns how many.

@@ -198,6 +198,10 @@ impl SessionToken {
         Self(entropy.bytes())
     }
 
+    pub(super) const fn of(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     pub(super) const fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::time::Instant;
+
+use crate::clock::Uptime;
 
 /// The deadline while a handler works on a complete request.
 const NOT_OVERDUE: u64 = u64::MAX;
@@ -23,26 +24,26 @@ pub struct Connection {
 impl Connection {
     pub(super) fn new(uptime: Uptime, handle: Option<TcpStream>) -> Self {
         let connection = Self { uptime, since: AtomicU64::new(0), until: AtomicU64::new(0), handle };
-        connection.since.store(connection.uptime.now(), Ordering::Relaxed);
+        connection.since.store(millis(connection.uptime.now()), Ordering::Relaxed);
         connection.stay(super::WAIT);
         connection
     }
 
     /// Sets the deadline for the next step to this long from now.
     pub(super) fn stay(&self, span: Duration) {
-        self.until.store(self.uptime.now() + millis(span), Ordering::Relaxed);
+        self.until.store(millis(self.uptime.now()) + millis(span), Ordering::Relaxed);
     }
 
     /// A complete request has arrived. There is no deadline until it is answered.
     pub(super) fn completed(&self) {
-        self.since.store(self.uptime.now(), Ordering::Relaxed);
+        self.since.store(millis(self.uptime.now()), Ordering::Relaxed);
         self.until.store(NOT_OVERDUE, Ordering::Relaxed);
     }
 
     /// The answer is being sent and may take this long. The time that the handler needed does not count as
     /// waiting.
     pub(super) fn answered(&self, span: Duration) {
-        let now = self.uptime.now();
+        let now = millis(self.uptime.now());
         if self.until.load(Ordering::Relaxed) == NOT_OVERDUE {
             self.since.store(now, Ordering::Relaxed);
         }
@@ -65,26 +66,6 @@ impl Connection {
             // It may already be closed.
             let _ = SockRef::from(handle).set_linger(Some(Duration::ZERO));
             let _ = handle.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// The server's uptime, from a monotonic clock: deadlines hold even if the system's clock is set forward or
-/// back.
-#[derive(Clone)]
-pub(super) enum Uptime {
-    Since(Instant),
-    #[cfg(test)]
-    Manual(std::sync::Arc<AtomicU64>),
-}
-
-impl Uptime {
-    /// Milliseconds.
-    pub fn now(&self) -> u64 {
-        match self {
-            Self::Since(begun) => millis(begun.elapsed()),
-            #[cfg(test)]
-            Self::Manual(millis) => millis.load(Ordering::SeqCst),
         }
     }
 }

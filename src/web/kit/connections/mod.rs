@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
-use tokio::time::Instant;
 
+use crate::clock::Uptime;
 use crate::web::kit::client::{ClientAddress, SubjectBytes, TrustedProxies};
-use connection::{Connection, Uptime};
+use connection::{Connection, millis};
 use table::Table;
 
 pub use body::{BodyTime, within_time};
@@ -96,7 +96,7 @@ type Peer = Option<SubjectBytes>;
 
 impl Connections {
     pub fn new(bounds: Bounds, trusted: TrustedProxies) -> Arc<Self> {
-        Self::by(Uptime::Since(Instant::now()), bounds, trusted)
+        Self::by(Uptime::begin(), bounds, trusted)
     }
 
     fn by(uptime: Uptime, bounds: Bounds, trusted: TrustedProxies) -> Arc<Self> {
@@ -140,7 +140,7 @@ impl Connections {
     /// Closes overdue connections, and those that peers have above their bound. Call it once a second.
     pub fn sweep(&self) {
         let mut table = self.table();
-        let now = self.uptime.now();
+        let now = millis(self.uptime.now());
         let (slow, peer) = (table.close_overdue(now), table.close_over(self.bounds.per_peer, now));
         self.closed.slow.increment(slow);
         self.closed.peer.increment(peer);

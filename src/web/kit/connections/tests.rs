@@ -1,5 +1,4 @@
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
 
 use super::*;
 
@@ -10,14 +9,12 @@ fn peer(last: u8) -> IpAddr {
 }
 
 fn connections() -> Arc<Connections> {
-    let uptime = Uptime::Manual(Arc::default());
-    Connections::by(uptime, FEW, TrustedProxies::new(["10.0.0.0/8".parse().unwrap()]))
+    Connections::by(Uptime::manual(), FEW, TrustedProxies::new(["10.0.0.0/8".parse().unwrap()]))
 }
 
 impl Connections {
     fn pass(&self, millis: u64) {
-        let Uptime::Manual(uptime) = &self.uptime else { unreachable!("a test's") };
-        uptime.fetch_add(millis, Ordering::SeqCst);
+        self.uptime.advance(Duration::from_millis(millis));
     }
 }
 
