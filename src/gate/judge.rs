@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Micros;
-use crate::config::{App, AppPart, AskedPath, Who};
+use crate::config::{App, AskedPath, Who};
 use crate::login::{AppVisitor, Groups};
 
 /// Instances take the time from clocks of their own.
@@ -26,6 +26,14 @@ pub enum Verdict {
     Forbidden,
 }
 
+/// Why somebody who is signed in signs in anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooOld {
+    SignIn,
+    /// When the password was last entered. Entering it is a new sign-in, too.
+    Password,
+}
+
 pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
     let path = AskedPath::of(asked.target);
     let parts = || app.parts.iter().filter(|part| part.path.may_cover(path));
@@ -40,15 +48,26 @@ pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now
     if !admits(&app.who) || !parts().filter_map(|part| part.who.as_deref()).all(admits) {
         return Verdict::Forbidden;
     }
-    let fresh = parts().all(|part| part_is_fresh(part, visitor.signed_in_at, visitor.verified_at, now));
-    if fresh { Verdict::Allowed } else { Verdict::SignInFirst }
+    match too_old(app, asked.target, visitor.signed_in_at, visitor.verified_at, now) {
+        None => Verdict::Allowed,
+        Some(_) => Verdict::SignInFirst,
+    }
 }
 
-/// Whether a sign-in is recent enough for what is asked for, whoever it is.
-pub fn is_fresh(app: &App, target: &str, signed_in_at: Micros, verified_at: Micros, now: Micros) -> bool {
+/// What is not recent enough for what is asked for, whoever asks.
+pub fn too_old(
+    app: &App,
+    target: &str,
+    signed_in_at: Micros,
+    verified_at: Micros,
+    now: Micros,
+) -> Option<TooOld> {
     let path = AskedPath::of(target);
-    let mut parts = app.parts.iter().filter(|part| part.path.may_cover(path));
-    parts.all(|part| part_is_fresh(part, signed_in_at, verified_at, now))
+    let parts = || app.parts.iter().filter(|part| part.path.may_cover(path));
+    if !parts().all(|part| within(part.password_within, verified_at, now)) {
+        return Some(TooOld::Password);
+    }
+    (!parts().all(|part| within(part.signed_in_within, signed_in_at, now))).then_some(TooOld::SignIn)
 }
 
 /// Whether somebody may use an application at all.
@@ -62,10 +81,6 @@ fn admits(who: &[Who], login: &str, groups: &Groups) -> bool {
         Who::Group(group) => groups.contains(group),
         Who::Name(name) => name == login,
     })
-}
-
-fn part_is_fresh(part: &AppPart, signed_in_at: Micros, verified_at: Micros, now: Micros) -> bool {
-    within(part.signed_in_within, signed_in_at, now) && within(part.password_within, verified_at, now)
 }
 
 /// A time in the future is not valid, except for small differences between clocks.

@@ -14,7 +14,7 @@ use crate::login::{
     AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
 };
 
-pub use judge::{AskedOfApp, Verdict, is_fresh, judge, may_use};
+pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};

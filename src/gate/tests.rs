@@ -138,9 +138,10 @@ fn a_part_may_ask_for_a_recent_sign_in_or_password() {
     assert_eq!(verdict(&by_code, "/keys"), Verdict::SignInFirst);
     let later = AppVisitor { signed_in_at: NOW.plus(HOUR), ..visitor("ada", &on_call) };
     assert_eq!(verdict(&later, "/admin"), Verdict::SignInFirst, "no clock is that far ahead");
-    assert!(is_fresh(&wiki(), "/", Micros(0), Micros(0), NOW));
-    assert!(!is_fresh(&wiki(), "/admin", Micros(0), NOW, NOW));
-    assert!(!is_fresh(&wiki(), "/%6beys", NOW, Micros(0), NOW));
+    assert_eq!(too_old(&wiki(), "/", Micros(0), Micros(0), NOW), None);
+    assert_eq!(too_old(&wiki(), "/admin", Micros(0), NOW, NOW), Some(TooOld::SignIn));
+    assert_eq!(too_old(&wiki(), "/%6beys", NOW, Micros(0), NOW), Some(TooOld::Password));
+    assert_eq!(too_old(&wiki(), "/%6beys", Micros(0), Micros(0), NOW), Some(TooOld::Password), "is both");
 }
 
 #[test]

@@ -22,6 +22,12 @@ pub enum Notice {
     TooManyCodes(Wait),
     /// Nothing that needs codes works at the moment.
     NoCodes(Wait),
+    /// Somebody is signed in, but not recently enough for a part of an application.
+    SignInAgain,
+    /// The same of the password.
+    PasswordAgain,
+    /// The part asks for a password, and the account has none.
+    PasswordForPart,
     /// The gateway did not accept the message. It may be tried again at once.
     NotSent,
     /// The account has no password, and needs one first.
@@ -39,7 +45,11 @@ pub enum Notice {
 impl Notice {
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::None | Self::Refreshed => StatusCode::OK,
+            Self::None
+            | Self::Refreshed
+            | Self::SignInAgain
+            | Self::PasswordAgain
+            | Self::PasswordForPart => StatusCode::OK,
             Self::Rejected => StatusCode::UNAUTHORIZED,
             Self::CaptchaNeeded
             | Self::CaptchaWrong

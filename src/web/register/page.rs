@@ -44,7 +44,7 @@ const HINTS: Hints =
 
 /// `GET /register`
 pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
-    let page = |visit: &Visit, next| RegisterPage::new(visit, HINTS, next).respond(visit);
+    let page = |visit: &Visit, next, _| RegisterPage::new(visit, HINTS, next).respond(visit);
     unless_signed_in(visit, &services, &query, page).await
 }
 

@@ -12,9 +12,10 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::gate::is_fresh;
+use crate::gate::{TooOld, too_old};
 use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
 use crate::web::form::fields::NextFields;
+use crate::web::form::notice::Notice;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::next::{AppTarget, Next};
 use crate::web::kit::problem::Problem;
@@ -152,37 +153,37 @@ pub async fn unless_signed_in(
     visit: Visit,
     services: &Services,
     to: &NextFields,
-    page: impl FnOnce(&Visit, Option<Next>) -> HttpResponse,
+    page: impl FnOnce(&Visit, Option<Next>, Notice) -> HttpResponse,
 ) -> Result<HttpResponse, WebError> {
     let live = visit.live(services);
     let next = to.target(&visit, &live);
-    let who = signed_in(&visit, services).await?;
-    let stays = |who: &AuthenticatedSession| match next.as_ref().and_then(Next::app) {
-        Some(app) => !who.account.must_change_password && !is_recent_enough(&visit, &live, who, app),
-        None => false,
-    };
-    Ok(match who {
-        Some(who) if !stays(&who) && who.account.must_change_password => {
-            visit.keep_flash().see_other(&Next::after(Next::home().as_str(), next.as_ref()), None)
+    let Some(who) = signed_in(&visit, services).await? else { return Ok(page(&visit, next, Notice::None)) };
+    let home = Next::home();
+    let anew = next.as_ref().and_then(Next::app).and_then(|app| sign_in_anew(&visit, &live, &who, app));
+    Ok(match (anew, next) {
+        (_, next) if who.account.must_change_password => {
+            visit.keep_flash().see_other(&Next::after(home.as_str(), next.as_ref()), None)
         }
-        Some(who) if !stays(&who) => {
-            visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None)
-        }
-        _ => page(&visit, next),
+        (Some(why), next) => page(&visit, next, why),
+        (None, next) => visit.keep_flash().see_other(next.unwrap_or(home).as_str(), None),
     })
 }
 
-/// Whether a sign-in is recent enough for a part of an application.
-pub fn is_recent_enough(
+/// Why somebody has to sign in anew before they use a part of an application; None if they do not.
+pub fn sign_in_anew(
     visit: &Visit,
     live: &LiveSettings,
     who: &AuthenticatedSession,
     to: &AppTarget,
-) -> bool {
+) -> Option<Notice> {
     let session = &who.session;
-    to.to.app(&live.apps).is_some_and(|app| {
-        is_fresh(app, to.to.target(), session.created_at, session.verified_at, visit.now())
-    })
+    // An application that is gone opens nothing.
+    let Some(app) = to.to.app(&live.apps) else { return Some(Notice::SignInAgain) };
+    match too_old(app, to.to.target(), session.created_at, session.verified_at, visit.now())? {
+        TooOld::SignIn => Some(Notice::SignInAgain),
+        TooOld::Password if who.account.password_hash.is_none() => Some(Notice::PasswordForPart),
+        TooOld::Password => Some(Notice::PasswordAgain),
+    }
 }
 
 /// Where the browser of a session gets one at an application's host. Without the state that it was given there, it

@@ -17,7 +17,7 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::{is_recent_enough, let_in, signed_in, unless_signed_in, welcome};
+use crate::web::session::{let_in, sign_in_anew, signed_in, unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
 
 /// `POST /login`
@@ -39,7 +39,7 @@ pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> W
     if let Some(app) = next.as_ref().and_then(Next::app)
         && let Some(who) = signed_in(&visit, &services).await?
         && !who.account.must_change_password
-        && is_recent_enough(&visit, &live, &who, app)
+        && sign_in_anew(&visit, &live, &who, app).is_none()
     {
         let leads = let_in(&services, &who, app).await?;
         return Ok(visit.keep_flash().see_other(&leads, None));
@@ -54,7 +54,8 @@ pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> W
         let reply = FormReply { visit: &visit, services: &services, live: &live, form, show: &show };
         return Ok(reply.challenged(Notice::None).await);
     }
-    unless_signed_in(visit, &services, &query, |visit, next| LoginPage::new(visit, next).respond(visit)).await
+    let page = |visit: &Visit, next, why| LoginPage::new(visit, next).notice(why).respond(visit);
+    unless_signed_in(visit, &services, &query, page).await
 }
 
 /// `POST /login`

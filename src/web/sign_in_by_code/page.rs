@@ -23,7 +23,9 @@ use crate::web::session::{unless_signed_in, welcome};
 
 /// `GET /login/code`
 pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
-    let page = |visit: &Visit, next| CodePage::new(visit, Purpose::Login, None, next).respond(visit);
+    let page = |visit: &Visit, next, why| {
+        CodePage::new(visit, Purpose::Login, None, next).notice(why).respond(visit)
+    };
     unless_signed_in(visit, &services, &query, page).await
 }
 

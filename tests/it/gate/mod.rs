@@ -21,12 +21,14 @@ public = ['/health', '/static/*']
 parts = [
     { path = '/admin/*', who = ['group:on-call'] },
     { path = '/keys/*', password_within = '15m' },
+    { path = '/recent/*', signed_in_within = '15m' },
 ]
 
 [[apps]]
 name = 'files'
 hosts = ['files.test:8443']
 who = ['everyone']
+parts = [{ path = '/keys/*', password_within = '15m' }]
 ";
 
 pub fn behind(setup: Setup) -> Setup {

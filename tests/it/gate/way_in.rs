@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{Visitor, account, behind};
 use crate::support::app::{Answer, Store, TestApp, on_both_stores};
 
@@ -114,6 +116,17 @@ async fn a_code_works_once_in_a_minute_in_one_browser_at_one_host(store: Store) 
     assert_eq!(again.status, 403, "used");
     assert!(again.text.contains(expired) && again.headers.get("set-cookie").is_none(), "{}", again.text);
 
+    // One session has 20 at once.
+    let mut codes = Vec::new();
+    for _ in 0..21 {
+        app.advance(Duration::from_secs(1));
+        codes.push(code(&mut ada).await);
+    }
+    assert_eq!(ada.open(&codes[0]).await.status, 403, "the oldest has gone");
+    for kept in [&codes[1], &codes[20]] {
+        assert_eq!(ada.open(kept).await.header("location"), PAGE);
+    }
+
     let late = code(&mut ada).await;
     app.advance(Duration::from_secs(60));
     assert_eq!(ada.open(&late).await.status, 403, "too late");
@@ -178,14 +191,9 @@ async fn tabs_that_begin_at_once_all_arrive(store: Store) {
 #[tokio::test]
 async fn a_browser_that_keeps_no_state_is_not_led_in_circles() {
     let app = behind(TestApp::on(Store::Memory)).start().await;
-    account(&app, "ada", &[]).await;
-    let mut ada = Visitor::of(&app);
-    let (sign_in, _) = {
-        let begin = start(&ada, PAGE).await;
-        ada.follow(&begin).await
-    };
-    ada.sign_in(&sign_in, "ada").await;
-    let mut url = start(&ada, PAGE.replace("page", "other").as_str()).await;
+    let mut ada = ada_signed_in(&app).await;
+    ada.cookies.retain(|(host, _), _| host.is_empty());
+    let mut url = start(&ada, PAGE).await;
     let mut passed = Vec::new();
     let last = loop {
         ada.cookies.retain(|(host, _), _| host.is_empty());
@@ -201,14 +209,24 @@ async fn a_browser_that_keeps_no_state_is_not_led_in_circles() {
     assert!(last.text.contains("This sign-in was not completed here"), "{}", last.text);
 }
 
-#[tokio::test]
-async fn a_part_that_wants_a_recent_password_asks_for_it() {
-    let app = behind(TestApp::on(Store::Memory)).start().await;
-    account(&app, "ada", &[]).await;
-    let mut ada = Visitor::of(&app);
+/// Ada, who is signed in at the wiki.
+async fn ada_signed_in(app: &TestApp) -> Visitor {
+    account(app, "ada", &[]).await;
+    let mut ada = Visitor::of(app);
     let begin = start(&ada, PAGE).await;
     let (sign_in, _) = ada.follow(&begin).await;
     ada.sign_in(&sign_in, "ada").await;
+    ada
+}
+
+const PASSWORD_ANEW: &str = "asks for the password anew";
+const SIGN_IN_ANEW: &str = "asks for a more recent sign-in";
+const NO_PASSWORD: &str = "Your account has no password";
+
+#[tokio::test]
+async fn a_part_that_wants_a_recent_password_asks_for_it() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let mut ada = ada_signed_in(&app).await;
     let keys = "https://wiki.example/keys/1";
     assert_eq!(ada.ask("GET", keys).await.status, 200);
     app.advance(Duration::from_secs(15 * 60));
@@ -216,18 +234,49 @@ async fn a_part_that_wants_a_recent_password_asks_for_it() {
     let begin = start(&ada, keys).await;
     let (sign_in, page) = ada.follow(&begin).await;
     assert_eq!(page.status, 200, "a form, although somebody is signed in");
+    assert!(page.text.contains(PASSWORD_ANEW) && !page.text.contains(SIGN_IN_ANEW), "{}", page.text);
+    let by_code = ada.open(&sign_in.replace("/login?", "/login/code?")).await;
+    assert!(by_code.text.contains(PASSWORD_ANEW), "{}", by_code.text);
+    let recent = start(&ada, "https://wiki.example/recent/").await;
+    let (_, page) = ada.follow(&recent).await;
+    assert!(page.text.contains(SIGN_IN_ANEW) && !page.text.contains(PASSWORD_ANEW), "{}", page.text);
     assert_eq!(ada.sign_in(&sign_in, "ada").await.0, keys);
     assert_eq!(ada.ask("GET", keys).await.status, 200);
 }
 
 #[tokio::test]
+async fn an_account_without_a_password_is_told_what_to_do_and_a_stranger_nothing() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let client = app.client();
+    let code = client.code("+8613800138000", "login").await;
+    let made = client.call("/sms/login", json!({ "phone": "+8613800138000", "code": code })).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let session = made.cookie("gh_session").unwrap().split([';', '=']).nth(1).unwrap().to_owned();
+    let mut owner = Visitor::of(&app);
+    owner.set_cookie("", "gh_session", &session);
+    let keys = start(&owner, "https://files.test:8443/keys/1").await;
+    let (sign_in, page) = owner.follow(&keys).await;
+    assert_eq!(page.status, 200, "{sign_in}");
+    assert!(
+        page.text.contains(NO_PASSWORD) && page.text.contains("href=\"/password/reset\""),
+        "{}",
+        page.text
+    );
+
+    let mut stranger = Visitor::of(&app);
+    for url in [sign_in.clone(), sign_in.replace("/login?", "/login/code?")] {
+        let page = stranger.open(&url).await;
+        assert_eq!(page.status, 200);
+        for told in [PASSWORD_ANEW, SIGN_IN_ANEW, NO_PASSWORD] {
+            assert!(!page.text.contains(told), "{url}: {}", page.text);
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_spelling_of_the_way_back_leads_elsewhere() {
     let app = behind(TestApp::on(Store::Memory)).start().await;
-    account(&app, "ada", &[]).await;
-    let mut ada = Visitor::of(&app);
-    let begin = start(&ada, PAGE).await;
-    let (sign_in, _) = ada.follow(&begin).await;
-    ada.sign_in(&sign_in, "ada").await;
+    let mut ada = ada_signed_in(&app).await;
     let mut tried = 0;
     for lead in [
         "https://",
