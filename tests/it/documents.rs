@@ -63,6 +63,16 @@ fn every_relative_link_leads_to_a_file_or_heading() {
 }
 
 #[test]
+fn both_readmes_show_the_same_proxies() {
+    let [english, chinese] = ["README.md", "README.zh-CN.md"].map(|name| read(&root().join(name)));
+    for language in ["nginx", "caddy"] {
+        let shown = blocks(&english, language);
+        assert!(!shown.is_empty(), "{language}");
+        assert_eq!(shown, blocks(&chinese, language), "{language}");
+    }
+}
+
+#[test]
 fn every_configuration_is_accepted() {
     for (path, page) in pages() {
         for block in blocks(&page, "toml") {

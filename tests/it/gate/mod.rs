@@ -2,6 +2,7 @@
 
 mod authz;
 mod proxies;
+mod spoofed;
 mod way_in;
 
 use std::collections::BTreeMap;

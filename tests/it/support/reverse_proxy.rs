@@ -18,6 +18,8 @@ use super::redis_group::until;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyKind {
     Nginx,
+    /// With what README.md shows, and the server of Gatehouse's own from `deploy/`.
+    NginxOfReadme,
     Caddy,
     Haproxy,
 }
@@ -65,7 +67,7 @@ impl ProxyPlan {
             }
         }
         let mut command = match self.kind {
-            ProxyKind::Nginx => self.nginx(folder.path(), gatehouse, app),
+            ProxyKind::Nginx | ProxyKind::NginxOfReadme => self.nginx(folder.path(), gatehouse, app),
             ProxyKind::Caddy => self.caddy(folder.path(), gatehouse, app),
             ProxyKind::Haproxy => self.haproxy(folder.path(), gatehouse, app),
         };
@@ -86,8 +88,22 @@ impl ProxyPlan {
     fn file(&self, name: &str, gatehouse: u16, app: u16) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name);
         let text = std::fs::read_to_string(path).unwrap();
-        text.replace("127.0.0.1:8080", &format!("127.0.0.1:{gatehouse}"))
-            .replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
+        with_ports(&text, gatehouse, app)
+    }
+
+    /// README.md's server in the place of that of the file.
+    fn of_readme(&self, gatehouse: u16, app: u16) -> String {
+        let readme =
+            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+        let shown = readme.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
+        let certificate = "    listen 443 ssl;
+    ssl_certificate     /etc/ssl/wiki.example.pem;
+    ssl_certificate_key /etc/ssl/wiki.example.key;
+";
+        let shown = shown.replacen("server {\n", &format!("server {{\n{certificate}"), 1);
+        let file = self.file("nginx/gatehouse.conf", gatehouse, app);
+        let (own, _) = file.rsplit_once("server {\n    listen").unwrap();
+        format!("{own}{}", with_ports(&shown, gatehouse, app))
     }
 
     /// Names with the port, as clients that do not use 443 send them.
@@ -96,8 +112,12 @@ impl ProxyPlan {
     }
 
     fn nginx(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
+        let file = match self.kind {
+            ProxyKind::NginxOfReadme => self.of_readme(gatehouse, app),
+            _ => self.file("nginx/gatehouse.conf", gatehouse, app),
+        };
         let mut text = String::new();
-        for line in self.file("nginx/gatehouse.conf", gatehouse, app).lines() {
+        for line in file.lines() {
             let line = match line.trim_start() {
                 listen if listen.starts_with("listen ") => format!("listen 127.0.0.1:{} ssl;", self.port),
                 name if name.starts_with("server_name ") => line.replace("wiki.example", self.name),
@@ -259,6 +279,11 @@ async fn echo(mut stream: TcpStream) {
     };
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
+}
+
+fn with_ports(text: &str, gatehouse: u16, app: u16) -> String {
+    text.replace("127.0.0.1:8080", &format!("127.0.0.1:{gatehouse}"))
+        .replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
 }
 
 /// Debian keeps some of them where only root looks.
