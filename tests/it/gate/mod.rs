@@ -1,6 +1,7 @@
 //! The gate: applications behind proxies.
 
 mod authz;
+mod compose;
 mod proxies;
 mod spoofed;
 mod way_in;

@@ -21,6 +21,8 @@ pub enum ProxyKind {
     /// With what README.md shows, and the server of Gatehouse's own from `deploy/`.
     NginxOfReadme,
     Caddy,
+    /// With the file of docker-compose.yml, without TLS.
+    CaddyOfCompose,
     Haproxy,
 }
 
@@ -69,6 +71,7 @@ impl ProxyPlan {
         let mut command = match self.kind {
             ProxyKind::Nginx | ProxyKind::NginxOfReadme => self.nginx(folder.path(), gatehouse, app),
             ProxyKind::Caddy => self.caddy(folder.path(), gatehouse, app),
+            ProxyKind::CaddyOfCompose => self.caddy_of_compose(folder.path(), gatehouse, app),
             ProxyKind::Haproxy => self.haproxy(folder.path(), gatehouse, app),
         };
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
@@ -157,11 +160,17 @@ impl ProxyPlan {
                 None => text += &format!("{}\n", self.with_port(line)),
             }
         }
-        let file = written(folder, "Caddyfile", &text);
-        let mut command = Command::new(program("caddy"));
-        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-        command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
-        command
+        run_caddy(folder, &text)
+    }
+
+    fn caddy_of_compose(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
+        let text = self
+            .file("caddy/compose.Caddyfile", gatehouse, app)
+            .replace("gatehouse:8080", &format!("127.0.0.1:{gatehouse}"))
+            .replace("wiki:3000", &format!("127.0.0.1:{app}"))
+            .replace(".localhost:8000 {\n", ".localhost:8000 {\n\tbind 127.0.0.1\n")
+            .replace(".localhost:8000", &format!(".localhost:{}", self.port));
+        run_caddy(folder, &format!("{{\n\tadmin off\n}}\n{text}"))
     }
 
     fn haproxy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
@@ -284,6 +293,14 @@ async fn echo(mut stream: TcpStream) {
 fn with_ports(text: &str, gatehouse: u16, app: u16) -> String {
     text.replace("127.0.0.1:8080", &format!("127.0.0.1:{gatehouse}"))
         .replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
+}
+
+fn run_caddy(folder: &Path, text: &str) -> Command {
+    let file = written(folder, "Caddyfile", text);
+    let mut command = Command::new(program("caddy"));
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+    command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
+    command
 }
 
 /// Debian keeps some of them where only root looks.
