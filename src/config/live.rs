@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::Micros;
 
 use super::control::WatchControl;
-use super::draft::{self, AccessEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
+use super::draft::{self, AccessEdit, AppsEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
@@ -155,15 +155,27 @@ impl LiveHandle {
     pub fn parse(&self, draft: LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         let in_force = self.in_force();
         let edit = DraftEdit::read(draft)?;
-        edit.put_into(&self.0.source, &in_force.document).map(|(_, limits)| limits).map_err(|error| {
-            match error {
-                DraftSaveError::Invalid(errors) => errors,
-                DraftSaveError::Backend(reason) => {
-                    vec![DraftError { field: String::new(), message: reason, line: None }]
-                }
-                DraftSaveError::Stale { .. } => unreachable!("nothing is compared"),
-            }
-        })
+        let put = edit.put_into(&self.0.source, &in_force.document);
+        put.map(|(_, limits)| limits).map_err(DraftSaveError::into_errors)
+    }
+
+    /// A draft of `[[apps]]` in TOML.
+    pub fn read_apps(&self, toml: &str) -> Result<AppsEdit, Vec<DraftError>> {
+        let source = &self.0.source;
+        let config = source.tree(&self.in_force().document).and_then(|root| source.read(root));
+        AppsEdit::read(toml, &config.unwrap_or_default().settings.server.public_url)
+    }
+
+    /// The same, if it could be written into the document in force.
+    pub fn parse_apps(&self, toml: &str) -> Result<AppsEdit, Vec<DraftError>> {
+        let edit = self.read_apps(toml)?;
+        let put = edit.put_into(&self.0.source, &self.in_force().document);
+        put.map(|_| edit).map_err(DraftSaveError::into_errors)
+    }
+
+    /// Whether an environment variable sets `[[apps]]`, whatever the document says.
+    pub fn overridden_apps(&self) -> bool {
+        draft::overridden_apps(self.0.source.environment())
     }
 
     /// Saves drafts; `None` if no backend is watched.

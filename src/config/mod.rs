@@ -52,8 +52,8 @@ pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty}
 pub use control::WatchControl;
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use draft::{
-    AccessEdit, AccessSaver, DocumentEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft, SavedDraft,
-    limits_toml, named, rule_json, span_text, with_limit,
+    AccessEdit, AccessSaver, AppsEdit, DocumentEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft,
+    SavedDraft, apps_toml, limits_toml, named, rule_json, span_text, with_limit,
 };
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};

@@ -1,6 +1,6 @@
 //! Every set of limits that was in force, in SQL, whoever changed it and on any instance.
 
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{FromRow, query, query_as, query_scalar};
 
 use super::{SaveAuthor, SavedDraft, Tuning, version_of};
 use crate::clock::Micros;
@@ -24,6 +24,8 @@ pub struct LimitsChange {
     pub document: String,
     /// `[access]` as TOML; empty if nothing was set.
     pub access: String,
+    /// `[[apps]]` as TOML, with its comments.
+    pub apps: String,
 }
 
 /// A change's position among the others: `at` increases with each.
@@ -47,12 +49,23 @@ impl ChangeCursor {
     }
 }
 
-type StoredChange =
-    (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String, String);
+#[derive(FromRow)]
+struct StoredChange {
+    id: String,
+    at: i64,
+    version: String,
+    previous: Option<String>,
+    actor: Option<String>,
+    login: Option<String>,
+    reason: Option<String>,
+    document: String,
+    access: String,
+    apps: String,
+}
 
 fn change(row: StoredChange) -> LimitsChange {
-    let (id, at, version, previous, actor, login, reason, document, access) = row;
-    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document, access }
+    let StoredChange { id, at, version, previous, actor, login, reason, document, access, apps } = row;
+    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document, access, apps }
 }
 
 impl Tuning {
@@ -62,7 +75,7 @@ impl Tuning {
         before: Option<ChangeCursor>,
         limit: u32,
     ) -> Result<Vec<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps
             FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
         let newest = || ChangeCursor { at: Micros(i64::MAX), id: String::new() };
         let ChangeCursor { at, id } = before.unwrap_or_else(newest);
@@ -75,7 +88,7 @@ impl Tuning {
     /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
     /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access, apps
             FROM limit_changes WHERE id = $1";
         if id.contains('\0') {
             return Ok(None);
@@ -109,8 +122,10 @@ impl Tuning {
         if in_force.fingerprint.is_none() || recorded.as_ref().is_some_and(|(_, known)| *known == version) {
             return Ok(());
         }
-        let parts = [config::limits_toml(&in_force.document), in_force.live.access.settings().toml()];
-        self.write(&mut recorded, &version, [&parts[0], &parts[1]], None).await
+        let document = &in_force.document;
+        let (limits, apps) = (config::limits_toml(document), config::apps_toml(document));
+        let access = in_force.live.access.settings().toml();
+        self.write(&mut recorded, &version, [&limits, &access, &apps], None).await
     }
 
     /// The same for limits that were just saved here.
@@ -120,14 +135,14 @@ impl Tuning {
         saved: &SavedDraft,
         author: &SaveAuthor,
     ) -> Result<(), DbError> {
-        self.write(recorded, &saved.version, [&saved.toml, &saved.access], Some(author)).await
+        self.write(recorded, &saved.version, [&saved.toml, &saved.access, &saved.apps], Some(author)).await
     }
 
     async fn write(
         &self,
         recorded: &mut NewestChange,
         version: &str,
-        [limits, access]: [&str; 2],
+        [limits, access, apps]: [&str; 3],
         author: Option<&SaveAuthor>,
     ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
@@ -148,7 +163,7 @@ impl Tuning {
                 on_tx!(&mut tx, connection => {
                     query(INSERT).bind(&id).bind(at).bind(version).bind(newest.map(|(_, version)| version))
                         .bind(author.map(|author| &author.account)).bind(author.map(|author| &author.login))
-                        .bind(author.map(|author| &author.reason)).bind(limits).bind(access)
+                        .bind(author.map(|author| &author.reason)).bind(limits).bind(access).bind(apps)
                         .execute(connection).await.map(drop)
                 })?;
                 ChangeCursor { at: Micros(at), id }
@@ -162,8 +177,8 @@ impl Tuning {
 
 const NEWEST: &str = "SELECT at, version FROM limit_changes ORDER BY at DESC, id DESC LIMIT 1";
 const INSERT: &str = "INSERT INTO limit_changes
-    (id, at, version, previous, actor, login, reason, document, access)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    (id, at, version, previous, actor, login, reason, document, access, apps)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /// The change that put this version in force, and whether it has an author: the first since the last one in
 /// force here; if none was in force yet, the newest of all if it has this version.

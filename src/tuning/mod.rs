@@ -1,7 +1,8 @@
-//! The limits and the answers to an attack in force, as administrators read and change them: drafts, saves, history,
-//! instances.
+//! The limits, the answers to an attack and the applications in force, as administrators read and change them: drafts,
+//! saves, history, instances.
 
 mod access;
+mod apps;
 mod history;
 mod instances;
 pub mod replay;
@@ -22,6 +23,7 @@ use crate::stop::StopSignal;
 pub use crate::config::DraftSaveError as NotWritten;
 pub use crate::config::{BackendKind, DraftError, LimitsDraft, RefusedChange, SavedDraft, with_limit};
 pub use access::AccessOrigin;
+pub use apps::CurrentApps;
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
 use replay::PreviewService;
@@ -210,7 +212,7 @@ impl Tuning {
         Ok(saved)
     }
 
-    /// Saves the limits of an earlier change again. `[access]` stays as it is.
+    /// Saves the limits of an earlier change again. `[access]` and `[[apps]]` stay as they are.
     pub async fn rollback(
         &self,
         change: &str,

@@ -7,7 +7,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::errors::{DraftError, DraftSaveError, draft_errors, whole_draft};
 use super::overridden::overridden_access;
-use super::{cannot_write, edited, not_ours, refused, tree, view};
+use super::{SET_BY_VARIABLE, cannot_write, edited, not_ours, refused, tree, view};
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::document::{ConfigTable, TableEntry};
@@ -101,8 +101,6 @@ impl AccessEdit {
         }
     }
 }
-
-const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
 
 fn has_ended(field: &str) -> DraftError {
     DraftError::at(field, "has passed; choose a time that is still to come".to_owned(), None)

@@ -1,6 +1,7 @@
-//! A change of the document by an administrator: of its limits, or of `[access]`.
+//! A change of the document by an administrator: of its limits, of `[access]`, or of `[[apps]]`.
 
 use super::access::{AccessEdit, stands};
+use super::apps::AppsEdit;
 use super::errors::DraftSaveError;
 use super::{DraftEdit, view};
 use crate::config::backend::BackendRead;
@@ -11,6 +12,7 @@ use crate::config::source::{ConfigSource, Fingerprint};
 pub enum DocumentEdit {
     Limits(Box<DraftEdit>),
     Access(Box<AccessEdit>),
+    Apps(Box<AppsEdit>),
 }
 
 impl DocumentEdit {
@@ -23,6 +25,7 @@ impl DocumentEdit {
         match self {
             Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
             Self::Access(edit) => edit.put_into(source, text),
+            Self::Apps(edit) => edit.put_into(source, text),
         }
     }
 
@@ -31,6 +34,7 @@ impl DocumentEdit {
         match self {
             Self::Limits(_) => now.limits != before.limits,
             Self::Access(_) => now.access != before.access,
+            Self::Apps(_) => now.apps != before.apps,
         }
     }
 
@@ -39,6 +43,7 @@ impl DocumentEdit {
         match self {
             Self::Limits(_) => view::limits_toml(text),
             Self::Access(_) => source.tree(text).map(|root| stands(&root).toml()).unwrap_or_default(),
+            Self::Apps(_) => view::apps_toml(text),
         }
     }
 
@@ -47,6 +52,7 @@ impl DocumentEdit {
         match self {
             Self::Limits(edit) => edit.toml.as_ref().map(ToString::to_string),
             Self::Access(edit) => Some(edit.settings().toml()),
+            Self::Apps(edit) => Some(edit.toml()),
         }
     }
 

@@ -56,13 +56,17 @@ pub(super) fn remove(document: &mut DocumentMut, name: &str) {
         Some(own) => limits.get_mut("custom")?.as_table_like_mut()?.remove(own),
     });
     let Some(Item::Table(removed)) = removed else { return };
-    let hidden = above(&removed).0.trim_start_matches('\n');
+    keep_hidden(document, above(&removed).0.trim_start_matches('\n'), removed.position());
+}
+
+/// Puts the hidden text of tables that go above what follows their position.
+pub(super) fn keep_hidden(document: &mut DocumentMut, hidden: &str, position: Option<isize>) {
     if hidden.is_empty() {
         return;
     }
     let mut next: Option<isize> = None;
     headers(document.as_item_mut(), &mut |table| {
-        let behind = table.position().filter(|_| table.position() > removed.position());
+        let behind = table.position().filter(|_| table.position() > position);
         next = next.into_iter().chain(behind).min();
     });
     match next {
@@ -112,7 +116,7 @@ fn table_like(item: Option<&mut Item>) -> Result<&mut dyn TableLike, String> {
     item.and_then(Item::as_table_like_mut).ok_or_else(|| NO_TABLE.to_owned())
 }
 
-fn above_all(table: &Table) -> &str {
+pub(super) fn above_all(table: &Table) -> &str {
     table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
 }
 

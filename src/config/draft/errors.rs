@@ -29,6 +29,8 @@ pub struct SavedDraft {
     pub toml: String,
     /// Its `[access]`; empty if there is none.
     pub access: String,
+    /// Its `[[apps]]`, with their comments.
+    pub apps: String,
 }
 
 /// Why a draft was not saved. The document and what is in force are unchanged.
@@ -43,6 +45,17 @@ pub enum DraftSaveError {
     Invalid(Vec<DraftError>),
     /// The document cannot be written: the reason, and what to do about it.
     Backend(String),
+}
+
+impl DraftSaveError {
+    /// The same about a draft that was only tried.
+    pub(in crate::config) fn into_errors(self) -> Vec<DraftError> {
+        match self {
+            Self::Invalid(errors) => errors,
+            Self::Backend(reason) => vec![DraftError::at("", reason, None)],
+            Self::Stale { .. } => unreachable!("nothing is compared"),
+        }
+    }
 }
 
 impl DraftError {

@@ -1,6 +1,7 @@
-//! Drafts of the limits and of `[access]`: read as strictly as the document itself, and written into it.
+//! Drafts of the limits, of `[access]` and of `[[apps]]`: read as strictly as the document itself, and written into it.
 
 mod access;
+mod apps;
 mod document_edit;
 mod edit;
 mod errors;
@@ -12,16 +13,19 @@ mod written;
 #[cfg(test)]
 mod access_tests;
 #[cfg(test)]
+mod apps_tests;
+#[cfg(test)]
 mod tests;
 
 use toml_edit::DocumentMut;
 
 pub use access::{AccessEdit, AccessSaver};
+pub use apps::AppsEdit;
 pub use document_edit::DocumentEdit;
 pub use edit::with_limit;
 pub use errors::{DraftError, DraftSaveError, SavedDraft};
-pub(super) use overridden::{overridden, overridden_access};
-pub use view::limits_toml;
+pub(super) use overridden::{overridden, overridden_access, overridden_apps};
+pub use view::{apps_toml, limits_toml};
 pub use written::{rule_json, span_text};
 
 use super::document::{self, ConfigTable, TableEntry};
@@ -128,7 +132,7 @@ impl DraftEdit {
     ) -> Result<(), String> {
         let first = !document.contains_key("limits");
         if let Some(draft) = &self.toml {
-            view::put_end(document, draft);
+            view::put_end(document, draft, "limits");
         }
         for (name, _) in tree::named(theirs) {
             if !kept(&name) && !self.names.iter().any(|(drafted, _)| *drafted == name) {
@@ -158,7 +162,6 @@ impl DraftEdit {
         in_force: &Limits,
         theirs: &ConfigTable,
     ) -> Result<(), DraftSaveError> {
-        const REASON: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
         let stands = stands(theirs);
         let refused = |name: &str| {
             let (wanted, stands) =
@@ -167,11 +170,13 @@ impl DraftEdit {
         };
         let refused = self.names.iter().filter(|(name, _)| refused(name));
         let errors: Vec<_> = refused
-            .map(|(name, line)| DraftError::at(&format!("limits.{name}"), REASON.to_owned(), *line))
+            .map(|(name, line)| DraftError::at(&format!("limits.{name}"), SET_BY_VARIABLE.to_owned(), *line))
             .collect();
         if errors.is_empty() { Ok(()) } else { Err(DraftSaveError::Invalid(errors)) }
     }
 }
+
+const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
 
 /// A document after an edit; what the edit does not touch stays as it is.
 fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! Limits and `[access]` set by environment variables, which the document cannot change.
+//! Limits, `[access]` and `[[apps]]` set by environment variables, which the document cannot change.
 
 use crate::config::access::KEYS;
 use crate::config::environment;
@@ -35,6 +35,12 @@ pub(in crate::config) fn overridden_access(variables: &[(String, String)]) -> Ve
         })
     };
     KEYS.into_iter().filter(|key| set(key)).collect()
+}
+
+/// Whether a variable sets `[[apps]]`.
+pub(in crate::config) fn overridden_apps(variables: &[(String, String)]) -> bool {
+    let mut keys = variables.iter().filter_map(|(name, _)| environment::keys_of(name));
+    keys.any(|keys| keys.first().is_some_and(|first| first == "apps"))
 }
 
 pub(super) fn covers(overridden: &[String], name: &str) -> bool {

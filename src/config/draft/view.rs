@@ -1,6 +1,6 @@
-//! The visible part of a document: its limits and their comments.
+//! The visible part of a document: its limits, or its applications, and their comments.
 //!
-//! A comment belongs to a limit if it touches it. A comment after an empty line may belong to another section
+//! A comment belongs to a table if it touches it. A comment after an empty line may belong to another section
 //! and contain a secret that was commented out. Everybody in the console can read this view, so such a
 //! comment is hidden, and kept.
 
@@ -8,11 +8,20 @@ use toml_edit::{DocumentMut, Item, Table};
 
 /// The `[limits.…]` part of a document; empty if there is none.
 pub fn limits_toml(document: &str) -> String {
+    section_toml(document, "limits")
+}
+
+/// The `[[apps]]` part of a document; empty if there is none.
+pub fn apps_toml(document: &str) -> String {
+    section_toml(document, "apps")
+}
+
+fn section_toml(document: &str, key: &str) -> String {
     let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
-    let own_end = behind(&document).0.to_owned();
-    let Some(mut limits) = document.remove("limits") else { return String::new() };
-    headers(&mut limits, &mut |table| {
+    let own_end = behind(&document, key).0.to_owned();
+    let Some(mut section) = document.remove(key) else { return String::new() };
+    headers(&mut section, &mut |table| {
         let (hidden, own) = above(table);
         if !hidden.trim().is_empty() {
             let own = format!("\n{own}");
@@ -20,7 +29,7 @@ pub fn limits_toml(document: &str) -> String {
         }
     });
     let mut alone = DocumentMut::new();
-    alone.insert("limits", limits);
+    alone.insert(key, section);
     alone.set_trailing(own_end);
     alone.to_string().trim_start_matches('\n').to_owned()
 }
@@ -31,27 +40,27 @@ pub(super) fn above(table: &Table) -> (&str, &str) {
     prefix.split_at(empty_lines(prefix).last().map_or(0, |line| line.end))
 }
 
-/// The text after the last table of a document: the comments of the limits, and the others.
-pub(super) fn behind(document: &DocumentMut) -> (&str, &str) {
+/// The text after the last table of a document: the comments of the section `key`, and the others.
+fn behind<'d>(document: &'d DocumentMut, key: &str) -> (&'d str, &'d str) {
     let trailing = document.trailing().as_str().unwrap_or_default();
     let last = |item: &Item| {
         let mut last = None;
         headers(&mut item.clone(), &mut |table| last = last.max(table.position()));
         last
     };
-    let ours = document.get("limits").is_some_and(|limits| last(limits) == last(document.as_item()));
+    let ours = document.get(key).is_some_and(|section| last(section) == last(document.as_item()));
     let own = empty_lines(trailing).next().map_or(trailing.len(), |line| line.start);
     trailing.split_at(if ours { own } else { 0 })
 }
 
-/// Replaces the limits' comments at the end of a document with those of the draft.
-pub(super) fn put_end(document: &mut DocumentMut, draft: &DocumentMut) {
+/// Replaces the section's comments at the end of a document with those of the draft.
+pub(super) fn put_end(document: &mut DocumentMut, draft: &DocumentMut, key: &str) {
     let own = draft.trailing().as_str().unwrap_or_default();
-    let end = format!("{own}{}", behind(document).1);
+    let end = format!("{own}{}", behind(document, key).1);
     document.set_trailing(end);
 }
 
-/// Text after another section must not touch the first limits of a document, which are written there.
+/// Text after another section must not touch a new section, which is written there.
 pub(super) fn set_end_apart(document: &mut DocumentMut) {
     let end = document.trailing().as_str().unwrap_or_default();
     if !end.is_empty() && !end.starts_with('\n') {

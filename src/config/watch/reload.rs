@@ -155,6 +155,7 @@ impl ConfigReloader {
             changed: request.edit.changed(&before.live, &now.live),
             toml: draft::limits_toml(&now.document),
             access: now.live.access.settings().toml(),
+            apps: draft::apps_toml(&now.document),
         };
         (Ok(saved), outcome)
     }

@@ -59,12 +59,17 @@ struct LimitChange {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(required = false)]
     access: String,
+    /// `[[apps]]` at that time; left out if there were none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
+    apps: String,
 }
 
 impl From<LimitsChange> for LimitChange {
     fn from(change: LimitsChange) -> Self {
-        let LimitsChange { id, at, version, previous, actor, login, reason, document, access } = change;
-        Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document, access }
+        let LimitsChange { id, at, version, previous, actor, login, reason, document, access, apps } = change;
+        let (at, toml) = (Moment(at).iso(), document);
+        Self { id, at, version, previous, actor, login, reason, toml, access, apps }
     }
 }
 

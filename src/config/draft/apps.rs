@@ -1,0 +1,199 @@
+//! A draft of `[[apps]]`: read as strictly as the document itself, and written into it.
+
+use toml_edit::{DocumentMut, Item, Table};
+use url::Url;
+
+use super::errors::{DRAFT, DraftError, DraftSaveError, draft_errors};
+use super::overridden::overridden_apps;
+use super::{SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, parsed, refused, view};
+use crate::config::apps::{self, Apps};
+use crate::config::document::{self, ConfigTable};
+use crate::config::error::{ConfigError, ConfigProblem};
+use crate::config::reader::{self, ProblemList};
+use crate::config::source::ConfigSource;
+
+const KEY: &str = "apps";
+
+/// Valid `[[apps]]`, as an administrator wants them. They may still conflict with the document that they are written
+/// into.
+#[derive(Debug, Clone)]
+pub struct AppsEdit {
+    apps: Apps,
+    /// As its author wrote it.
+    toml: DocumentMut,
+}
+
+impl AppsEdit {
+    /// Reads `[[apps]]` tables and nothing else; returns all of their problems. No application can have the host of
+    /// `public_url`.
+    pub(in crate::config) fn read(text: &str, public_url: &Url) -> Result<Self, Vec<DraftError>> {
+        // Browsers end lines in their own way.
+        let text = text.replace("\r\n", "\n");
+        let root = document::parse(DRAFT.as_ref(), &text).map_err(|error| draft_errors(&error))?;
+        let (apps, problems) = read(root, public_url);
+        if !problems.is_empty() {
+            return Err(draft_errors(&ConfigError::new(problems)));
+        }
+        let toml = parsed(&text).map_err(|reason| vec![DraftError::at("", reason, None)])?;
+        Ok(Self { apps, toml })
+    }
+
+    pub const fn apps(&self) -> &Apps {
+        &self.apps
+    }
+
+    pub(super) fn toml(&self) -> String {
+        self.toml.to_string()
+    }
+
+    /// The document with this draft in it. Everything else stays.
+    pub(in crate::config) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<String, DraftSaveError> {
+        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
+        if overridden_apps(source.environment()) {
+            self.refuse_overridden(source, &theirs)?;
+            return Ok(text.to_owned());
+        }
+        let merged = if view::apps_toml(text) == self.toml() {
+            text.to_owned()
+        } else {
+            edited(text, |document| self.write(document)).map_err(DraftSaveError::Backend)?
+        };
+        let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+        let config = source.read(root).map_err(|error| refused(source, &theirs, &error, KEY))?;
+        if config.live.apps == self.apps {
+            Ok(merged)
+        } else {
+            Err(cannot_write(" without changing its meaning; write it as [[apps]] tables"))
+        }
+    }
+
+    /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
+    fn refuse_overridden(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<(), DraftSaveError> {
+        let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
+        let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
+        let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
+        if self.apps == config.live.apps || self.apps == stands {
+            return Ok(());
+        }
+        Err(DraftSaveError::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
+    }
+
+    /// Replaces the applications of a document by those of the draft, in the place of the first.
+    fn write(&self, document: &mut DocumentMut) -> Result<(), String> {
+        let fresh = !document.contains_key(KEY);
+        view::put_end(document, &self.toml, KEY);
+        let above_key = text_above(document);
+        let old = match document.get_mut(KEY) {
+            Some(old @ Item::Value(_)) => match self.toml.get(KEY) {
+                Some(new @ Item::Value(_)) => {
+                    *old = new.clone();
+                    return Ok(());
+                }
+                _ => OldApps::default(),
+            },
+            Some(old) => OldApps::of(old),
+            None => OldApps::default(),
+        };
+        document.remove(KEY);
+        edit::keep_hidden(document, &above_key, None);
+        let Some(mut new) = self.toml.get(KEY).cloned() else {
+            edit::keep_hidden(document, &old.all_hidden(), old.position);
+            return Ok(());
+        };
+        if new.is_value() {
+            edit::keep_hidden(document, &old.all_hidden(), old.position);
+        } else {
+            let position = old.position.or_else(|| last_position(document).map(|last| last + 1));
+            let lead = if document.iter().next().is_none() { "" } else { "\n" };
+            old.carry_into(&mut new, position.or(Some(0)), lead);
+        }
+        document.insert(KEY, new);
+        if fresh {
+            view::set_end_apart(document);
+        }
+        Ok(())
+    }
+}
+
+/// The applications of a document that are replaced: where they were, and the text above them that is not theirs.
+#[derive(Default)]
+struct OldApps {
+    position: Option<isize>,
+    /// By the name of the application.
+    hidden: Vec<(Option<String>, String)>,
+}
+
+impl OldApps {
+    fn of(item: &mut Item) -> Self {
+        let mut old = Self::default();
+        let tables = match item {
+            Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+            Item::Table(table) => vec![table],
+            Item::None | Item::Value(_) => Vec::new(),
+        };
+        for table in tables {
+            old.position = old.position.into_iter().chain(table.position()).min();
+            let mut hidden = String::new();
+            let mut app = Item::Table(table.clone());
+            view::headers(&mut app, &mut |table| {
+                let above = view::above(table).0;
+                if !above.trim().is_empty() {
+                    hidden += above.trim_start_matches('\n');
+                }
+            });
+            old.hidden.push((name_of(table), hidden));
+        }
+        old
+    }
+
+    fn all_hidden(&self) -> String {
+        self.hidden.iter().map(|(_, hidden)| hidden.as_str()).collect()
+    }
+
+    /// Puts the draft's tables at one position, where they keep their order. Each hidden text is above the application
+    /// that has the name of the one that it was above, or above all.
+    fn carry_into(mut self, new: &mut Item, position: Option<isize>, lead: &str) {
+        view::headers(new, &mut |table| table.set_position(position));
+        let Item::ArrayOfTables(tables) = new else { return };
+        for table in tables.iter_mut().skip(1) {
+            let name = name_of(table);
+            let same = |(old, hidden): &&mut (Option<String>, String)| *old == name && !hidden.is_empty();
+            let Some((_, hidden)) = self.hidden.iter_mut().find(same) else { continue };
+            let hidden = std::mem::take(hidden);
+            let prefix = format!("\n{hidden}{}", edit::above_all(table).trim_start_matches('\n'));
+            table.decor_mut().set_prefix(prefix);
+        }
+        if let Some(first) = tables.iter_mut().next() {
+            let own = edit::above_all(first).trim_start_matches('\n');
+            let prefix = format!("{lead}{}{own}", self.all_hidden());
+            first.decor_mut().set_prefix(prefix);
+        }
+    }
+}
+
+fn name_of(table: &Table) -> Option<String> {
+    table.get("name").and_then(Item::as_str).map(str::to_owned)
+}
+
+fn last_position(document: &mut DocumentMut) -> Option<isize> {
+    let mut last = None;
+    view::headers(document.as_item_mut(), &mut |table| last = last.max(table.position()));
+    last
+}
+
+/// The text above `apps = […]`, which is not shown; there is none above tables.
+fn text_above(document: &DocumentMut) -> String {
+    let Some((key, Item::Value(_))) = document.get_key_value(KEY) else { return String::new() };
+    let above = key.leaf_decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    if above.trim().is_empty() { String::new() } else { format!("{}\n", above.trim_matches('\n')) + "\n" }
+}
+
+fn read(root: ConfigTable, public_url: &Url) -> (Apps, Vec<ConfigProblem>) {
+    let problems = ProblemList::default();
+    let apps = reader::read(root, &problems, |root| apps::read(root, public_url));
+    (apps, problems.into_inner())
+}
