@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Micros;
-use crate::config::{App, AskedPath, Who};
+use crate::config::{App, AppPart, AskedPath, Who};
 use crate::login::{AppVisitor, Groups};
 
 /// Instances take the time from clocks of their own.
@@ -36,9 +36,9 @@ pub enum TooOld {
 
 pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
     let path = AskedPath::of(asked.target);
-    let parts = || app.parts.iter().filter(|part| part.path.may_cover(path));
+    let parts = || parts_at(app, path);
     let reads = matches!(asked.method, "GET" | "HEAD");
-    if reads && app.public.iter().any(|public| public.covers(path)) && parts().next().is_none() {
+    if reads && is_public(app, path) {
         return Verdict::Allowed;
     }
     let Some(visitor) = visitor.filter(|visitor| !visitor.must_change_password) else {
@@ -54,6 +54,16 @@ pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now
     }
 }
 
+/// The parts that apply to a path: each of them has to be met.
+pub(super) fn parts_at<'a>(app: &'a App, path: AskedPath<'_>) -> impl Iterator<Item = &'a AppPart> {
+    app.parts.iter().filter(move |part| part.path.may_cover(path))
+}
+
+/// Whether everybody may read what is at a path. A part wins over `public`.
+pub(super) fn is_public(app: &App, path: AskedPath<'_>) -> bool {
+    app.public.iter().any(|public| public.covers(path)) && parts_at(app, path).next().is_none()
+}
+
 /// What is not recent enough for what is asked for, whoever asks.
 pub fn too_old(
     app: &App,
@@ -63,11 +73,12 @@ pub fn too_old(
     now: Micros,
 ) -> Option<TooOld> {
     let path = AskedPath::of(target);
-    let parts = || app.parts.iter().filter(|part| part.path.may_cover(path));
-    if !parts().all(|part| within(part.password_within, verified_at, now)) {
+    let mut parts = parts_at(app, path);
+    if !parts.all(|part| within(part.password_within, verified_at, now)) {
         return Some(TooOld::Password);
     }
-    (!parts().all(|part| within(part.signed_in_within, signed_in_at, now))).then_some(TooOld::SignIn)
+    let mut parts = parts_at(app, path);
+    (!parts.all(|part| within(part.signed_in_within, signed_in_at, now))).then_some(TooOld::SignIn)
 }
 
 /// Whether somebody may use an application at all.

@@ -5,19 +5,23 @@ mod remembered;
 mod return_url;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use std::sync::Arc;
 
 use crate::clock::{Clock, Uptime};
+use crate::config::Apps;
 use crate::db::DbError;
 use crate::login::{
-    AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
+    AccountId, Accounts, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
 };
 
 pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
+use trial::AppTrials;
+pub use trial::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
 
 /// Clones share everything.
 #[derive(Clone)]
@@ -25,12 +29,13 @@ pub struct Gate {
     sessions: AppSessions,
     remembered: Arc<RememberedVisitors>,
     changes: SessionChanges,
+    trials: Arc<AppTrials>,
 }
 
 impl Gate {
     pub fn new(sessions: AppSessions, changes: SessionChanges, clock: Clock) -> Self {
         let remembered = RememberedVisitors::new(changes.clone(), clock, Uptime::begin());
-        Self { sessions, remembered: Arc::new(remembered), changes }
+        Self { sessions, remembered: Arc::new(remembered), changes, trials: Arc::default() }
     }
 
     /// Who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for one read
@@ -42,6 +47,16 @@ impl Gate {
     ) -> Result<Option<Arc<AppVisitor>>, DbError> {
         let Some(hash) = self.sessions.hash(host, token) else { return Ok(None) };
         self.remembered.get(hash, || self.sessions.find(hash)).await
+    }
+
+    /// What changes if `after` is in force instead of `before`: for whom, and where.
+    pub async fn compare(
+        &self,
+        accounts: &Accounts,
+        before: &Apps,
+        after: &Apps,
+    ) -> Result<AppsTrial, DbError> {
+        self.trials.compare(accounts, before, after).await
     }
 
     /// Reads what has changed since the last call; call it each [`READ_EVERY`].

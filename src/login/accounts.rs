@@ -2,6 +2,7 @@
 
 mod administration;
 mod devices;
+mod entry;
 mod failures;
 mod groups;
 mod import;
@@ -21,6 +22,7 @@ use crate::sms::Phone;
 
 pub use administration::{AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage};
 pub use devices::{DEVICE_LIFE, DeviceFailures};
+pub use entry::{EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount};
 pub use failures::FailureResult;
 pub use groups::{Groups, GroupsError};
 pub use import::{ImportConflict, ImportOutcome};

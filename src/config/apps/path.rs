@@ -58,6 +58,16 @@ impl PathPattern {
         Self::parse(&node.text()?)
     }
 
+    /// A path that the pattern covers, and no longer pattern does.
+    pub fn example(&self) -> String {
+        if self.below { format!("{}{}", self.path, unlike_any()) } else { self.path.clone() }
+    }
+
+    /// A path that only patterns for everything cover.
+    pub fn example_of_none() -> String {
+        format!("/{}", unlike_any())
+    }
+
     /// Whether it is certain that the pattern covers the path. For what opens.
     pub fn covers(&self, asked: AskedPath<'_>) -> bool {
         let AskedPath::Plain(path) = asked else { return false };
@@ -73,6 +83,11 @@ impl PathPattern {
         let rest = &path.as_bytes()[own.len()..];
         begin.eq_ignore_ascii_case(own.as_bytes()) && (rest.is_empty() || (self.below && rest[0] == b'/'))
     }
+}
+
+/// Longer than what is in any pattern.
+fn unlike_any() -> String {
+    "x".repeat(LONGEST + 1)
 }
 
 impl fmt::Display for PathPattern {

@@ -1,0 +1,148 @@
+//! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
+//! round, counted by the database. It asks the same questions as the judge.
+
+mod places;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::config::{App, Apps};
+use crate::db::DbError;
+use crate::login::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
+use places::{AppPlace, HostGroup, groups};
+
+/// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,
+/// and again for each list of names that is short.
+const MOST_COMPARED: usize = 20;
+
+/// Tries drafts, one at a time.
+#[derive(Debug, Default)]
+pub struct AppTrials(Mutex<()>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AppsTrial {
+    /// Hosts for which something changes.
+    pub hosts: Vec<HostTrial>,
+    /// Paths that were not counted, because there are too many differences.
+    pub uncounted: usize,
+}
+
+/// Hosts of one application before and after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostTrial {
+    pub hosts: Vec<String>,
+    /// None: no application has these hosts.
+    pub before: Option<String>,
+    pub after: Option<String>,
+    /// Paths that everybody may read from then on, or no more.
+    pub opens: Vec<String>,
+    pub closes: Vec<String>,
+    pub places: Vec<PlaceTrial>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlaceTrial {
+    /// None: all paths that no part is about.
+    pub path: Option<String>,
+    pub entry: EntryChange,
+    pub signed_in: AgeChange,
+    pub password: AgeChange,
+}
+
+/// The age up to which a sign-in, or a password, is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AgeChange {
+    pub before: Option<Duration>,
+    pub after: Option<Duration>,
+}
+
+impl AgeChange {
+    pub fn is_none(self) -> bool {
+        self.before == self.after
+    }
+}
+
+impl PlaceTrial {
+    fn changes(&self) -> bool {
+        let EntryChange { loses, gains } = &self.entry;
+        loses.count > 0 || gains.count > 0 || !self.signed_in.is_none() || !self.password.is_none()
+    }
+}
+
+impl HostTrial {
+    /// Whether no application has the hosts any more, or none had them.
+    pub const fn comes_or_goes(&self) -> bool {
+        self.before.is_some() != self.after.is_some()
+    }
+
+    fn changes(&self) -> bool {
+        let public = !self.opens.is_empty() || !self.closes.is_empty();
+        self.comes_or_goes() || public || !self.places.is_empty()
+    }
+}
+
+impl AppTrials {
+    /// What changes if `after` is in force instead of `before`.
+    pub async fn compare(
+        &self,
+        accounts: &Accounts,
+        before: &Apps,
+        after: &Apps,
+    ) -> Result<AppsTrial, DbError> {
+        let _one = self.0.lock().await;
+        let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
+        for group in groups(before, after) {
+            let mut places = Vec::new();
+            for place in group.places() {
+                let Some(entry) = counted.compare(accounts, &place).await? else {
+                    trial.uncounted += 1;
+                    continue;
+                };
+                places.push(place.with(entry));
+            }
+            places.retain(PlaceTrial::changes);
+            trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));
+        }
+        Ok(trial)
+    }
+}
+
+/// What was counted already: many paths have the same rules.
+#[derive(Default)]
+struct CountedPairs<'a>(Vec<([Option<EntryRule<'a>>; 2], EntryChange)>);
+
+impl<'a> CountedPairs<'a> {
+    /// None if it would take too much.
+    async fn compare(
+        &mut self,
+        accounts: &Accounts,
+        place: &AppPlace<'a>,
+    ) -> Result<Option<EntryChange>, DbError> {
+        let [before, after] = &place.rules;
+        if before == after {
+            return Ok(Some(EntryChange::default()));
+        }
+        if let Some((_, known)) = self.0.iter().find(|(rules, _)| *rules == place.rules) {
+            return Ok(Some(known.clone()));
+        }
+        let size: usize = place.rules.iter().flatten().map(EntryRule::size).sum();
+        if self.0.len() == MOST_COMPARED || size > MOST_IN_A_STATEMENT {
+            return Ok(None);
+        }
+        let entry = accounts.compare_entering(before.as_ref(), after.as_ref()).await?;
+        self.0.push((place.rules.clone(), entry.clone()));
+        Ok(Some(entry))
+    }
+}
+
+impl HostGroup<'_> {
+    fn told(self, places: Vec<PlaceTrial>) -> HostTrial {
+        let name = |app: Option<&App>| app.map(|app| app.name.clone());
+        let [opens, closes] = self.public();
+        let hosts = self.hosts.into_iter().map(str::to_owned).collect();
+        HostTrial { hosts, before: name(self.before), after: name(self.after), opens, closes, places }
+    }
+}

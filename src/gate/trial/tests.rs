@@ -1,0 +1,255 @@
+//! The trial and the judge agree about everybody.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::clock::{Clock, Micros};
+use crate::config::{AppPart, PathPattern, Who};
+use crate::db::tests::{TestDatabase, on_both_databases};
+use crate::entropy::Entropy;
+use crate::gate::{AskedOfApp, Verdict, judge};
+use crate::login::{
+    AccountAct, AccountId, AppVisitor, EntryCount, Groups, MOST_NAMED, Phc, Roles, SessionId, Username,
+};
+use crate::sms::Phone;
+
+const NOW: Micros = Micros(1_800_000_000_000_000);
+const HOUR: Duration = Duration::from_secs(3600);
+const HOSTS: [&str; 4] = ["a.example", "b.example", "c.example", "c.example:8443"];
+const GROUPS: [&str; 4] = ["staff", "on-call", "staff-2", "nobody-is-in-it"];
+/// Paths of parts, each with a path that it covers.
+const PATHS: [(&str, &str); 7] = [
+    ("/admin/*", "/admin/some/page"),
+    ("/ADMIN/keys", "/ADMIN/keys"),
+    ("/admin/users/*", "/admin/users/1"),
+    ("/keys", "/keys"),
+    ("/admin", "/admin"),
+    ("/*", "/elsewhere"),
+    ("/static/*", "/static/a.css"),
+];
+
+struct Dice(Entropy);
+
+impl Dice {
+    fn below(&self, most: usize) -> usize {
+        u64::from_be_bytes(self.0.bytes()) as usize % most
+    }
+
+    fn some<T>(&self, most: usize, draw: impl Fn() -> T) -> Vec<T> {
+        (0..self.below(most + 1)).map(|_| draw()).collect()
+    }
+
+    fn who(&self) -> Vec<Who> {
+        self.some(3, || match self.below(8) {
+            0 => Who::Everyone,
+            1..=4 => Who::Group(GROUPS[self.below(GROUPS.len())].to_owned()),
+            _ => Who::Name(format!("user-{:02}", self.below(34))),
+        })
+    }
+
+    fn age(&self) -> Option<Duration> {
+        (self.below(3) == 0).then(|| HOUR * (1 + self.below(3) as u32))
+    }
+
+    fn path(&self) -> PathPattern {
+        PathPattern::parse(PATHS[self.below(PATHS.len())].0).unwrap()
+    }
+
+    fn part(&self) -> AppPart {
+        let who = (self.below(3) > 0).then(|| self.who());
+        AppPart { path: self.path(), who, signed_in_within: self.age(), password_within: self.age() }
+    }
+
+    fn apps(&self) -> Apps {
+        let app = |name: usize| App {
+            name: format!("app-{name}"),
+            hosts: Vec::new(),
+            who: self.who(),
+            public: self.some(2, || self.path()),
+            parts: self.some(2, || self.part()),
+        };
+        let mut apps = [app(0), app(1)];
+        for host in HOSTS {
+            if let Some(app) = apps.get_mut(self.below(3)) {
+                app.hosts.push(host.to_owned());
+            }
+        }
+        Apps::new(apps.into_iter().filter(|app| !app.hosts.is_empty()).collect())
+    }
+}
+
+/// Everybody who may sign in, as the judge sees them an instant after they did.
+async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
+    let mut people = Vec::new();
+    for number in 0..32 {
+        let login = Username::parse(&format!("user-{number:02}")).unwrap();
+        let has_password = number % 5 > 0;
+        let created = if has_password {
+            accounts.create(&login, &Phc::stored("x".into()), Roles::default()).await
+        } else {
+            let phone = Phone::parse(&format!("+86138001380{number:02}"), "CN").unwrap();
+            accounts.create_with_phone(&login, None, &phone).await
+        };
+        let account = created.unwrap();
+        let groups = dice.some(3, || GROUPS[dice.below(3)]);
+        let groups = Groups::parse(groups).unwrap();
+        accounts.set_groups(account.id, &groups, false).await.unwrap();
+        if let Some(act) = [AccountAct::Disable, AccountAct::Delete].get(number % 9) {
+            accounts.change(account.id, *act, false).await.unwrap();
+            continue;
+        }
+        people.push(AppVisitor {
+            session: SessionId::random(&dice.0),
+            account: account.id,
+            login,
+            groups,
+            must_change_password: false,
+            signed_in_at: NOW,
+            verified_at: if has_password { NOW } else { Micros(0) },
+            idle_until: NOW.plus(HOUR),
+        });
+    }
+    people
+}
+
+fn may(apps: &Apps, host: &str, target: &str, visitor: &AppVisitor) -> bool {
+    // What is public is only read.
+    let asked = AskedOfApp { method: "POST", target };
+    apps.at(host).is_some_and(|(_, app)| judge(app, asked, Some(visitor), NOW) == Verdict::Allowed)
+}
+
+fn reads(apps: &Apps, host: &str, target: &str) -> bool {
+    let asked = AskedOfApp { method: "GET", target };
+    apps.at(host).is_some_and(|(_, app)| judge(app, asked, None, NOW) == Verdict::Allowed)
+}
+
+/// What the trial says about a path of a host; nothing, if it does not name it.
+fn told(trial: &AppsTrial, host: &str, path: Option<&str>) -> EntryChange {
+    let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
+    let place = group.and_then(|it| it.places.iter().find(|place| place.path.as_deref() == path));
+    place.map(|place| place.entry.clone()).unwrap_or_default()
+}
+
+fn same(told: &EntryCount, judged: &[&AppVisitor], what: &str) {
+    assert_eq!(told.count, judged.len() as u64, "{what}");
+    let named: Vec<(&str, &str)> = told.first.iter().map(|it| (it.login.as_str(), it.id.as_str())).collect();
+    let ids: Vec<String> = judged.iter().map(|it| it.account.to_string()).collect();
+    let expected: Vec<(&str, &str)> =
+        judged.iter().zip(&ids).map(|(it, id)| (it.login.as_str(), id.as_str())).take(MOST_NAMED).collect();
+    assert_eq!(named, expected, "{what}");
+}
+
+on_both_databases!(
+    the_judge_and_the_trial_agree_about_everybody,
+    too_many_differences_are_counted_as_such,
+    names_and_groups_that_nobody_has_are_found,
+);
+
+fn accounts_in(db: crate::db::Db) -> Accounts {
+    Accounts::new(db, Clock::manual(NOW), Entropy::Os)
+}
+
+async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
+    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let dice = Dice(Entropy::seeded(11));
+    let people = people(&accounts, &dice).await;
+    let (mut named, mut moved) = (0, BTreeMap::<bool, u32>::new());
+    for round in 0..120 {
+        let (before, after) = (dice.apps(), dice.apps());
+        let trial = trials.compare(&accounts, &before, &after).await.unwrap();
+        assert_eq!(trial.uncounted, 0);
+        for host in HOSTS {
+            let of_host = |apps: &Apps| -> Vec<PathPattern> {
+                let app = apps.at(host).map(|(_, app)| app.clone());
+                app.iter().flat_map(|app| app.parts.iter().map(|part| part.path.clone())).collect()
+            };
+            let patterns = [of_host(&before), of_host(&after)].concat();
+            let listed = |path: &str| patterns.iter().any(|pattern| pattern.to_string() == path);
+            let parts = PATHS.into_iter().filter(|(path, _)| listed(path));
+            let places = parts.map(|(path, target)| (Some(path), target)).chain([(None, "/of-no-part")]);
+            for (path, target) in places {
+                let what = format!("round {round}, {host}, {path:?}: {before:?} {after:?}");
+                let entry = told(&trial, host, path);
+                let change = |from: &Apps, to: &Apps| -> Vec<&AppVisitor> {
+                    let moves = |it: &&AppVisitor| may(from, host, target, it) && !may(to, host, target, it);
+                    people.iter().filter(moves).collect()
+                };
+                let (loses, gains) = (change(&before, &after), change(&after, &before));
+                same(&entry.loses, &loses, &what);
+                same(&entry.gains, &gains, &what);
+                named += entry.loses.first.len() + entry.gains.first.len();
+                let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
+                let lists = |of: fn(&HostTrial) -> &Vec<String>| {
+                    group.is_some_and(|it| path.is_some_and(|path| of(it).iter().any(|it| it == path)))
+                };
+                let (then, now) = (reads(&before, host, target), reads(&after, host, target));
+                if path.is_some() {
+                    assert_eq!(lists(|it| &it.opens), !then && now, "{what}");
+                    assert_eq!(lists(|it| &it.closes), then && !now, "{what}");
+                }
+                *moved.entry(then != now).or_default() += 1;
+            }
+        }
+    }
+    assert!(named > 1_000 && moved.values().all(|count| *count > 20), "{named} {moved:?}");
+}
+
+async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
+    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let app = |who: &str, parts: usize| App {
+        name: "wiki".to_owned(),
+        hosts: vec!["wiki.example".to_owned()],
+        who: vec![Who::Name(who.to_owned())],
+        public: Vec::new(),
+        parts: (0..parts)
+            .map(|number| AppPart {
+                path: PathPattern::parse(&format!("/{number}")).unwrap(),
+                who: Some(vec![Who::Group(format!("g{number}"))]),
+                signed_in_within: None,
+                password_within: None,
+            })
+            .collect(),
+    };
+    let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
+    let trial = trials.compare(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
+    assert_eq!(trial.uncounted, 101 - MOST_COMPARED);
+    // The same rules are counted once.
+    let same = |who: &str| {
+        let part = |path: usize| AppPart {
+            path: PathPattern::parse(&format!("/{path}")).unwrap(),
+            ..app(who, 1).parts[0].clone()
+        };
+        Apps::new(vec![App { parts: (0..100).map(part).collect(), ..app(who, 0) }])
+    };
+    assert_eq!(trials.compare(&accounts, &same("ada"), &same("eve")).await.unwrap().uncounted, 0);
+    let huge = |who: &str| {
+        let names = |_| Who::Name(format!("{who}-{}", AccountId::random(&Entropy::Os)));
+        Apps::new(vec![App { who: (0..MOST_IN_A_STATEMENT).map(names).collect(), ..app(who, 0) }])
+    };
+    assert_eq!(trials.compare(&accounts, &huge("ada"), &Apps::default()).await.unwrap().uncounted, 0);
+    assert_eq!(trials.compare(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted, 1);
+}
+
+async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
+    let accounts = accounts_in(database.open().await);
+    let dice = Dice(Entropy::seeded(7));
+    let people = people(&accounts, &dice).await;
+    let names = ["user-00", "user-01", "user-03", "mallory", "o'hara", "用户"].into();
+    assert_eq!(
+        accounts.unknown_names(&names).await.unwrap(),
+        ["mallory", "o'hara", "user-00", "user-01", "用户"]
+    );
+    let groups = GROUPS.into();
+    assert_eq!(accounts.empty_groups(&groups).await.unwrap(), ["nobody-is-in-it"]);
+    let (staff, everyone) = ([Who::Group("staff".to_owned())], [Who::Everyone]);
+    let rules = [
+        EntryRule { who: vec![&everyone], needs_password: false },
+        EntryRule { who: vec![&staff], needs_password: false },
+        EntryRule { who: vec![&[]], needs_password: false },
+    ];
+    let staff = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
+    assert_eq!(accounts.count_entering(&rules).await.unwrap(), [people.len() as u64, staff, 0]);
+    let many: Vec<_> = (0..120).map(|_| rules[0].clone()).collect();
+    assert_eq!(accounts.count_entering(&many).await.unwrap(), vec![people.len() as u64; 120]);
+}

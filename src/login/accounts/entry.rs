@@ -1,0 +1,206 @@
+//! Whom a rule on names and groups lets in, counted by the database: there may be very many of them.
+
+use std::collections::{BTreeSet, HashSet};
+
+use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
+
+use super::Accounts;
+use crate::config::Who;
+use crate::db::{DbError, on_db};
+
+/// Names and groups of a statement: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
+pub const MOST_IN_A_STATEMENT: usize = 5_000;
+/// Figures of a statement.
+const MOST_FIGURES: usize = 50;
+/// How many accounts of a comparison are named.
+pub const MOST_NAMED: usize = 20;
+
+/// The accounts that something is open to, as far as that is about who they are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryRule<'a> {
+    /// Each of these lists has to name them.
+    pub who: Vec<&'a [Who]>,
+    /// They have a password.
+    pub needs_password: bool,
+}
+
+/// An account that may sign in, for pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedAccount {
+    pub id: String,
+    pub login: String,
+}
+
+/// Accounts that a change is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryCount {
+    pub count: u64,
+    /// The first of them in alphabetical order.
+    pub first: Vec<NamedAccount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryChange {
+    /// Those that could get in before, and could not after.
+    pub loses: EntryCount,
+    pub gains: EntryCount,
+}
+
+impl EntryRule<'_> {
+    /// The number of names and groups.
+    pub fn size(&self) -> usize {
+        self.who.iter().map(|who| who.len()).sum()
+    }
+}
+
+/// Conditions on the rows of [`ENABLED`], and what is bound in them.
+#[derive(Default)]
+struct Conditions {
+    bound: Vec<String>,
+}
+
+/// Accounts that may sign in, with their groups between commas.
+const ENABLED: &str = "(SELECT a.id, a.login, a.password_hash, ',' || COALESCE(g.names, '') || ',' AS names
+    FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
+    WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL) AS enabled";
+
+impl Conditions {
+    fn bind(&mut self, value: String) -> String {
+        self.bound.push(value);
+        format!("${}", self.bound.len())
+    }
+
+    /// None: nobody.
+    fn on(&mut self, rule: Option<&EntryRule<'_>>) -> String {
+        let Some(rule) = rule else { return "1 = 0".to_owned() };
+        let mut all: Vec<String> = rule.who.iter().filter_map(|who| self.named(who)).collect();
+        if rule.needs_password {
+            all.push("password_hash IS NOT NULL".to_owned());
+        }
+        if all.is_empty() { "1 = 1".to_owned() } else { format!("({})", all.join(" AND ")) }
+    }
+
+    /// None: everybody is.
+    fn named(&mut self, who: &[Who]) -> Option<String> {
+        // What is bound has to be used.
+        if who.contains(&Who::Everyone) {
+            return None;
+        }
+        let (mut names, mut any) = (Vec::new(), Vec::new());
+        for who in who {
+            match who {
+                Who::Everyone => {}
+                Who::Name(name) => names.push(self.bind(name.clone())),
+                Who::Group(group) => any.push(self.in_group(group)),
+            }
+        }
+        if !names.is_empty() {
+            any.push(format!("login IN ({})", names.join(", ")));
+        }
+        Some(if any.is_empty() { "1 = 0".to_owned() } else { format!("({})", any.join(" OR ")) })
+    }
+
+    /// Names of groups contain nothing that LIKE understands.
+    fn in_group(&mut self, group: &str) -> String {
+        format!("names LIKE {}", self.bind(format!("%,{group},%")))
+    }
+}
+
+impl Accounts {
+    /// How many accounts each of the rules lets in. None of them is longer than [`MOST_IN_A_STATEMENT`].
+    pub async fn count_entering(&self, rules: &[EntryRule<'_>]) -> Result<Vec<u64>, DbError> {
+        let mut counts = Vec::with_capacity(rules.len());
+        let mut rest = rules;
+        while !rest.is_empty() {
+            let mut size = 0;
+            let fits = rest.iter().take(MOST_FIGURES).take_while(|rule| {
+                size += rule.size();
+                size <= MOST_IN_A_STATEMENT
+            });
+            let (now, later) = rest.split_at(fits.count().max(1));
+            let mut conditions = Conditions::default();
+            let figures = now.iter().map(|rule| conditions.on(Some(rule))).collect();
+            counts.extend(self.figures(figures, conditions).await?);
+            rest = later;
+        }
+        Ok(counts)
+    }
+
+    /// Whom another rule lets in instead. None: nobody gets in.
+    pub async fn compare_entering(
+        &self,
+        before: Option<&EntryRule<'_>>,
+        after: Option<&EntryRule<'_>>,
+    ) -> Result<EntryChange, DbError> {
+        let mut conditions = Conditions::default();
+        let (before, after) = (conditions.on(before), conditions.on(after));
+        let (loses, gains) = (format!("{before} AND NOT {after}"), format!("{after} AND NOT {before}"));
+        let bound = conditions.bound.clone();
+        let figures = self.figures(vec![loses.clone(), gains.clone()], conditions).await?;
+        let named = async |condition: &str, count: u64| {
+            let first = if count == 0 { Vec::new() } else { self.first_named(condition, &bound).await? };
+            Ok::<_, DbError>(EntryCount { count, first })
+        };
+        Ok(EntryChange { loses: named(&loses, figures[0]).await?, gains: named(&gains, figures[1]).await? })
+    }
+
+    /// How many accounts meet each condition, in one pass.
+    async fn figures(&self, conditions: Vec<String>, bound: Conditions) -> Result<Vec<u64>, DbError> {
+        let sums = conditions.iter().map(|it| format!("COALESCE(SUM(CASE WHEN {it} THEN 1 ELSE 0 END), 0)"));
+        let sql = format!("SELECT {} FROM {ENABLED}", sums.collect::<Vec<_>>().join(", "));
+        let figures: Vec<i64> = on_db!(&self.db, pool => {
+            let mut question = query(AssertSqlSafe(sql));
+            for value in bound.bound {
+                question = question.bind(value);
+            }
+            let row = question.fetch_one(pool).await;
+            row.and_then(|row| (0..conditions.len()).map(|index| row.try_get(index)).collect())
+        })?;
+        Ok(figures.into_iter().map(i64::unsigned_abs).collect())
+    }
+
+    async fn first_named(&self, condition: &str, bound: &[String]) -> Result<Vec<NamedAccount>, DbError> {
+        let sql =
+            format!("SELECT id, login FROM {ENABLED} WHERE {condition} ORDER BY login LIMIT {MOST_NAMED}");
+        let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
+            let mut question = query_as(AssertSqlSafe(sql));
+            for value in bound {
+                question = question.bind(value);
+            }
+            question.fetch_all(pool).await
+        })?;
+        Ok(rows.into_iter().map(|(id, login)| NamedAccount { id, login }).collect())
+    }
+
+    /// Those of the names that no account has that may sign in.
+    pub async fn unknown_names<'n>(&self, names: &BTreeSet<&'n str>) -> Result<Vec<&'n str>, DbError> {
+        let all: Vec<&str> = names.iter().copied().collect();
+        let mut known = HashSet::new();
+        for names in all.chunks(MOST_IN_A_STATEMENT) {
+            let places: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
+            let sql = format!("SELECT login FROM {ENABLED} WHERE login IN ({})", places.join(", "));
+            let found: Vec<String> = on_db!(&self.db, pool => {
+                let mut question = query_scalar(AssertSqlSafe(sql));
+                for name in names {
+                    question = question.bind(*name);
+                }
+                question.fetch_all(pool).await
+            })?;
+            known.extend(found);
+        }
+        Ok(all.into_iter().filter(|name| !known.contains(*name)).collect())
+    }
+
+    /// Those of the groups that nobody is in who may sign in.
+    pub async fn empty_groups<'n>(&self, groups: &BTreeSet<&'n str>) -> Result<Vec<&'n str>, DbError> {
+        let all: Vec<&str> = groups.iter().copied().collect();
+        let mut empty = Vec::new();
+        for groups in all.chunks(MOST_FIGURES) {
+            let mut conditions = Conditions::default();
+            let figures = groups.iter().map(|group| conditions.in_group(group)).collect();
+            let counts = self.figures(figures, conditions).await?;
+            empty.extend(groups.iter().zip(counts).filter(|(_, count)| *count == 0).map(|(group, _)| *group));
+        }
+        Ok(empty)
+    }
+}
