@@ -8,7 +8,7 @@ use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, sc
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::console::{
-    access as console_access, accounts, confirm, events, limits, lookup, messages, overview, tokens,
+    access as console_access, accounts, apps, confirm, events, limits, lookup, messages, overview, tokens,
 };
 use crate::web::kit::headers::{self, SecurityHeaders};
 use crate::web::kit::observe::{self, RouteMetrics};
@@ -248,6 +248,12 @@ pub fn app(
                 .route(post().to(console_access::page::submit)),
         )
         .service(calls("/admin/access/end", "POST").route(post().to(console_access::page::end)))
+        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::page::show)))
+        .service(
+            calls("/admin/apps/edit", "GET, HEAD, POST")
+                .route(get().to(apps::page::show_editor))
+                .route(post().to(apps::page::submit)),
+        )
         .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::page::show)))
         .service(
             calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")

@@ -4,6 +4,7 @@
 mod access;
 mod accounts;
 mod console;
+mod console_apps;
 mod tokens;
 
 use std::collections::BTreeSet;

@@ -2,9 +2,11 @@
 
 pub mod access;
 pub mod accounts;
+pub mod apps;
 pub mod attack;
 pub mod chart;
 pub mod confirm;
+pub mod document;
 pub mod events;
 pub mod figures;
 pub mod guard;
@@ -26,10 +28,11 @@ pub struct Tab {
     pub current: bool,
 }
 
-const TABS: [(&str, &str); 8] = [
+const TABS: [(&str, &str); 9] = [
     ("console.overview", "/admin"),
     ("console.limits", "/admin/limits"),
     ("console.access", "/admin/access"),
+    ("console.apps", "/admin/apps"),
     ("console.lookup", "/admin/lookup"),
     ("console.accounts", "/admin/accounts"),
     ("console.messages", "/admin/messages"),

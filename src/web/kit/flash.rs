@@ -30,12 +30,13 @@ pub enum Flash {
     NothingEnabled,
     AccessSaved,
     AccessEnded,
+    AppsSaved,
     AccountChanged,
     AccountDeleted,
 }
 
 impl Flash {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::NotSaved,
@@ -56,6 +57,7 @@ impl Flash {
         Self::NothingEnabled,
         Self::AccessSaved,
         Self::AccessEnded,
+        Self::AppsSaved,
         Self::AccountChanged,
         Self::AccountDeleted,
     ];
@@ -87,6 +89,7 @@ impl Flash {
             Self::NothingEnabled => "nothing-enabled",
             Self::AccessSaved => "access-saved",
             Self::AccessEnded => "access-ended",
+            Self::AppsSaved => "apps-saved",
             Self::AccountChanged => "account-changed",
             Self::AccountDeleted => "account-deleted",
         }
@@ -124,6 +127,7 @@ impl Flash {
             Self::NothingEnabled => "flash.nothing-enabled",
             Self::AccessSaved => "flash.access-saved",
             Self::AccessEnded => "flash.access-ended",
+            Self::AppsSaved => "flash.apps-saved",
             Self::AccountChanged => "flash.account-changed",
             Self::AccountDeleted => "flash.account-deleted",
         }

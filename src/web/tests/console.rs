@@ -13,12 +13,15 @@ use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
+use crate::web::console::document::diff;
+use crate::web::console::document::draft::{Controls, Mistake, Stretch};
+use crate::web::console::document::part::DocumentPart;
+use crate::web::console::document::view::{StalePage, Word};
 use crate::web::console::events::EventsAsked;
 use crate::web::console::events::view::{EventsFound, EventsPage};
 use crate::web::console::figures::Hour;
-use crate::web::console::limits::diff;
-use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
-use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
+use crate::web::console::limits::draft::{LimitForm, RuleRow};
+use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
 use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
@@ -44,12 +47,23 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     for (name, page) in editors(visit) {
         add(name, &page);
     }
+    let part = DocumentPart::Limits;
     let toml = || TomlPage::new(visit, "ada", "[limits.sms-total]\nrules = []\n".into(), controls());
     add("toml", &toml());
     add("toml-mistake", &toml().mistakes(vec![mistake("limits.sms-total.rules[0].max")]));
     add("toml-preview", &toml().preview(Trial::Done(preview())));
     let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
-    add("stale", &StalePage::new(visit, "ada", &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into()));
+    let stale = |part| {
+        StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())
+    };
+    add("stale", &stale(part));
+    add("apps-stale", &stale(DocumentPart::Apps));
+    for (name, page) in super::console_apps::editors(visit) {
+        add(name, &page);
+    }
+    for (name, page) in super::console_apps::lists(visit) {
+        add(name, &page);
+    }
     add(
         "history",
         &HistoryPage::new(visit, "ada", "/admin/limits/history", changes(), Some("?b=1".into()), true),

@@ -193,7 +193,7 @@ async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
         browser.follow("[value=remove-2], [value=remove-1]").await;
     }
     browser.follow("button[value=save]").await;
-    assert_eq!(browser.text("h1").await, "Somebody else changed the limits");
+    assert_eq!(browser.text("h1").await, "Somebody else saved a change");
     let diff = browser.text(".diff").await;
     assert!(diff.contains("sms-phone") && !diff.contains("max = 8"), "{diff}");
     browser.follow("button[value=save]").await;

@@ -8,6 +8,7 @@ use gatehouse::login::{Roles, Username};
 
 use super::WRONG;
 use super::look::{Look, disable};
+use crate::gate::account;
 use crate::guard::Program;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, PHONE, Screen, pictures};
@@ -61,6 +62,7 @@ async fn tour(language: &str) {
     }
     limits(&look).await;
     answers(&look).await;
+    applications(&look, &app).await;
     browser.open("/admin/events").await;
     look.at("console-events").await;
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
@@ -169,6 +171,29 @@ async fn answers(look: &Look<'_>) {
     look.at("console-access").await;
     browser.open("/admin").await;
     look.at("console-answered").await;
+}
+
+async fn applications(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    browser.open("/admin/apps").await;
+    look.at("console-apps-none").await;
+    browser.open("/admin/apps/edit").await;
+    look.at("console-apps-example").await;
+    for (login, groups) in [("olga", &["staff"][..]), ("pia", &["sales"]), ("uwe", &["staff", "on-call"])] {
+        account(app, login, groups).await;
+    }
+    let draft = "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example', 'notes.example']\nwho = ['group:staff', 'kimm', 'group:nobody']\npublic = ['/health']\n\n[[apps.parts]]\npath = '/admin/*'\nwho = ['group:on-call']\nsigned_in_within = '1h'\n";
+    browser.fill(&[("toml", draft)]).await;
+    browser.follow("[name=do][value=try]").await;
+    look.at("console-apps-tried").await;
+    browser.fill(&[("reason", "The wiki goes behind the gate.")]).await;
+    browser.follow("[name=do][value=save]").await;
+    look.at("console-apps").await;
+    browser.open("/admin/apps/edit").await;
+    let open = draft.replace("'group:staff'", "'everyone'").replace("'/health'", "'health'");
+    browser.fill(&[("toml", &open)]).await;
+    browser.follow("[name=do][value=try]").await;
+    look.at("console-apps-mistake").await;
 }
 
 async fn lookup(look: &Look<'_>, app: &TestApp) {

@@ -2,6 +2,7 @@
 
 mod access;
 mod account;
+mod apps;
 mod captcha;
 mod codes;
 mod console;

@@ -2,6 +2,7 @@
 
 mod authz;
 mod compose;
+mod console;
 mod proxies;
 mod spoofed;
 mod way_in;
@@ -186,6 +187,15 @@ fn parts(url: &str) -> (&str, &str, &str) {
 /// The text of an attribute.
 fn unescaped(html: &str) -> String {
     html.replace("&#38;", "&").replace("&amp;", "&").replace("&#61;", "=")
+}
+
+/// A browser that is signed in at an application.
+pub async fn inside(app: &TestApp, page: &str, login: &str) -> Visitor {
+    let mut visitor = Visitor::of(app);
+    let begin = visitor.ask("GET", page).await.header("location").to_owned();
+    let sign_in = visitor.open(&begin).await.header("location").to_owned();
+    visitor.sign_in(&sign_in, login).await;
+    visitor
 }
 
 /// An account in these groups.

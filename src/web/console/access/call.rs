@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::web::console::limits::call::{DocumentSaved, answer, reason, seen, tag, told};
+use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
 use crate::web::console::permitted::{Permitted, ReadAccess, SaveAccess};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};

@@ -285,6 +285,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "confirm" => "act.confirm",
         "access" => "act.access",
         "access.save" => "act.access-save",
+        "apps.save" => "act.apps-save",
         "access.end" => "act.access-end",
         "account-disable" => "act.account-disable",
         "account-enable" => "act.account-enable",

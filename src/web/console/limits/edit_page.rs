@@ -5,18 +5,19 @@ use actix_web::web::{Form, Path};
 
 use crate::config::Limits;
 use crate::throttle::Limit;
-use crate::tuning::{CurrentLimits, LimitsDraft, NotWritten, SaveError, with_limit};
+use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::document::draft::{Act, Controls, Mistake};
+use crate::web::console::document::part::DocumentPart;
+use crate::web::console::document::saving::Saving;
+use crate::web::console::document::view::Word;
 use crate::web::console::guard::Admin;
-use crate::web::console::limits::call::told;
-use crate::web::console::limits::diff;
-use crate::web::console::limits::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
-use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
-use crate::web::console::limits::trial::{mistake, tried};
+use crate::web::console::limits::draft::{LimitForm, RuleRow};
+use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
+use crate::web::console::limits::trial::tried;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::flash::Flash;
-use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
 
@@ -67,7 +68,7 @@ pub async fn submit(
     }
     let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
         Ok(draft) => draft,
-        Err(error) => return Ok(page(&form, &controls).mistakes(vec![mistake(error)]).respond(&visit)),
+        Err(error) => return Ok(page(&form, &controls).mistakes(vec![Mistake::from(error)]).respond(&visit)),
     };
     match controls.act {
         Act::AddRule | Act::RemoveRule(_) | Act::Default => Ok(page(&form, &controls).respond(&visit)),
@@ -80,7 +81,8 @@ pub async fn submit(
             let again = |controls: &Controls, mistakes, word| {
                 page(&form, controls).mistakes(mistakes).word(word).respond(&visit)
             };
-            Saving { visit: &visit, services: &services, admin: &admin, action: &action, pairs: &pairs }
+            let part = DocumentPart::Limits;
+            Saving { part, visit: &visit, services: &services, admin: &admin, action: &action, pairs: &pairs }
                 .save(&draft, controls, &again)
                 .await
         }
@@ -102,7 +104,7 @@ pub async fn submit_toml(
     services: Shared,
 ) -> WebResult {
     let pairs = form.read_form().await?;
-    let controls = Controls::read(&pairs);
+    let (part, controls) = (DocumentPart::Limits, Controls::read(&pairs));
     // Browsers submit lines that end in CR LF.
     let draft = carried::value(&pairs, "toml").replace("\r\n", "\n");
     let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
@@ -114,8 +116,8 @@ pub async fn submit_toml(
         let again = |controls: &Controls, mistakes, word| {
             page(controls).mistakes(mistakes).word(word).respond(&visit)
         };
-        let action = "/admin/limits/toml";
-        return Saving { visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
+        let action = part.editor();
+        return Saving { part, visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
             .save(&draft, controls, &again)
             .await;
     }
@@ -123,59 +125,4 @@ pub async fn submit_toml(
         Ok(trial) => page(&controls).preview(trial).respond(&visit),
         Err(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
     })
-}
-
-/// A draft to be saved.
-struct Saving<'a> {
-    visit: &'a Visit,
-    services: &'a Services,
-    admin: &'a Admin,
-    /// The target of the form.
-    action: &'a str,
-    pairs: &'a [(String, String)],
-}
-
-impl Saving<'_> {
-    /// `again` renders the page with the draft as typed.
-    async fn save(
-        &self,
-        draft: &str,
-        controls: Controls,
-        again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
-    ) -> WebResult {
-        let Saving { visit, services, admin, action, pairs } = *self;
-        let mistakes = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
-            Ok(_) => Vec::new(),
-            Err(errors) => errors.into_iter().map(mistake).collect(),
-        };
-        if !mistakes.is_empty() || controls.reason.is_empty() {
-            let reason_missing = controls.reason.is_empty();
-            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
-        }
-        let confirmed = carried::require(visit, services, admin, action, pairs).await?;
-        let answer = async {
-            let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-            let saved =
-                services.tuning.save(LimitsDraft::Toml(draft), version, admin.by(&account), reason).await;
-            let detail = serde_json::json!({ "reason": reason, "from": version });
-            told(services, admin, "limits.save", detail, &saved);
-            Ok(match saved {
-                Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
-                Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
-                    let diff = diff::lines(&diff);
-                    StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
-                        .respond(visit)
-                }
-                Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
-                    again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
-                }
-                Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                    again(&controls, Vec::new(), Word::NotSaved(reason))
-                }
-                Err(SaveError::NoSuchChange) => nothing(visit, admin),
-                Err(SaveError::Db(error)) => return Err(error.into()),
-            })
-        };
-        confirmed.finish(visit, services.session_lasts, answer.await)
-    }
 }

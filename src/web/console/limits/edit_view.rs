@@ -4,29 +4,19 @@
 use std::borrow::Cow;
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use askama::Template;
 use rust_i18n::t;
 
 use crate::config::LimitName;
 use crate::throttle::{Limit, MOST_RULES};
-use crate::web::console::limits::diff::{DiffKind, DiffLine};
-use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
+use crate::web::console::document::draft::{Controls, Mistake, Stretch};
+use crate::web::console::document::part::DocumentPart;
+use crate::web::console::document::view::{TomlDraft, Word, status};
+use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::preview::Trial;
 use crate::web::console::words::{about, sentences, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
-
-/// Why a draft is shown again.
-#[derive(Default)]
-pub enum Word {
-    #[default]
-    None,
-    /// The form is not ours, or too old.
-    Expired,
-    /// Saving failed; the text is the backend's error.
-    NotSaved(String),
-}
 
 /// The form of one limit.
 #[derive(Template)]
@@ -139,23 +129,21 @@ impl EditorPage {
 #[template(path = "pages/admin/toml.html")]
 pub struct TomlPage {
     layout: Layout,
-    toml: String,
-    controls: Controls,
-    mistakes: Vec<Mistake>,
+    page: TomlDraft,
     preview: Trial,
-    word: Word,
 }
 
 impl TomlPage {
     pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
-        let mut layout = visit.layout("/admin/limits/toml", Some(user));
-        layout.mistaken = controls.reason_missing;
-        Self { layout, toml, controls, mistakes: Vec::new(), preview: Trial::None, word: Word::None }
+        let page = TomlDraft::new(DocumentPart::Limits, toml, controls);
+        let mut layout = visit.layout(page.part.editor(), Some(user));
+        layout.mistaken = page.is_mistaken();
+        Self { layout, page, preview: Trial::None }
     }
 
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
-        self.layout.mistaken |= !mistakes.is_empty();
-        self.mistakes = mistakes;
+        self.page.mistakes = mistakes;
+        self.layout.mistaken = self.page.is_mistaken();
         self
     }
 
@@ -165,55 +153,11 @@ impl TomlPage {
     }
 
     pub fn word(mut self, word: Word) -> Self {
-        self.word = word;
+        self.page.word = word;
         self
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        visit.page(status(&self.controls, &self.mistakes, &self.word), self)
-    }
-
-    fn lines(&self) -> usize {
-        self.toml.lines().count().clamp(12, 40)
-    }
-}
-
-fn status(controls: &Controls, mistakes: &[Mistake], word: &Word) -> StatusCode {
-    match word {
-        Word::Expired => StatusCode::FORBIDDEN,
-        Word::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Word::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
-        Word::None => StatusCode::UNPROCESSABLE_ENTITY,
-    }
-}
-
-/// Somebody else saved meanwhile: shows the limits in force, the draft, and how to go on.
-#[derive(Template)]
-#[template(path = "pages/admin/stale.html")]
-pub struct StalePage {
-    layout: Layout,
-    was: String,
-    now: String,
-    diff: Vec<DiffLine>,
-    draft: String,
-    reason: String,
-}
-
-impl StalePage {
-    /// `diff` leads from the limits in force to the draft.
-    pub fn new(
-        visit: &Visit,
-        user: &str,
-        controls: &Controls,
-        now: String,
-        diff: Vec<DiffLine>,
-        draft: String,
-    ) -> Self {
-        let layout = visit.layout("/admin/limits", Some(user));
-        Self { layout, was: controls.version.clone(), now, diff, draft, reason: controls.reason.clone() }
-    }
-
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        visit.page(StatusCode::PRECONDITION_FAILED, self)
+        visit.page(self.page.status(), self)
     }
 }

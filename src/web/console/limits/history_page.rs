@@ -8,10 +8,10 @@ use serde::Deserialize;
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
 use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::document::call::told;
+use crate::web::console::document::diff;
+use crate::web::console::document::draft::Controls;
 use crate::web::console::guard::Admin;
-use crate::web::console::limits::call::told;
-use crate::web::console::limits::diff;
-use crate::web::console::limits::draft::Controls;
 use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::flash::Flash;
@@ -63,7 +63,9 @@ pub async fn changes(
 
 /// Everything that a change put in force.
 fn whole(change: &LimitsChange) -> String {
-    [change.access.as_str(), change.document.as_str()].join("\n").trim_start().to_owned()
+    let parts = [&change.access, &change.apps, &change.document];
+    let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+    parts.join("\n")
 }
 
 fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {

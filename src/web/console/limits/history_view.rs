@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use crate::web::console::limits::diff::{DiffKind, DiffLine};
+use crate::web::console::document::diff::{DiffKind, DiffLine};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;

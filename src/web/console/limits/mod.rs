@@ -1,7 +1,6 @@
 //! `/admin/limits`: the limits in force, their drafts and previews, and their history.
 
 pub mod call;
-pub mod diff;
 pub mod draft;
 pub mod edit_page;
 pub mod edit_view;

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use rust_i18n::t;
 
-use crate::web::console::limits::draft::Stretch;
+use crate::web::console::document::draft::Stretch;
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 

@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use crate::db::DbError;
 use crate::tuning::replay::{AttemptCounts, Comparison, IncompleteReason, LimitCounts};
-use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
-use crate::web::console::limits::draft::{Mistake, Stretch};
+use crate::tuning::{LimitsDraft, PreviewError, PreviewReport};
+use crate::web::console::document::draft::{Mistake, Stretch};
 use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::kit::services::Services;
-
-pub fn mistake(error: DraftError) -> Mistake {
-    Mistake { field: error.field, message: error.message, line: error.line }
-}
 
 /// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
@@ -21,7 +17,7 @@ pub async fn tried(
 ) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
     let limits = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
         Ok(limits) => limits,
-        Err(errors) => return Ok(Err(errors.into_iter().map(mistake).collect())),
+        Err(errors) => return Ok(Err(errors.into_iter().map(Mistake::from).collect())),
     };
     let span = Duration::from_secs(stretch.hours() * 60 * 60);
     let current = services.live.snapshot();

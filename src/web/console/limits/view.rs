@@ -6,8 +6,8 @@ use askama::Template;
 
 use crate::config::{LimitName, LimitUnit};
 use crate::throttle::{Limit, LimitMode};
+use crate::web::console::document::diff::DiffKind;
 use crate::web::console::figures::Hour;
-use crate::web::console::limits::diff::DiffKind;
 use crate::web::console::limits::history_view::ChangeRow;
 use crate::web::console::words::{about, grouped, sentences, title};
 use crate::web::kit::layout::Layout;

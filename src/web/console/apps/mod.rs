@@ -1,0 +1,5 @@
+//! `/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and keeps out.
+
+pub mod check;
+pub mod page;
+pub mod view;

@@ -1,0 +1,98 @@
+//! What the calls share that save a part of the document: the version that was seen, the reason, the record, the answer.
+
+use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::tuning::{DraftError, NotWritten, SaveError, SavedDraft};
+use crate::web::console::guard::Admin;
+use crate::web::kit::problem::{DraftProblem, Problem};
+use crate::web::kit::services::Services;
+
+/// The longest reason, in characters: a sentence or two.
+const LONGEST_REASON: usize = 500;
+/// Of a version and of a change, in an event.
+const LONGEST_NAME: usize = 32;
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "version": "5d1f0c2a9b3e", "changed": true }))]
+pub struct DocumentSaved {
+    version: String,
+    /// Whether anything differs from before.
+    changed: bool,
+}
+
+/// Records what somebody did, or would have done.
+pub fn told(
+    services: &Services,
+    admin: &Admin,
+    act: &str,
+    mut detail: Value,
+    saved: &Result<SavedDraft, SaveError>,
+) {
+    // Sent by the caller, and as long as they like: none of ours is longer than this.
+    for name in ["from", "change"] {
+        if let Some(text) = detail.get(name).and_then(Value::as_str).filter(|text| text.len() > LONGEST_NAME)
+        {
+            detail[name] = text.chars().take(LONGEST_NAME).chain(['…']).collect::<String>().into();
+        }
+    }
+    let refused = match saved {
+        Ok(saved) => {
+            detail["to"] = saved.version.clone().into();
+            return admin.did(services, act, &detail);
+        }
+        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => "stale",
+        Err(SaveError::NotWritten(NotWritten::Invalid(_)) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::NotWritten(NotWritten::Backend(_))) => "home",
+        Err(SaveError::Db(_)) => "database",
+    };
+    detail["why"] = refused.into();
+    admin.failed(services, act, &detail);
+}
+
+pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
+    match saved {
+        Ok(SavedDraft { version, changed, .. }) => {
+            let tag = tag(&version);
+            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(DocumentSaved { version, changed }))
+        }
+        Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
+            Err(Problem::PreconditionFailed { version, diff })
+        }
+        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+            let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
+            Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
+        }
+        Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
+        Err(SaveError::NoSuchChange) => {
+            Err(Problem::wrong("change", "Not in the history; use an id from there."))
+        }
+        Err(SaveError::Db(error)) => Err(error.into()),
+    }
+}
+
+/// The version that the caller has seen (RFC 9110, 13.1.1). `*` names none.
+pub fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
+    let fields = request.headers().get_all(IF_MATCH).filter_map(|value| value.to_str().ok());
+    let tags: Vec<&str> = fields
+        .flat_map(|field| field.split(','))
+        .filter_map(|tag| tag.trim().strip_prefix('"')?.strip_suffix('"'))
+        .collect();
+    let known = tags.iter().find(|tag| **tag == current).or_else(|| tags.first());
+    known.map(|tag| (*tag).to_owned()).ok_or(Problem::PreconditionRequired)
+}
+
+pub fn reason(text: &str) -> Result<&str, Problem> {
+    let text = text.trim();
+    let fits = !text.is_empty()
+        && text.chars().count() <= LONGEST_REASON
+        && !text.chars().any(|letter| letter.is_control() && letter != '\n');
+    if fits { Ok(text) } else { Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters.")) }
+}
+
+pub fn tag(version: &str) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
+}

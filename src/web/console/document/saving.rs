@@ -1,0 +1,68 @@
+//! Saves a draft: its mistakes, the reason, the password, and what to do if somebody else was faster.
+
+use actix_web::HttpResponse;
+
+use super::call::told;
+use super::diff;
+use super::draft::{Controls, Mistake};
+use super::part::DocumentPart;
+use super::view::{StalePage, Word};
+use crate::tuning::{NotWritten, SaveError};
+use crate::web::console::confirm::carried;
+use crate::web::console::guard::Admin;
+use crate::web::kit::services::Services;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
+
+/// A draft to be saved.
+pub struct Saving<'a> {
+    pub part: DocumentPart,
+    pub visit: &'a Visit,
+    pub services: &'a Services,
+    pub admin: &'a Admin,
+    /// The target of the form.
+    pub action: &'a str,
+    pub pairs: &'a [(String, String)],
+}
+
+impl Saving<'_> {
+    /// `again` renders the page with the draft as typed.
+    pub async fn save(
+        &self,
+        draft: &str,
+        controls: Controls,
+        again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
+    ) -> WebResult {
+        let Saving { part, visit, services, admin, action, pairs } = *self;
+        let mistakes = part.mistakes(services, draft);
+        if !mistakes.is_empty() || controls.reason.is_empty() {
+            let reason_missing = controls.reason.is_empty();
+            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
+        }
+        let confirmed = carried::require(visit, services, admin, action, pairs).await?;
+        let answer = async {
+            let Controls { version, reason, .. } = &controls;
+            let saved = part.save(services, admin, draft, version, reason).await;
+            let detail = serde_json::json!({ "reason": reason, "from": version });
+            told(services, admin, part.act(), detail, &saved);
+            Ok(match saved {
+                Ok(_) => visit.see_other(part.home(), Some(part.saved())),
+                Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
+                    let diff = diff::lines(&diff);
+                    StalePage::new(visit, admin.login(), part, &controls, version, diff, draft.to_owned())
+                        .respond(visit)
+                }
+                Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+                    again(&controls, errors.into_iter().map(Mistake::from).collect(), Word::None)
+                }
+                Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
+                    again(&controls, Vec::new(), Word::NotSaved(reason))
+                }
+                // Only a change of the history can be missing, and none is asked for.
+                Err(SaveError::NoSuchChange) => visit.see_other(part.home(), None),
+                Err(SaveError::Db(error)) => return Err(error.into()),
+            })
+        };
+        confirmed.finish(visit, services.session_lasts, answer.await)
+    }
+}

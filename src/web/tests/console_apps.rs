@@ -1,0 +1,94 @@
+//! The pages of applications in every state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{App, AppPart, PathPattern, Who};
+use crate::gate::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
+use crate::login::{EntryChange, EntryCount, NamedAccount};
+use crate::web::console::apps::check::AppCheck;
+use crate::web::console::apps::view::{AppsEditPage, AppsPage, AppsTrialView};
+use crate::web::console::document::draft::{Controls, Mistake};
+use crate::web::console::document::view::Word;
+use crate::web::kit::visit::Visit;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub fn lists(visit: &Visit) -> Vec<(&'static str, AppsPage)> {
+    let list = |checks| AppsPage::new(visit, "ada", "0badcafe0bad".into(), checks);
+    vec![("apps", list(checks())), ("apps-none", list(Vec::new()))]
+}
+
+pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
+    let controls = |reason_missing| Controls { reason_missing, ..Controls::default() };
+    let page = |toml: &str| AppsEditPage::new(visit, "ada", toml.into(), controls(false));
+    let mistake =
+        |line| Mistake { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
+    let tried = |trial| page("[[apps]]\n").trial(AppsTrialView::new(trial, checks()));
+    vec![
+        ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),
+        ("apps-example", page("")),
+        ("apps-overridden", page("").overridden(true)),
+        ("apps-expired", page("").word(Word::Expired)),
+        ("apps-not-saved", page("").word(Word::NotSaved("it is full".into()))),
+        ("apps-mistakes", page("x").mistakes(vec![mistake(Some(3)), mistake(None)])),
+        ("apps-reason", AppsEditPage::new(visit, "ada", "x".into(), controls(true))),
+        ("apps-no-difference", tried(AppsTrial::default())),
+        ("apps-tried", tried(trial())),
+    ]
+}
+
+fn app(name: &str, who: Vec<Who>, parts: Vec<AppPart>) -> Arc<App> {
+    let public = vec![PathPattern::parse("/health").unwrap()];
+    Arc::new(App { name: name.into(), hosts: vec![format!("{name}.example")], who, public, parts })
+}
+
+fn checks() -> Vec<AppCheck> {
+    let part = |path, who, age| AppPart {
+        path: PathPattern::parse(path).unwrap(),
+        who,
+        signed_in_within: age,
+        password_within: age,
+    };
+    let group = Who::Group("staff".into());
+    let parts = vec![
+        part("/admin/*", Some(vec![group.clone()]), Some(HOUR)),
+        part("/none", Some(Vec::new()), None),
+        part("/keys", None, Some(HOUR)),
+    ];
+    let check = |app, entering, unknown: &[&str], groups: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        AppCheck { app, entering, unknown: owned(unknown), empty_groups: owned(groups) }
+    };
+    vec![
+        check(app("wiki", vec![group, Who::Name("ada".into())], parts), 12_345, &["ada"], &["staff"]),
+        check(app("files", vec![Who::Everyone], Vec::new()), 99, &[], &[]),
+        check(app("shut", Vec::new(), Vec::new()), 0, &[], &[]),
+    ]
+}
+
+fn trial() -> AppsTrial {
+    let count = |count, names: &[&str]| EntryCount {
+        count,
+        first: names.iter().map(|name| NamedAccount { id: "0f".into(), login: (*name).into() }).collect(),
+    };
+    let entry = EntryChange { loses: count(1, &["ada"]), gains: count(54_321, &["bob", "eve"]) };
+    let age = AgeChange { before: None, after: Some(HOUR) };
+    let place = |path: Option<&str>| PlaceTrial {
+        path: path.map(str::to_owned),
+        entry: entry.clone(),
+        signed_in: age,
+        password: AgeChange { before: Some(HOUR), after: None },
+    };
+    let host = |before: Option<&str>, after: Option<&str>, hosts: usize| HostTrial {
+        hosts: (0..hosts).map(|number| format!("h{number}.example")).collect(),
+        before: before.map(str::to_owned),
+        after: after.map(str::to_owned),
+        opens: vec!["/static/*".into()],
+        closes: vec!["/health".into()],
+        places: vec![place(None), place(Some("/admin/*"))],
+    };
+    let hosts =
+        vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];
+    AppsTrial { hosts, uncounted: 7 }
+}
