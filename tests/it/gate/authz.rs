@@ -52,6 +52,7 @@ async fn strangers_are_led_to_sign_in_as_their_request_allows() {
     }
 }
 
+/// GHSA-7r4p-vjf4-gxv4: a proxy leaves the client's header where the answer has none.
 #[tokio::test]
 async fn who_is_told_to_the_application_and_nobody_where_it_is_public() {
     let app = behind(TestApp::on(Store::Memory)).start().await;
@@ -123,6 +124,7 @@ async fn what_the_proxy_does_not_say_is_not_decided() {
     assert_eq!(stranger.send("GET", "/api/authz/auth-request", "", &twice, None).await.status, 500);
 }
 
+/// CVE-2026-40575: what was judged was a header that anybody could send, as long as nobody had named the proxies.
 #[tokio::test]
 async fn only_trusted_proxies_are_answered() {
     let app = TestApp::on(Store::Memory).file(super::APPS).start().await;

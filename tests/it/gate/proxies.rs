@@ -23,7 +23,11 @@ impl Site {
     pub async fn behind(kind: ProxyKind) -> Self {
         let (wiki, files) = (ProxyPlan::new(kind, WIKI), ProxyPlan::new(kind, "files.test"));
         let (wiki_host, files_host) = (wiki.host(), files.host());
-        let (authority, echo) = (Authority::new(), EchoApp::start().await);
+        let authority = Authority::new();
+        let echo = match kind {
+            ProxyKind::CaddyToFastCgi => EchoApp::fast_cgi().await,
+            _ => EchoApp::start().await,
+        };
         let apps = format!(
             "[[apps]]\nname = 'wiki'\nhosts = ['{wiki_host}']\nwho = ['ada', 'bob']\npublic = ['/health']\n\
              parts = [{{ path = '/admin/*', who = ['ada'] }}]\n\

@@ -59,7 +59,27 @@ async fn what_a_client_says_about_itself_never_passes(kind: ProxyKind) {
     }
 }
 
-/// GHSA-f59h-q822-g45g: CGI makes one variable of `Remote-User`, `Remote_User` and, in some servers, `Remote.User`.
+/// GHSA-f59h-q822-g45g: a proxy that speaks FastCGI makes one variable of `Remote-User` and `Remote_User`.
+#[tokio::test]
+async fn no_variable_of_ours_is_a_clients_behind_fastcgi() {
+    let site = Site::behind(ProxyKind::CaddyToFastCgi).await;
+    let bob = site.signed_in("bob").await;
+    let names = ["User", "Groups", "Name", "Email"];
+    let claims: String = ["Remote-", "Remote_", "REMOTE_", "remote_"]
+        .iter()
+        .flat_map(|begin| names.map(|name| format!("{begin}{name}: spoofed\r\n")))
+        .collect();
+    let page = site.ask("GET /page", &format!("{bob}{claims}")).await;
+    let variables: Vec<_> = shown(&page).lines().filter(|line| line.starts_with("HTTP_REMOTE_")).collect();
+    for told in ["HTTP_REMOTE_USER=bob", "HTTP_REMOTE_GROUPS=staff", "HTTP_REMOTE_NAME=bob"] {
+        assert!(variables.contains(&told), "{told}: {page}");
+    }
+    assert!(variables.len() <= names.len() && !page.contains("spoofed"), "{page}");
+    let public = site.ask("GET /health", &claims).await;
+    assert!(shown(&public).contains("REQUEST_URI=/health") && !public.contains("spoofed"), "{public}");
+}
+
+/// The same of other separators, of which some servers make an underscore, too.
 async fn no_spelling_of_a_header_becomes_a_variable_of_ours(kind: ProxyKind) {
     let site = Site::behind(kind).await;
     let bob = site.signed_in("bob").await;

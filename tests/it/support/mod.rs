@@ -5,6 +5,7 @@ pub mod authority;
 pub mod browser;
 pub mod database;
 pub mod dovecot;
+pub mod fast_cgi;
 pub mod kannel;
 #[cfg(feature = "nacos")]
 pub mod nacos;

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::authority::Authority;
+use super::fast_cgi;
 use super::ports::free_port;
 use super::redis_group::until;
 
@@ -21,6 +22,8 @@ pub enum ProxyKind {
     /// With what README.md shows, and the server of Gatehouse's own from `deploy/`.
     NginxOfReadme,
     Caddy,
+    /// In front of an application that speaks FastCGI.
+    CaddyToFastCgi,
     /// With the file of docker-compose.yml, without TLS.
     CaddyOfCompose,
     Haproxy,
@@ -70,7 +73,7 @@ impl ProxyPlan {
         }
         let mut command = match self.kind {
             ProxyKind::Nginx | ProxyKind::NginxOfReadme => self.nginx(folder.path(), gatehouse, app),
-            ProxyKind::Caddy => self.caddy(folder.path(), gatehouse, app),
+            ProxyKind::Caddy | ProxyKind::CaddyToFastCgi => self.caddy(folder.path(), gatehouse, app),
             ProxyKind::CaddyOfCompose => self.caddy_of_compose(folder.path(), gatehouse, app),
             ProxyKind::Haproxy => self.haproxy(folder.path(), gatehouse, app),
         };
@@ -147,7 +150,13 @@ impl ProxyPlan {
 
     fn caddy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
         let mut text = "{\n\tadmin off\n\tauto_https off\n}\n".to_owned();
-        for line in self.file("caddy/Caddyfile", gatehouse, app).lines() {
+        let mut file = self.file("caddy/Caddyfile", gatehouse, app);
+        if self.kind == ProxyKind::CaddyToFastCgi {
+            let to_app = format!("reverse_proxy 127.0.0.1:{app} {{\n");
+            assert!(file.contains(&to_app), "{file}");
+            file = file.replace(&to_app, &format!("{to_app}transport fastcgi\n"));
+        }
+        for line in file.lines() {
             match line.strip_suffix(" {").filter(|name| name.ends_with(".example")) {
                 Some(name) => {
                     let plain = if name == "id.example" { name } else { self.name };
@@ -238,11 +247,23 @@ pub struct EchoApp {
 
 impl EchoApp {
     pub async fn start() -> Self {
+        Self::answering(echo).await
+    }
+
+    /// One that a proxy speaks FastCGI with: it answers with its variables, `NAME=value` in a line each.
+    pub async fn fast_cgi() -> Self {
+        Self::answering(fast_cgi::echo).await
+    }
+
+    async fn answering<F>(answer: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let port = free_port();
         let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(echo(stream));
+                tokio::spawn(answer(stream));
             }
         });
         Self { port, task }
