@@ -176,10 +176,9 @@ impl HostTrial {
 
 impl PlaceTrial {
     /// Those that the change is about, with the key of what happens to them.
-    fn moves(&self) -> impl Iterator<Item = (&'static str, &'static str, &EntryCount)> {
-        let both =
-            [("apps-page.loses", "bad", &self.entry.loses), ("apps-page.gains", "good", &self.entry.gains)];
-        both.into_iter().filter(|(_, _, it)| it.count > 0)
+    fn moves(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
+        let both = [("apps-page.loses", &self.entry.loses), ("apps-page.gains", &self.entry.gains)];
+        both.into_iter().filter(|(_, it)| it.count > 0)
     }
 
     fn ages(&self) -> impl Iterator<Item = (&'static str, AgeChange)> {
