@@ -144,6 +144,12 @@ pub fn app(
                         .route(get().to(console_access::call::show))
                         .route(put().to(console_access::call::save)),
                 )
+                .service(
+                    calls("/admin/apps", "GET, HEAD, PUT")
+                        .route(get().to(apps::call::show))
+                        .route(put().to(apps::call::save)),
+                )
+                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::call::preview)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
                 .service(
                     calls("/admin/brakes/{prefix}", "DELETE")

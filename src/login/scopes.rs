@@ -19,10 +19,12 @@ pub const MOST_SCOPES: usize = 64;
 /// A part of the admin API that a program may call without anybody's password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdminScope {
-    /// Limits, their history, what a draft would have done; networks that are refused or exempt.
+    /// Limits, their history, what a draft would have done; networks that are refused or exempt; applications.
     LimitsRead,
     LimitsWrite,
     AccessWrite,
+    /// Save applications, and see whom a draft lets in and keeps out, by name.
+    AppsWrite,
     /// Events, messages, brakes, and what limits count of somebody.
     EventsRead,
     /// Clear what a limit counts of somebody, and lift a brake.
@@ -31,10 +33,11 @@ pub enum AdminScope {
 }
 
 impl AdminScope {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LimitsRead,
         Self::LimitsWrite,
         Self::AccessWrite,
+        Self::AppsWrite,
         Self::EventsRead,
         Self::SubjectsClear,
         Self::AccountsWrite,
@@ -45,6 +48,7 @@ impl AdminScope {
             Self::LimitsRead => "limits:read",
             Self::LimitsWrite => "limits:write",
             Self::AccessWrite => "access:write",
+            Self::AppsWrite => "apps:write",
             Self::EventsRead => "events:read",
             Self::SubjectsClear => "subjects:clear",
             Self::AccountsWrite => "accounts:write",

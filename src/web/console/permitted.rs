@@ -42,6 +42,10 @@ admin_parts! {
     SaveLimits = true, [LimitsWrite];
     ReadAccess = false, [LimitsRead, AccessWrite];
     SaveAccess = true, [AccessWrite];
+    ReadApps = false, [LimitsRead, AppsWrite];
+    SaveApps = true, [AppsWrite];
+    /// It names accounts.
+    TryApps = false, [AppsWrite];
     ReadEvents = false, [EventsRead];
     ReadSubjects = false, [EventsRead, SubjectsClear];
     /// What lets somebody in again, or messages through.

@@ -93,7 +93,7 @@ kinds! {
     INVALID_INPUT = "invalid-input", UNPROCESSABLE_ENTITY, "Invalid input",
         "Correct the fields listed in errors and send the call again.";
     PRECONDITION_REQUIRED = "precondition-required", PRECONDITION_REQUIRED, "If-Match required",
-        "Send If-Match with the ETag of GET /api/v1/admin/limits or /api/v1/admin/access, so that nobody else's change is lost.";
+        "Send If-Match with the ETag of GET /api/v1/admin/limits, /api/v1/admin/access or /api/v1/admin/apps, so that nobody else's change is lost.";
     PRECONDITION_FAILED = "precondition-failed", PRECONDITION_FAILED, "Somebody else changed the settings",
         "The field diff shows the difference between what is saved now and what you sent. Merge the two and send the call again with If-Match of version.";
     NOT_SAVED = "not-saved", CONFLICT, "Not saved",

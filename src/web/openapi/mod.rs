@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use crate::web::console::{access, accounts, confirm, events, limits, lookup, messages, tokens};
+use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
 use crate::web::kit::problem::ProblemBody;
 use crate::web::kit::public_body::PublicBody;
 use crate::web::{
@@ -65,6 +65,9 @@ use crate::web::{
         confirm::call::submit,
         access::call::show,
         access::call::save,
+        apps::call::show,
+        apps::call::save,
+        apps::call::preview,
         limits::call::show,
         limits::call::save,
         limits::history_call::history,

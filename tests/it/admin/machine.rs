@@ -73,7 +73,8 @@ async fn a_call_takes_a_token_with_its_scope_and_no_other(store: Store) {
         // What includes reading is not named at what only reads.
         let others: Vec<&str> = match scopes.first().map(String::as_str) {
             Some("limits:read") => {
-                others.into_iter().filter(|scope| !["limits:write", "access:write"].contains(scope)).collect()
+                let reading = ["limits:write", "access:write", "apps:write"];
+                others.into_iter().filter(|scope| !reading.contains(scope)).collect()
             }
             Some("events:read") => others.into_iter().filter(|scope| *scope != "subjects:clear").collect(),
             _ => others,

@@ -29,7 +29,7 @@ pub struct TokenRequest {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
     /// Names of custom limits, or `*` for all of them; parts of the admin API: `limits:read`, `limits:write`,
-    /// `access:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
+    /// `access:write`, `apps:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
     scopes: Vec<String>,
     /// Seconds. Without it the token does not expire. Required for parts of the admin API, and then at most 366 days.
     #[schema(minimum = 1, maximum = 316224000)]

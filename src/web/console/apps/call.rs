@@ -1,0 +1,178 @@
+//! `/api/v1/admin/apps`: the applications in force, a save of others, and whom these would let in and keep out.
+
+use actix_web::http::header::{CACHE_CONTROL, ETAG};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::call_body::{AppBody, AppsPreview};
+use super::check::checks;
+use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
+use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::problem::{DraftProblem, Problem};
+use crate::web::kit::services::{Services, Shared};
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "version": "5d1f0c2a9b3e",
+    "apps": [AppBody::example()],
+    "toml": "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\n",
+    "overridden": false
+}))]
+struct AppsInForce {
+    /// As in ETag: of the document with the limits, too.
+    version: String,
+    apps: Vec<AppBody>,
+    /// `[[apps]]` of the document, with its comments.
+    toml: String,
+    /// Whether an environment variable of the server sets them, whatever the document says.
+    overridden: bool,
+}
+
+/// The applications in force
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/apps",
+    operation_id = "showApps",
+    tag = "admin",
+    responses((
+        status = 200,
+        description = "What is in force on the instance that answers.",
+        body = AppsInForce,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
+)]
+pub async fn show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
+    let current = services.tuning.current_apps();
+    let tag = tag(&current.version);
+    let body = AppsInForce {
+        version: current.version,
+        apps: current.live.apps.all().iter().map(|app| AppBody::from(&**app)).collect(),
+        toml: current.toml,
+        overridden: current.overridden,
+    };
+    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+}
+
+/// One of `apps` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "apps": [AppBody::example()], "reason": "The wiki moves behind the gate." }))]
+pub struct AppsRequest {
+    #[schema(value_type = Option<Vec<AppBody>>)]
+    apps: Option<Value>,
+    /// Instead of apps: `[[apps]]` tables, with comments.
+    toml: Option<String>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Replace the applications
+///
+/// They replace all that were set; everything else in the document stays. What is set by an environment variable of the
+/// server cannot be changed.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/apps",
+    operation_id = "saveApps",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/apps. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = AppsRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["apps:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn save(
+    Permitted { admin, .. }: Permitted<SaveApps>,
+    request: HttpRequest,
+    wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let seen = seen(&request, &services.tuning.current_apps().version)?;
+    let reason = reason(&wanted.reason)?;
+    let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
+    let saved = services.tuning.save_apps(&draft, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen });
+    told(&services, &admin, "apps.save", detail, &saved);
+    answer(saved)
+}
+
+/// One of `apps` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "apps": [AppBody::example()] }))]
+pub struct AppsPreviewRequest {
+    #[schema(value_type = Option<Vec<AppBody>>)]
+    apps: Option<Value>,
+    /// Instead of apps: `[[apps]]` tables.
+    toml: Option<String>,
+}
+
+/// Who could get in with other applications
+///
+/// It compares them with those in force and changes nothing. The database counts accounts that may sign in.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/apps/preview",
+    operation_id = "previewApps",
+    tag = "admin",
+    request_body = AppsPreviewRequest,
+    responses((status = 200, description = "Hosts and paths for which something changes.", body = AppsPreview)),
+    security(("session" = []), ("token" = ["apps:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, BODY])))
+)]
+pub async fn preview(
+    _: Permitted<TryApps>,
+    wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let has_lines = wanted.toml.is_some();
+    let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
+    let after = services.tuning.parse_apps(&draft).map_err(|errors| {
+        let told = |error: crate::tuning::DraftError| DraftProblem {
+            field: error.field,
+            message: error.message,
+            line: error.line.filter(|_| has_lines),
+        };
+        Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
+    })?;
+    let before = services.live.snapshot();
+    let trial = services.gate.compare(&services.accounts, &before.apps, &after).await?;
+    let checks = checks(&services.accounts, &after).await?;
+    Ok(HttpResponse::Ok().json(AppsPreview::new(trial, checks)))
+}
+
+/// The draft as TOML. One in JSON that says what is in force keeps the comments of the document.
+fn draft(services: &Services, apps: Option<&Value>, toml: Option<String>) -> Result<String, Problem> {
+    let apps = match (apps, toml) {
+        (None, Some(toml)) => return Ok(toml),
+        (Some(apps), None) => apps,
+        (Some(_), Some(_)) => return Err(Problem::wrong("toml", "Send either toml or apps, not both.")),
+        (None, None) => return Err(Problem::wrong("apps", "Missing; send apps or toml.")),
+    };
+    let written = toml::to_string(&json!({ "apps": apps }));
+    let written =
+        written.map_err(|_| Problem::wrong("apps", "Not a list of applications; leave out what is null."))?;
+    let current = services.tuning.current_apps();
+    let same = services.tuning.parse_apps(&written).is_ok_and(|apps| apps == current.live.apps);
+    Ok(if same { current.toml } else { written })
+}
