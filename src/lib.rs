@@ -17,6 +17,10 @@
 //! no store, and `throttle` can be used as a library; [`web::RateLimit`] is a middleware for another
 //! application's endpoints.
 
+// A request's future is allocated and moved with each request: what is large and rare in it is boxed (clippy.toml has the
+// size).
+#![cfg_attr(not(test), warn(clippy::large_futures))]
+
 #[cfg(feature = "server")]
 pub mod app;
 #[cfg(feature = "server")]

@@ -4,7 +4,6 @@
 
 mod share;
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ impl CaptchaService {
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         network: &[u8],
-        effort: impl Future<Output = Effort>,
+        effort: impl AsyncFnOnce() -> Effort,
     ) -> Result<Challenge, ImageRefusal> {
         let by = ImageRequester { address: client.address, network };
         let share = share(&self.drawing, live).await;
@@ -90,7 +89,7 @@ impl CaptchaService {
         &self,
         live: &LiveSettings,
         by: ImageRequester<'_>,
-        effort: impl Future<Output = Effort>,
+        effort: impl AsyncFnOnce() -> Effort,
     ) -> Option<ReadyProof> {
         let ready = self.captchas.proofs.ready();
         if !live.captcha.proof_of_work || ready.is_empty() {
@@ -100,7 +99,8 @@ impl CaptchaService {
         let buckets = buckets(&self.proving, live, by, &share);
         match self.proving.reserve(&buckets, false).await {
             Ok(HitDecision::Admitted(admission)) => {
-                let proof = ready.take(effort.await);
+                // Boxed, because few have got this far, and it would make the future of every sign-in larger.
+                let proof = ready.take(Box::pin(effort()).await);
                 if proof.is_none() {
                     // Who asked in a rush pays nothing for what they did not get. The in-process store does not fail.
                     let _ = self.proving.refund(&buckets, admission.id).await;

@@ -69,7 +69,7 @@ impl Office {
     async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
         let client = CaptchaClient { address: &address, cookie: None };
-        let effort = async { Effort::Low };
+        let effort = async || Effort::Low;
         self.desk.issue(&self.live, CaptchaForm::Login, &client, &address[..3], effort).await
     }
 
@@ -195,7 +195,7 @@ async fn no_effort_is_worked_out_for_a_client_that_gets_no_proof() {
     let client = CaptchaClient { address: b"1", cookie: None };
     let asked = std::cell::Cell::new(0);
     for _ in 0..5 {
-        let effort = async {
+        let effort = async || {
             asked.set(asked.get() + 1);
             Effort::Low
         };

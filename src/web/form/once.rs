@@ -52,7 +52,8 @@ where
     pairs.iter_mut().for_each(|(_, value)| value.zeroize());
     let form = form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })?;
     let permit = may_outlast.then(|| services.forms.outlast()).flatten();
-    let answered = request_id::keep(answer(visit, services, form, key, reach, act));
+    // Boxed, because it goes one of two ways from here, and each would have room for all of it.
+    let answered = Box::pin(request_id::keep(answer(visit, services, form, key, reach, act)));
     let Some(permit) = permit else { return answered.await };
     // A browser hangs up on the first of two clicks, and its answer is lost. What it began must not stay half done.
     let task = actix_web::rt::spawn(async move {

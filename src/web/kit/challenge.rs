@@ -101,7 +101,7 @@ impl Asker<'_> {
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let bound = self.counted(&self.client.origin());
         let client = self.client_of(&bound.address);
-        let effort = async { Effort::after(self.strain(services, live, &bound).await) };
+        let effort = async || Effort::after(self.strain(services, live, &bound).await);
         let issued = services.captchas.issue(live, self.form, &client, &bound.network, effort).await;
         let proof = issued.as_ref().is_ok_and(|challenge| challenge.proof.is_some());
         if live.captcha.proof_of_work {
