@@ -79,15 +79,16 @@ impl Gate {
         self.sessions.permit(session, to.host(), state, to.as_str()).await
     }
 
-    /// What a code gets at a host. `state` is what the browser was given there; whatever it is, the code is used up.
+    /// What a code gets at a host. `state` is what the browser was given there: without one it gets no session. Whatever
+    /// it is, the code is used up.
     pub async fn redeem(
         &self,
         host: &str,
         code: &SessionToken,
         state: Option<&SessionToken>,
     ) -> Result<RedeemedCode, DbError> {
-        let told = state.map(|state| self.told_state(host, state, false)).unwrap_or_default();
-        self.sessions.redeem(code, host, &told).await
+        let told = state.map(|state| self.told_state(host, state, false));
+        self.sessions.redeem(code, host, told.as_deref()).await
     }
 
     /// The session here behind the cookie of a host, with which it ends.

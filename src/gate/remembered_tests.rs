@@ -48,7 +48,7 @@ async fn bench(database: TestDatabase) -> TwoInstances {
     let own_token = sessions.start(&account, &client(), SignedInBy::Password).await.unwrap().unwrap();
     let own = sessions.find(&own_token).await.unwrap().unwrap();
     let code = app_sessions.permit(own.session.id, HOST, "state", "https://wiki.example/").await.unwrap();
-    let redeemed = app_sessions.redeem(&code, HOST, "state").await.unwrap();
+    let redeemed = app_sessions.redeem(&code, HOST, Some("state")).await.unwrap();
     let RedeemedCode::Session { token, .. } = redeemed else { panic!("no session") };
     let (app_token, token) = (token.clone(), app_sessions.hash(HOST, &token).unwrap());
     // Changes are read by connections of their own.
@@ -109,6 +109,7 @@ on_both_databases!(
     what_is_remembered_is_believed_for_five_seconds_without_word,
     after_a_gap_in_which_changes_came_and_went_everything_is_read_again,
     what_is_too_much_to_read_is_taken_for_a_change_of_everybody,
+    a_browser_without_a_state_gets_no_session_whatever_was_told_of_it,
     a_token_that_was_never_given_out_at_a_host_asks_no_database,
 );
 
@@ -226,7 +227,7 @@ async fn after_a_gap_in_which_changes_came_and_went_everything_is_read_again(dat
             bench.sessions.start(&bench.account, &client(), SignedInBy::Password).await.unwrap().unwrap();
         let session = bench.sessions.find(&own).await.unwrap().unwrap().session.id;
         let code = bench.app_sessions.permit(session, HOST, "state", "https://wiki.example/").await.unwrap();
-        let redeemed = bench.app_sessions.redeem(&code, HOST, "state").await.unwrap();
+        let redeemed = bench.app_sessions.redeem(&code, HOST, Some("state")).await.unwrap();
         let RedeemedCode::Session { token, .. } = redeemed else { panic!("no session") };
         let token = bench.app_sessions.hash(HOST, &token).unwrap();
         let ask = || bench.one.get(token, || bench.app_sessions.find(token));
@@ -286,5 +287,18 @@ async fn a_token_that_was_never_given_out_at_a_host_asks_no_database(database: T
     for (host, token) in [(HOST, &forged), (HOST, &random), ("files.example", &bench.app_token)] {
         assert!(gate.visitor(host, token).await.unwrap().is_none(), "{host}");
         assert!(gate.parent(host, token).await.unwrap().is_none(), "{host}");
+    }
+}
+
+async fn a_browser_without_a_state_gets_no_session_whatever_was_told_of_it(database: TestDatabase) {
+    let bench = bench(database).await;
+    for told in ["", "again.", "state"] {
+        let code = bench
+            .app_sessions
+            .permit(bench.own.session.id, HOST, told, "https://wiki.example/")
+            .await
+            .unwrap();
+        let redeemed = bench.app_sessions.redeem(&code, HOST, None).await.unwrap();
+        assert!(!matches!(redeemed, RedeemedCode::Session { .. }), "{told}");
     }
 }

@@ -98,12 +98,13 @@ impl AppSessions {
         Ok(code)
     }
 
-    /// The session that the code permits. Whoever brings it, a code is used up by it.
+    /// The session that the code permits, if `state` is that of the browser that brings it. Whoever brings it, a code is
+    /// used up by it.
     pub async fn redeem(
         &self,
         code: &SessionToken,
         host: &str,
-        state: &str,
+        state: Option<&str>,
     ) -> Result<RedeemedCode, DbError> {
         const TAKE: &str =
             "DELETE FROM app_codes WHERE code_hash = $1 RETURNING session, state, target, expires_at";
@@ -118,7 +119,7 @@ impl AppSessions {
             return Ok(RedeemedCode::Nothing);
         };
         let (again, begun) = begun.strip_prefix(AGAIN).map_or((false, &*begun), |begun| (true, begun));
-        if !crate::secret::same(begun.as_bytes(), state.as_bytes()) {
+        if !state.is_some_and(|state| crate::secret::same(begun.as_bytes(), state.as_bytes())) {
             return Ok(if again { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
         let token = self.new_token(host);
@@ -220,6 +221,12 @@ impl AppSessions {
     fn hash_of_code(&self, host: &str, code: &SessionToken) -> [u8; 32] {
         self.key.hash(&[b"code", host.as_bytes(), code.bytes()])
     }
+}
+
+/// Whether a state looks like one that [`AppSessions::told_state`] has told.
+pub fn is_told_state(state: &str) -> bool {
+    let hash = state.strip_prefix(AGAIN).unwrap_or(state);
+    URL_SAFE_NO_PAD.decode(hash).is_ok_and(|hash| hash.len() == 32)
 }
 
 fn text(hash: [u8; 32]) -> String {

@@ -34,7 +34,7 @@ pub use accounts::{
     ImportConflict, ImportOutcome, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount, PastSignIn, PhoneSet,
     Roles, ShownBy,
 };
-pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode};
+pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_told_state};
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
     GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,

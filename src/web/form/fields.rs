@@ -6,12 +6,10 @@ use serde::Deserialize;
 use crate::captcha::CaptchaAnswer;
 use crate::config::LiveSettings;
 use crate::gate::ReturnUrl;
+use crate::login::is_told_state;
 use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::visit::Visit;
-
-/// Characters; ours have 43.
-const LONGEST_STATE: usize = 64;
 
 /// A submitted form, field by field.
 pub type FormPairs = Vec<(String, String)>;
@@ -79,6 +77,8 @@ impl NextFields {
             return Next::parse(&self.next);
         }
         let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure())?;
-        Some(Next::to_app(to, self.state.chars().take(LONGEST_STATE).collect()))
+        // What was told to no browser is none.
+        let state = if is_told_state(&self.state) { self.state.clone() } else { String::new() };
+        Some(Next::to_app(to, state))
     }
 }

@@ -270,6 +270,7 @@ async fn requests_reach_the_application_as_they_were_sent(kind: ProxyKind) {
     let html = "Accept: text/html\r\n";
     for script in [
         "Accept: application/json\r\n".to_owned(),
+        "Accept: text/event-stream, text/html\r\n".to_owned(),
         format!("{html}X-Requested-With: XMLHttpRequest\r\n"),
         format!("{html}x-requested-with: xmlhttprequest\r\nSec-Fetch-Mode: navigate\r\n"),
         format!("{html}Sec-Fetch-Mode: cors\r\n"),
@@ -279,8 +280,15 @@ async fn requests_reach_the_application_as_they_were_sent(kind: ProxyKind) {
         let refused = site.ask("GET /api", &script).await;
         assert_eq!(status(&refused), 401, "{script}: {refused}");
     }
-    for page in ["Sec-Fetch-Mode: navigate\r\n", "X-Requested-With: com.android.browser\r\n"] {
-        let led = site.ask("GET /api", &format!("{html}{page}")).await;
+    for page in [
+        "",
+        "Accept: */*\r\n",
+        "Accept: text/*\r\n",
+        "Accept: application/xhtml+xml\r\n",
+        "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n",
+        "Accept: text/html\r\nX-Requested-With: com.android.browser\r\n",
+    ] {
+        let led = site.ask("GET /api", page).await;
         assert_eq!(status(&led), 302, "{page}: {led}");
     }
 

@@ -14,6 +14,7 @@ const SESSION: &str = "__Host-gh_app";
 on_both_stores!(
     somebody_comes_back_to_the_very_address_and_signs_out_everywhere,
     a_code_works_once_in_a_minute_in_one_browser_at_one_host,
+    a_state_that_no_browser_was_told_gets_no_code,
     tabs_that_begin_at_once_all_arrive,
 );
 
@@ -157,6 +158,19 @@ async fn a_code_works_once_in_a_minute_in_one_browser_at_one_host(store: Store) 
     let session = app.services.sessions.list(id).await.unwrap()[0].id;
     app.services.sessions.revoke(id, session).await.unwrap();
     assert_eq!(ada.open(&orphan).await.status, 403, "signed out");
+}
+
+/// Otherwise a code would do in a browser without a state: that of somebody who is to be signed in as another.
+async fn a_state_that_no_browser_was_told_gets_no_code(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    let mut mallory = ada_signed_in(&app).await;
+    let (long, short) = ("A".repeat(44), "A".repeat(42));
+    for odd in ["again.", "again", "again.again.", ".", "%00", "again.%00", "A%3D", &long, &short] {
+        let sign_in = format!("{}/login?rd=https%3A%2F%2Fwiki.example%2Fa%2Fpage&state={odd}", app.url);
+        let answer = mallory.open(&sign_in).await;
+        let leads = (answer.status, answer.header("location"));
+        assert_eq!(leads, (303, "https://wiki.example/a/page"), "{odd}");
+    }
 }
 
 /// Without a session, the way to the sign-in.

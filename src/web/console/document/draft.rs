@@ -92,7 +92,7 @@ impl Controls {
         Self {
             act: Act::parse(value(pairs, "do")),
             version: text("version"),
-            reason: text("reason").trim().chars().take(500).collect(),
+            reason: text("reason").trim().chars().filter(|letter| !letter.is_control()).take(500).collect(),
             stretch: Stretch::parse(value(pairs, "stretch")),
             csrf_token: text("csrf_token"),
             reason_missing: false,
@@ -150,7 +150,7 @@ mod tests {
     fn enter_tries_and_never_saves() {
         assert_eq!(Controls::read(&pairs("max-0=3")).act, Act::Try);
         assert_eq!(Controls::read(&pairs("do=remove-2")).act, Act::RemoveRule(2));
-        assert_eq!(Controls::read(&pairs("do=save&reason=+calm+")).reason, "calm");
+        assert_eq!(Controls::read(&pairs("do=save&reason=+ca%00lm+")).reason, "calm");
     }
 
     #[test]
