@@ -21,7 +21,7 @@ pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
 use trial::AppTrials;
-pub use trial::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
+pub use trial::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 
 /// Clones share everything.
 #[derive(Clone)]

@@ -45,11 +45,21 @@ pub struct HostTrial {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceTrial {
-    /// None: all paths that no part is about.
-    pub path: Option<String>,
+    pub paths: AppPaths,
     pub entry: EntryChange,
     pub signed_in: AgeChange,
     pub password: AgeChange,
+}
+
+/// Paths of an application to which the same parts apply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppPaths {
+    /// As a part names them.
+    Of(String),
+    /// Those that servers read differently ([`AskedPath::Odd`](crate::config::AskedPath)): every part applies.
+    Odd,
+    /// Those that no part is about.
+    Others,
 }
 
 /// The age up to which a sign-in, or a password, is enough.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{AgeChange, PlaceTrial};
+use super::{AgeChange, AppPaths, PlaceTrial};
 use crate::config::{App, AppPart, Apps, AskedPath, PathPattern};
 use crate::gate::judge::{is_public, parts_at};
 use crate::login::{EntryChange, EntryRule};
@@ -14,9 +14,9 @@ pub struct HostGroup<'a> {
     pub after: Option<&'a App>,
 }
 
-/// Paths of a host that the same patterns cover.
+/// Paths of a host to which the same parts apply.
 pub struct AppPlace<'a> {
-    pattern: Option<&'a PathPattern>,
+    paths: AppPaths,
     /// Before and after; None: nobody gets in.
     pub rules: [Option<EntryRule<'a>>; 2],
     signed_in: AgeChange,
@@ -63,11 +63,12 @@ impl<'a> HostGroup<'a> {
         patterns
     }
 
-    /// The other paths, and each path of a part.
+    /// The other paths, each path of a part, and odd paths, which differ from the others if there are parts.
     pub fn places(&self) -> impl Iterator<Item = AppPlace<'a>> {
         let parts = self.patterns(|app| app.parts.iter().map(|part| &part.path).collect());
         let apps = self.apps();
-        parts.into_iter().map(move |pattern| AppPlace::new(pattern, apps))
+        let odd = (parts.len() > 1).then(|| AppPlace::new(AppPaths::Odd, AskedPath::Odd, apps));
+        parts.into_iter().map(move |pattern| AppPlace::plain(pattern, apps)).chain(odd)
     }
 
     /// Paths that everybody may read from then on, and no more.
@@ -89,9 +90,15 @@ impl<'a> HostGroup<'a> {
 }
 
 impl<'a> AppPlace<'a> {
-    fn new(pattern: Option<&'a PathPattern>, apps: [Option<&'a App>; 2]) -> Self {
-        let example = pattern.map_or_else(PathPattern::example_of_none, PathPattern::example);
-        let path = AskedPath::of(&example);
+    fn plain(pattern: Option<&PathPattern>, apps: [Option<&'a App>; 2]) -> Self {
+        let (paths, example) = match pattern {
+            Some(pattern) => (AppPaths::Of(pattern.to_string()), pattern.example()),
+            None => (AppPaths::Others, PathPattern::example_of_none()),
+        };
+        Self::new(paths, AskedPath::of(&example), apps)
+    }
+
+    fn new(paths: AppPaths, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
         let parts = apps.map(|app| app.map(|app| parts_at(app, path).collect::<Vec<_>>()));
         let [before, after] = &parts;
         let age = |of: fn(&AppPart) -> Option<std::time::Duration>| {
@@ -102,17 +109,22 @@ impl<'a> AppPlace<'a> {
         let (signed_in, password) = (age(|part| part.signed_in_within), age(|part| part.password_within));
         let rule = |app: Option<&'a App>, parts: &Option<Vec<&'a AppPart>>| {
             let (app, parts) = (app?, parts.as_ref()?);
-            let who = parts.iter().filter_map(|part| part.who.as_deref());
-            let who = std::iter::once(app.who.as_slice()).chain(who).collect();
+            let mut who = vec![app.who.as_slice()];
+            for list in parts.iter().filter_map(|part| part.who.as_deref()) {
+                // Many parts may name the same.
+                if !who.contains(&list) {
+                    who.push(list);
+                }
+            }
             let needs_password = parts.iter().any(|part| part.password_within.is_some());
             Some(EntryRule { who, needs_password })
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
-        Self { pattern, rules, signed_in, password }
+        Self { paths, rules, signed_in, password }
     }
 
     pub fn with(self, entry: EntryChange) -> PlaceTrial {
-        let Self { pattern, signed_in, password, .. } = self;
-        PlaceTrial { path: pattern.map(ToString::to_string), entry, signed_in, password }
+        let Self { paths, signed_in, password, .. } = self;
+        PlaceTrial { paths, entry, signed_in, password }
     }
 }

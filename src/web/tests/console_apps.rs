@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::web::console::apps::check::AppCheck;
 use crate::web::console::apps::view::{AppsEditPage, AppsPage, AppsTrialView};
@@ -74,8 +74,8 @@ fn trial() -> AppsTrial {
     };
     let entry = EntryChange { loses: count(1, &["ada"]), gains: count(54_321, &["bob", "eve"]) };
     let age = AgeChange { before: None, after: Some(HOUR) };
-    let place = |path: Option<&str>| PlaceTrial {
-        path: path.map(str::to_owned),
+    let place = |paths| PlaceTrial {
+        paths,
         entry: entry.clone(),
         signed_in: age,
         password: AgeChange { before: Some(HOUR), after: None },
@@ -86,7 +86,7 @@ fn trial() -> AppsTrial {
         after: after.map(str::to_owned),
         opens: vec!["/static/*".into()],
         closes: vec!["/health".into()],
-        places: vec![place(None), place(Some("/admin/*"))],
+        places: vec![place(AppPaths::Others), place(AppPaths::Of("/admin/*".into())), place(AppPaths::Odd)],
     };
     let hosts =
         vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];

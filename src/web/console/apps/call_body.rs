@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::check::AppCheck;
 use crate::config::{App, AppPart, PathPattern, Who, span_text};
-use crate::gate::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 
 #[derive(Serialize, ToSchema)]
@@ -115,9 +115,11 @@ struct HostPreview {
 
 #[derive(Serialize, ToSchema)]
 struct PlacePreview {
-    /// Of a part; left out for all other paths.
+    /// Of a part; left out for all other paths, and for odd ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    /// Whether it is about paths with `%`, `;`, `\` or `//`, to which every part applies.
+    odd: bool,
     /// Can get in today, and could not then.
     loses: AccountsPreview,
     /// Could get in then, and cannot today.
@@ -182,14 +184,19 @@ impl From<HostTrial> for HostPreview {
 
 impl From<PlaceTrial> for PlacePreview {
     fn from(place: PlaceTrial) -> Self {
-        let PlaceTrial { path, entry: EntryChange { loses, gains }, signed_in, password } = place;
+        let PlaceTrial { paths, entry: EntryChange { loses, gains }, signed_in, password } = place;
         let age = |change: AgeChange| {
             let AgeChange { before, after } = change;
             (!change.is_none())
                 .then(|| AgePreview { before: before.map(span_text), after: after.map(span_text) })
         };
         let (signed_in_within, password_within) = (age(signed_in), age(password));
-        Self { path, loses: loses.into(), gains: gains.into(), signed_in_within, password_within }
+        let odd = paths == AppPaths::Odd;
+        let path = match paths {
+            AppPaths::Of(path) => Some(path),
+            AppPaths::Odd | AppPaths::Others => None,
+        };
+        Self { path, odd, loses: loses.into(), gains: gains.into(), signed_in_within, password_within }
     }
 }
 

@@ -9,7 +9,7 @@ use rust_i18n::t;
 
 use super::check::AppCheck;
 use crate::config::{AppPart, Who};
-use crate::gate::{AgeChange, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 use crate::login::EntryCount;
 use crate::web::console::document::draft::{Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
