@@ -12,7 +12,7 @@ use crate::config::error::ConfigLocation;
 use crate::config::reader::{ParseResult, SectionReader};
 use crate::config::values::duration;
 
-/// Applications; hosts, names, paths and parts of one.
+/// Applications; hosts, names, paths and parts of one; names of a part.
 const MOST: usize = 200;
 const LONGEST_NAME: usize = 64;
 /// A session lasts no longer.
@@ -71,7 +71,7 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
     bounded(
         section,
         place,
-        [("hosts", hosts.len()), ("who", who.len()), ("public", public.len()), ("parts", parts.len())],
+        &[("hosts", hosts.len()), ("who", who.len()), ("public", public.len()), ("parts", parts.len())],
     );
     Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()? })
 }
@@ -81,6 +81,7 @@ fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
     let missing = "is missing; write which paths it is about: \"/admin/*\"";
     let path = section.required("path", missing, place.clone(), PathPattern::read);
     let who = section.list("who", who);
+    bounded(section, place.clone(), &[("who", who.as_ref().map_or(0, Vec::len))]);
     let signed_in_within = section.optional("signed_in_within", age);
     let password_within = section.optional("password_within", age);
     let asks_nothing = who.is_none() && signed_in_within.is_none() && password_within.is_none();
@@ -91,9 +92,9 @@ fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
     Some(AppPart { path: path?, who, signed_in_within, password_within })
 }
 
-fn bounded(section: &SectionReader<'_>, place: Option<ConfigLocation>, lists: [(&str, usize); 4]) {
+fn bounded(section: &SectionReader<'_>, place: Option<ConfigLocation>, lists: &[(&str, usize)]) {
     let Some(place) = place else { return };
-    for (key, length) in lists.into_iter().filter(|(_, length)| *length > MOST) {
+    for (key, length) in lists.iter().filter(|(_, length)| *length > MOST) {
         let reason = format!("has {length} entries; at most {MOST} are allowed");
         section.refuse(place.clone(), section.path_of(key), reason);
     }

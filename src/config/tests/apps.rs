@@ -113,3 +113,18 @@ fn no_host_and_no_name_belongs_to_two() {
     let ports = told("hosts = [\"wiki.example\", \"wiki.example:8443\"]");
     assert!(ports.contains("apps[0].hosts: \"wiki.example\" is listed twice"), "{ports}");
 }
+
+#[test]
+fn neither_an_application_nor_a_part_lists_more_than_can_be_counted() {
+    let who = |count: usize| {
+        let groups: Vec<_> = (0..count).map(|number| format!("\"group:g{number}\"")).collect();
+        format!("who = [{}]", groups.join(", "))
+    };
+    let part = |count| format!("parts = [{{ path = \"/a\", {} }}]", who(count));
+    assert!(read(&with(&who(200))).is_ok() && read(&with(&part(200))).is_ok());
+    for (line, field) in [(who(201), "apps[0].who"), (part(201), "apps[0].parts[0].who")] {
+        let message = told(&line);
+        let reason = format!("{field}: has 201 entries; at most 200 are allowed");
+        assert!(message.contains(&reason), "{message}");
+    }
+}
