@@ -145,6 +145,7 @@ fn same(told: &EntryCount, judged: &[&AppVisitor], what: &str) {
 on_both_databases!(
     the_judge_and_the_trial_agree_about_everybody,
     too_many_differences_are_counted_as_such,
+    as_many_groups_as_the_database_takes_are_counted,
     names_and_groups_that_nobody_has_are_found,
 );
 
@@ -232,6 +233,37 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
     };
     assert_eq!(trials.compare(&accounts, &huge("ada"), &Apps::default()).await.unwrap().uncounted, 0);
     assert_eq!(trials.compare(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted, 1);
+}
+
+async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase) {
+    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let people = people(&accounts, &Dice(Entropy::seeded(5))).await;
+    // The last of them is the one that somebody is in.
+    let groups = |of: &str, count: usize| -> Vec<Who> {
+        let empty = (1..count).map(|number| Who::Group(format!("{of}-{number}-{}", "x".repeat(50))));
+        empty.chain([Who::Group(of.to_owned())]).collect()
+    };
+    let apps = |of: &str, count| {
+        let hosts = vec!["wiki.example".to_owned()];
+        let (name, who) = ("wiki".to_owned(), groups(of, count));
+        Apps::new(vec![App { name, hosts, who, public: Vec::new(), parts: Vec::new() }])
+    };
+    let only = |of: &str, but: &str| {
+        people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
+    };
+    let trial = trials.compare(&accounts, &apps("staff", 50), &apps("on-call", 50)).await.unwrap();
+    assert_eq!(trial.uncounted, 0);
+    let entry = told(&trial, "wiki.example", &AppPaths::Others);
+    assert_eq!((entry.loses.count, entry.gains.count), (only("staff", "on-call"), only("on-call", "staff")));
+    for (before, after) in [(50, 51), (0, 1_000), (1_000, 1_000), (40_000, 1)] {
+        let (before, after) = (apps("staff", before), apps("on-call", after));
+        assert_eq!(trials.compare(&accounts, &before, &after).await.unwrap().uncounted, 1);
+    }
+    // The most that the configuration takes, which is too much to be compared, is still counted.
+    let most = groups("staff", 200);
+    let staff = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
+    let rules = vec![EntryRule { who: vec![&most], needs_password: false }; 3];
+    assert_eq!(accounts.count_entering(&rules).await.unwrap(), [staff; 3]);
 }
 
 async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {

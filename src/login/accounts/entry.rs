@@ -8,8 +8,10 @@ use super::Accounts;
 use crate::config::Who;
 use crate::db::{DbError, on_db};
 
-/// Names and groups of a statement: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
+/// The size of a statement's rules: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
 pub const MOST_IN_A_STATEMENT: usize = 5_000;
+/// Each is a condition of its own: SQLite nests at most 1,000 of them, and tries each on every account.
+const WEIGHT_OF_A_GROUP: usize = 50;
 /// Figures of a statement.
 const MOST_FIGURES: usize = 50;
 /// How many accounts of a comparison are named.
@@ -47,9 +49,13 @@ pub struct EntryChange {
 }
 
 impl EntryRule<'_> {
-    /// The number of names and groups.
+    /// What it costs the database: the number of names, and many times that of groups.
     pub fn size(&self) -> usize {
-        self.who.iter().map(|who| who.len()).sum()
+        let size = |who: &Who| match who {
+            Who::Everyone | Who::Name(_) => 1,
+            Who::Group(_) => WEIGHT_OF_A_GROUP,
+        };
+        self.who.iter().copied().flatten().map(size).sum()
     }
 }
 
@@ -107,7 +113,8 @@ impl Conditions {
 }
 
 impl Accounts {
-    /// How many accounts each of the rules lets in. None of them is longer than [`MOST_IN_A_STATEMENT`].
+    /// How many accounts each of the rules lets in. Each list is at most as
+    /// long as the configuration takes it: one of 200 groups gets a statement of its own.
     pub async fn count_entering(&self, rules: &[EntryRule<'_>]) -> Result<Vec<u64>, DbError> {
         let mut counts = Vec::with_capacity(rules.len());
         let mut rest = rules;
@@ -149,7 +156,7 @@ impl Accounts {
         let sums = conditions.iter().map(|it| format!("COALESCE(SUM(CASE WHEN {it} THEN 1 ELSE 0 END), 0)"));
         let sql = format!("SELECT {} FROM {ENABLED}", sums.collect::<Vec<_>>().join(", "));
         let figures: Vec<i64> = on_db!(&self.db, pool => {
-            let mut question = query(AssertSqlSafe(sql));
+            let mut question = query(AssertSqlSafe(sql)).persistent(false);
             for value in bound.bound {
                 question = question.bind(value);
             }
@@ -163,7 +170,7 @@ impl Accounts {
         let sql =
             format!("SELECT id, login FROM {ENABLED} WHERE {condition} ORDER BY login LIMIT {MOST_NAMED}");
         let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
-            let mut question = query_as(AssertSqlSafe(sql));
+            let mut question = query_as(AssertSqlSafe(sql)).persistent(false);
             for value in bound {
                 question = question.bind(value);
             }
@@ -180,7 +187,7 @@ impl Accounts {
             let places: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
             let sql = format!("SELECT login FROM {ENABLED} WHERE login IN ({})", places.join(", "));
             let found: Vec<String> = on_db!(&self.db, pool => {
-                let mut question = query_scalar(AssertSqlSafe(sql));
+                let mut question = query_scalar(AssertSqlSafe(sql)).persistent(false);
                 for name in names {
                     question = question.bind(*name);
                 }
