@@ -30,7 +30,7 @@ async fn who_could_get_in_is_seen_before_it_is_saved_and_the_gate_follows() {
     let draft = browser.value("#toml").await.replace("'ada'", "'eve'");
     // A draft is tried while it is typed.
     browser.fill(&[("toml", &draft)]).await;
-    let shown = "return document.getElementById('preview').innerText.includes('could not then')";
+    let shown = "return document.getElementById('preview').innerText.includes('Would lose access')";
     browser.until("the trial", shown).await;
     sees_who(&browser).await;
     assert_eq!(ada.ask("GET", PAGE).await.status, 200, "nothing has changed yet");
@@ -58,7 +58,7 @@ async fn who_could_get_in_is_seen_before_it_is_saved_and_the_gate_follows() {
 
 async fn sees_who(browser: &Browser) {
     let told = browser.text("#preview").await;
-    let (loses, gains) = (told.find("could not then").unwrap(), told.find("Could get in then").unwrap());
+    let (loses, gains) = (told.find("Would lose access").unwrap(), told.find("Would gain access").unwrap());
     let (ada, eve) = (told.find("ada").unwrap(), told.find("eve").unwrap());
     assert!(loses < ada && ada < gains && gains < eve && !told.contains("bob"), "{told}");
 }

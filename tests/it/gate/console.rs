@@ -55,15 +55,15 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
     for told in [
         &format!("<a href=\"/admin/accounts/{ada}\"><bdi>ada</bdi></a>"),
         "<bdi>eve</bdi>",
-        "Can get in today, and could not then:",
-        "Could get in then, and cannot today:",
-        "Only after signing in from then on:</span> <code>/health</code>",
+        "Would lose access:",
+        "Would gain access:",
+        "Would need a sign-in:</span> <code>/health</code>",
         "No account that can sign in has this name: <code>nobody-has-this</code>",
         "whoever registers",
     ] {
         let plain = tried
             .text
-            .replace("Only after signing in from then on:", "Only after signing in from then on:</span>");
+            .replace("Would need a sign-in:", "Would need a sign-in:</span>");
         assert!(plain.contains(told), "{told}: {}", tried.text);
     }
     assert!(!of(&tried, "<bdi>bob</bdi>"), "nothing changes for him");
