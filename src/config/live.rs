@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::clock::Micros;
 
+use super::apps::Apps;
 use super::control::WatchControl;
 use super::draft::{self, AccessEdit, AppsEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
 use super::error::ConfigError;
@@ -166,11 +167,11 @@ impl LiveHandle {
         AppsEdit::read(toml, &config.unwrap_or_default().settings.server.public_url)
     }
 
-    /// The same, if it could be written into the document in force.
-    pub fn parse_apps(&self, toml: &str) -> Result<AppsEdit, Vec<DraftError>> {
+    /// The applications that would be in force if the draft were written into the document in force.
+    pub fn parse_apps(&self, toml: &str) -> Result<Apps, Vec<DraftError>> {
         let edit = self.read_apps(toml)?;
         let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|_| edit).map_err(DraftSaveError::into_errors)
+        put.map(|(_, apps)| apps).map_err(DraftSaveError::into_errors)
     }
 
     /// Whether an environment variable sets `[[apps]]`, whatever the document says.

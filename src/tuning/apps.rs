@@ -30,7 +30,7 @@ impl Tuning {
 
     /// The applications that would be in force with this draft in TOML, or everything that is wrong with it.
     pub fn parse_apps(&self, draft: &str) -> Result<Apps, Vec<DraftError>> {
-        self.0.live.parse_apps(draft).map(|edit| edit.apps().clone())
+        self.0.live.parse_apps(draft)
     }
 
     /// Puts a draft of `[[apps]]` in force, if `if_match` is the current version of the document. After `Ok` it is in

@@ -46,16 +46,15 @@ impl AppsEdit {
         self.toml.to_string()
     }
 
-    /// The document with this draft in it. Everything else stays.
+    /// The document with this draft in it, and the applications that are in force with that. Everything else stays.
     pub(in crate::config) fn put_into(
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<String, DraftSaveError> {
+    ) -> Result<(String, Apps), DraftSaveError> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         if overridden_apps(source.environment()) {
-            self.refuse_overridden(source, &theirs)?;
-            return Ok(text.to_owned());
+            return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
         }
         let merged = if view::apps_toml(text) == self.toml() {
             text.to_owned()
@@ -65,19 +64,19 @@ impl AppsEdit {
         let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
         let config = source.read(root).map_err(|error| refused(source, &theirs, &error, KEY))?;
         if config.live.apps == self.apps {
-            Ok(merged)
+            Ok((merged, config.live.apps))
         } else {
             Err(cannot_write(" without changing its meaning; write it as [[apps]] tables"))
         }
     }
 
     /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
-    fn refuse_overridden(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<(), DraftSaveError> {
+    fn overridden_by(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<Apps, DraftSaveError> {
         let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
         let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
         let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
         if self.apps == config.live.apps || self.apps == stands {
-            return Ok(());
+            return Ok(config.live.apps);
         }
         Err(DraftSaveError::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
     }

@@ -45,7 +45,7 @@ fn ours() -> Url {
 
 fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
     let edit = AppsEdit::read(draft, &ours()).map_err(DraftSaveError::Invalid)?;
-    edit.put_into(&source(variables), document)
+    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
 fn put(document: &str, draft: &str) -> Result<String, DraftSaveError> {

@@ -25,7 +25,7 @@ impl DocumentEdit {
         match self {
             Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
             Self::Access(edit) => edit.put_into(source, text),
-            Self::Apps(edit) => edit.put_into(source, text),
+            Self::Apps(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
         }
     }
 
