@@ -10,10 +10,9 @@ mod trial;
 use std::sync::Arc;
 
 use crate::clock::{Clock, Uptime};
-use crate::config::Apps;
 use crate::db::DbError;
 use crate::login::{
-    AccountId, Accounts, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
+    AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
 };
 
 pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
@@ -21,7 +20,7 @@ pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
 use trial::AppTrials;
-pub use trial::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
+pub use trial::{AgeChange, AppPaths, AppTrialTurn, AppsTrial, HostTrial, PlaceTrial};
 
 /// Clones share everything.
 #[derive(Clone)]
@@ -49,14 +48,9 @@ impl Gate {
         self.remembered.get(hash, || self.sessions.find(hash)).await
     }
 
-    /// What changes if `after` is in force instead of `before`: for whom, and where.
-    pub async fn compare(
-        &self,
-        accounts: &Accounts,
-        before: &Apps,
-        after: &Apps,
-    ) -> Result<AppsTrial, DbError> {
-        self.trials.compare(accounts, before, after).await
+    /// Begins to try other applications; None if others are still tried after a while.
+    pub async fn begin_trial(&self) -> Option<AppTrialTurn<'_>> {
+        self.trials.begin().await
     }
 
     /// Reads what has changed since the last call; call it each [`READ_EVERY`].

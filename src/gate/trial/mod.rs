@@ -7,7 +7,7 @@ mod tests;
 
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::config::{App, Apps};
 use crate::db::DbError;
@@ -18,9 +18,18 @@ use places::{AppPlace, HostGroup, groups};
 /// and again for each list of names that is short.
 const MOST_COMPARED: usize = 20;
 
-/// Tries drafts, one at a time.
+/// How long to wait for another trial.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tries drafts, one at a time: each occupies the database for seconds.
 #[derive(Debug, Default)]
 pub struct AppTrials(Mutex<()>);
+
+/// The one who may ask the database; another one can once it is dropped.
+#[derive(Debug)]
+pub struct AppTrialTurn<'a> {
+    _one: MutexGuard<'a, ()>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppsTrial {
@@ -95,14 +104,25 @@ impl HostTrial {
 }
 
 impl AppTrials {
-    /// What changes if `after` is in force instead of `before`.
+    /// None if another draft is still tried after [`PATIENCE`].
+    pub async fn begin(&self) -> Option<AppTrialTurn<'_>> {
+        self.begin_within(PATIENCE).await
+    }
+
+    async fn begin_within(&self, patience: Duration) -> Option<AppTrialTurn<'_>> {
+        let one = tokio::time::timeout(patience, self.0.lock()).await.ok()?;
+        Some(AppTrialTurn { _one: one })
+    }
+}
+
+impl AppTrialTurn<'_> {
+    /// What changes if `after` is in force instead of `before`: for whom, and where.
     pub async fn compare(
         &self,
         accounts: &Accounts,
         before: &Apps,
         after: &Apps,
     ) -> Result<AppsTrial, DbError> {
-        let _one = self.0.lock().await;
         let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
         for group in groups(before, after) {
             let mut places = Vec::new();

@@ -160,7 +160,7 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
     let (mut named, mut moved) = (0, BTreeMap::<bool, u32>::new());
     for round in 0..120 {
         let (before, after) = (dice.apps(), dice.apps());
-        let trial = trials.compare(&accounts, &before, &after).await.unwrap();
+        let trial = trials.begin().await.unwrap().compare(&accounts, &before, &after).await.unwrap();
         assert_eq!(trial.uncounted, 0);
         for host in HOSTS {
             let of_host = |apps: &Apps| -> Vec<PathPattern> {
@@ -216,7 +216,8 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
             .collect(),
     };
     let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
-    let trial = trials.compare(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
+    let trial =
+        trials.begin().await.unwrap().compare(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
     assert_eq!(trial.uncounted, 102 - MOST_COMPARED);
     // The same rules are counted once.
     let same = |who: &str| {
@@ -226,13 +227,29 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
         };
         Apps::new(vec![App { parts: (0..100).map(part).collect(), ..app(who, 0) }])
     };
-    assert_eq!(trials.compare(&accounts, &same("ada"), &same("eve")).await.unwrap().uncounted, 0);
+    assert_eq!(
+        trials.begin().await.unwrap().compare(&accounts, &same("ada"), &same("eve")).await.unwrap().uncounted,
+        0
+    );
     let huge = |who: &str| {
         let names = |_| Who::Name(format!("{who}-{}", AccountId::random(&Entropy::Os)));
         Apps::new(vec![App { who: (0..MOST_IN_A_STATEMENT).map(names).collect(), ..app(who, 0) }])
     };
-    assert_eq!(trials.compare(&accounts, &huge("ada"), &Apps::default()).await.unwrap().uncounted, 0);
-    assert_eq!(trials.compare(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted, 1);
+    assert_eq!(
+        trials
+            .begin()
+            .await
+            .unwrap()
+            .compare(&accounts, &huge("ada"), &Apps::default())
+            .await
+            .unwrap()
+            .uncounted,
+        0
+    );
+    assert_eq!(
+        trials.begin().await.unwrap().compare(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted,
+        1
+    );
 }
 
 async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase) {
@@ -251,13 +268,22 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
     let only = |of: &str, but: &str| {
         people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
     };
-    let trial = trials.compare(&accounts, &apps("staff", 50), &apps("on-call", 50)).await.unwrap();
+    let trial = trials
+        .begin()
+        .await
+        .unwrap()
+        .compare(&accounts, &apps("staff", 50), &apps("on-call", 50))
+        .await
+        .unwrap();
     assert_eq!(trial.uncounted, 0);
     let entry = told(&trial, "wiki.example", &AppPaths::Others);
     assert_eq!((entry.loses.count, entry.gains.count), (only("staff", "on-call"), only("on-call", "staff")));
     for (before, after) in [(50, 51), (0, 1_000), (1_000, 1_000), (40_000, 1)] {
         let (before, after) = (apps("staff", before), apps("on-call", after));
-        assert_eq!(trials.compare(&accounts, &before, &after).await.unwrap().uncounted, 1);
+        assert_eq!(
+            trials.begin().await.unwrap().compare(&accounts, &before, &after).await.unwrap().uncounted,
+            1
+        );
     }
     // The most that the configuration takes, which is too much to be compared, is still counted.
     let most = groups("staff", 200);
@@ -287,4 +313,13 @@ async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
     assert_eq!(accounts.count_entering(&rules).await.unwrap(), [people.len() as u64, staff, 0]);
     let many: Vec<_> = (0..120).map(|_| rules[0].clone()).collect();
     assert_eq!(accounts.count_entering(&many).await.unwrap(), vec![people.len() as u64; 120]);
+}
+
+#[tokio::test]
+async fn one_draft_is_tried_at_a_time_and_nobody_waits_for_long() {
+    let trials = AppTrials::default();
+    let first = trials.begin().await.unwrap();
+    assert!(trials.begin_within(Duration::ZERO).await.is_none());
+    drop(first);
+    assert!(trials.begin().await.is_some());
 }

@@ -29,6 +29,7 @@ pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
         ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),
         ("apps-example", page("")),
         ("apps-overridden", page("").overridden(true)),
+        ("apps-busy", page("").busy()),
         ("apps-expired", page("").word(Word::Expired)),
         ("apps-not-saved", page("").word(Word::NotSaved("it is full".into()))),
         ("apps-mistakes", page("x").mistakes(vec![mistake(Some(3)), mistake(None)])),

@@ -171,6 +171,14 @@ async fn applications_that_a_variable_sets_are_shown_as_such_and_not_saved() {
     assert!(of(&boss.get(LIST).await, "env.example"));
     assert!(of(&boss.get(EDIT).await, "GATEHOUSE__APPS"));
     let (version, _) = shown(&boss).await;
+    assert!(!of(&boss.get(EDIT).await, "value=\"save\""), "nothing can be saved");
+    // The document has none, but the variable stays.
+    let tried = send(&boss, "try", &version, "", "").await;
+    assert!(
+        of(&tried, "no difference to any account") && !of(&tried, "application any more"),
+        "{}",
+        tried.text
+    );
     let other = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\n";
     let refused = send(&boss, "save", &version, other, "why").await;
     assert!(refused.status == 422 && of(&refused, "environment variable"), "{}", refused.text);

@@ -1,5 +1,7 @@
 //! `/api/v1/admin/apps`: the applications in force, a save of others, and whom these would let in and keep out.
 
+use std::time::Duration;
+
 use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
@@ -7,13 +9,17 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
-use super::check::checks;
+use super::trial::{TrialOutcome, tried};
+use crate::tuning::DraftError;
 use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, Problem};
 use crate::web::kit::services::{Services, Shared};
+
+/// About as long as another trial takes.
+const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
@@ -147,18 +153,18 @@ pub async fn preview(
     let wanted = wanted.read().await?;
     let has_lines = wanted.toml.is_some();
     let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
-    let after = services.tuning.parse_apps(&draft).map_err(|errors| {
-        let told = |error: crate::tuning::DraftError| DraftProblem {
-            field: error.field,
-            message: error.message,
-            line: error.line.filter(|_| has_lines),
-        };
-        Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
-    })?;
-    let before = services.live.snapshot();
-    let trial = services.gate.compare(&services.accounts, &before.apps, &after).await?;
-    let checks = checks(&services.accounts, &after).await?;
-    Ok(HttpResponse::Ok().json(AppsPreview::new(trial, checks)))
+    match tried(&services, &draft).await? {
+        TrialOutcome::Tried(trial, checks) => Ok(HttpResponse::Ok().json(AppsPreview::new(trial, checks))),
+        TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
+        TrialOutcome::Mistaken(errors) => {
+            let told = |DraftError { field, message, line }| DraftProblem {
+                field,
+                message,
+                line: line.filter(|_| has_lines),
+            };
+            Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
+        }
+    }
 }
 
 /// The draft as TOML. One in JSON that says what is in force keeps the comments of the document.

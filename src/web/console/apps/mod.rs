@@ -4,4 +4,5 @@ pub mod call;
 mod call_body;
 pub mod check;
 pub mod page;
+pub mod trial;
 pub mod view;

@@ -3,8 +3,8 @@
 use actix_web::http::StatusCode;
 
 use super::check::checks;
+use super::trial::{TrialOutcome, tried};
 use super::view::{AppsEditPage, AppsPage, AppsTrialView};
-use crate::db::DbError;
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::document::draft::{Act, Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
@@ -12,7 +12,7 @@ use crate::web::console::document::saving::Saving;
 use crate::web::console::document::view::Word;
 use crate::web::console::guard::Admin;
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
 
@@ -60,18 +60,13 @@ pub async fn submit(
             .await;
     }
     Ok(match tried(&services, &draft).await? {
-        Ok(trial) => page(&controls).trial(trial).respond(&visit),
-        Err(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
+        TrialOutcome::Tried(trial, checks) => {
+            page(&controls).trial(AppsTrialView::new(trial, checks)).respond(&visit)
+        }
+        TrialOutcome::Busy => page(&controls).busy().respond(&visit),
+        TrialOutcome::Mistaken(errors) => {
+            let mistakes = errors.into_iter().map(Mistake::from).collect();
+            page(&controls).mistakes(mistakes).respond(&visit)
+        }
     })
-}
-
-/// Whom a draft would let in and keep out, or all of its mistakes.
-async fn tried(services: &Services, draft: &str) -> Result<Result<AppsTrialView, Vec<Mistake>>, DbError> {
-    let after = match services.tuning.parse_apps(draft) {
-        Ok(apps) => apps,
-        Err(errors) => return Ok(Err(errors.into_iter().map(Mistake::from).collect())),
-    };
-    let before = services.live.snapshot();
-    let trial = services.gate.compare(&services.accounts, &before.apps, &after).await?;
-    Ok(Ok(AppsTrialView::new(trial, checks(&services.accounts, &after).await?)))
 }

@@ -90,6 +90,8 @@ pub struct AppsEditPage {
     layout: Layout,
     page: TomlDraft,
     trial: Option<AppsTrialView>,
+    /// Another draft is being tried.
+    busy: bool,
     /// An environment variable sets them.
     overridden: bool,
 }
@@ -99,7 +101,7 @@ impl AppsEditPage {
         let page = TomlDraft::new(DocumentPart::Apps, toml, controls);
         let mut layout = visit.layout(page.part.editor(), Some(user));
         layout.mistaken = page.is_mistaken();
-        Self { layout, page, trial: None, overridden: false }
+        Self { layout, page, trial: None, busy: false, overridden: false }
     }
 
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
@@ -110,6 +112,11 @@ impl AppsEditPage {
 
     pub fn trial(mut self, trial: AppsTrialView) -> Self {
         self.trial = Some(trial);
+        self
+    }
+
+    pub fn busy(mut self) -> Self {
+        self.busy = true;
         self
     }
 

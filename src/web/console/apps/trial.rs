@@ -1,0 +1,28 @@
+//! A draft of the applications compared with those in force, for the page and the call.
+
+use super::check::{AppCheck, checks};
+use crate::db::DbError;
+use crate::gate::AppsTrial;
+use crate::tuning::DraftError;
+use crate::web::kit::services::Services;
+
+/// What trying a draft comes to.
+pub enum TrialOutcome {
+    /// Who loses and gains what, and what is worth a look in the draft.
+    Tried(AppsTrial, Vec<AppCheck>),
+    /// Another draft is being tried.
+    Busy,
+    Mistaken(Vec<DraftError>),
+}
+
+/// Compares what would be in force with the draft with what is, and changes nothing.
+pub async fn tried(services: &Services, draft: &str) -> Result<TrialOutcome, DbError> {
+    let after = match services.tuning.parse_apps(draft) {
+        Ok(apps) => apps,
+        Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
+    };
+    let Some(turn) = services.gate.begin_trial().await else { return Ok(TrialOutcome::Busy) };
+    let before = services.live.snapshot();
+    let trial = turn.compare(&services.accounts, &before.apps, &after).await?;
+    Ok(TrialOutcome::Tried(trial, checks(&services.accounts, &after).await?))
+}
