@@ -74,7 +74,7 @@ impl AppSessions {
     }
 
     /// A code with which the browser of this session, whose state at `host` is known, gets a session there. It ends the
-    /// session's oldest codes past [`MOST_CODES`].
+    /// session's oldest codes past `MOST_CODES`.
     pub async fn permit(
         &self,
         session: SessionId,
