@@ -26,6 +26,17 @@ struct Held {
 }
 
 impl Held {
+    /// Checked, too. `tag` is the version that is replaced.
+    async fn put(&self, app: &TestApp, path: &str, tag: Option<&str>, body: Value) -> Answer {
+        let mut request = self.client.http.put(format!("{}{path}", app.url)).json(&body);
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        self.check("put", path, &answer);
+        answer
+    }
+
     fn by(app: &TestApp) -> Self {
         Self::of(app.client())
     }
@@ -330,15 +341,7 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
     crate::gate::account(&app, "ada", &["staff"]).await;
     let path = "/api/v1/admin/apps";
-    let call = async |tag: Option<&str>, body: Value| {
-        let mut request = held.client.http.put(format!("{}{path}", app.url)).json(&body);
-        if let Some(tag) = tag {
-            request = request.header("if-match", tag);
-        }
-        let answer = Answer::read(request.send().await.unwrap()).await;
-        held.check("put", path, &answer);
-        answer
-    };
+    let call = async |tag: Option<&str>, body: Value| held.put(&app, path, tag, body).await;
     let shown = held.client.get(path).await;
     held.check("get", path, &shown);
     let (tag, before) = (shown.header("etag").to_owned(), std::fs::read_to_string(app.file()).unwrap());
@@ -391,15 +394,7 @@ async fn answers_about_access_carry_what_is_described_and_nothing_else() {
     let app = TestApp::start(Store::Memory).await;
     let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
     let path = "/api/v1/admin/access";
-    let call = async |tag: Option<&str>, body: Value| {
-        let mut request = held.client.http.put(format!("{}{path}", app.url)).json(&body);
-        if let Some(tag) = tag {
-            request = request.header("if-match", tag);
-        }
-        let answer = Answer::read(request.send().await.unwrap()).await;
-        held.check("put", path, &answer);
-        answer.status
-    };
+    let call = async |tag: Option<&str>, body: Value| held.put(&app, path, tag, body).await.status;
     let tag = held.client.get(path).await.header("etag").to_owned();
     let entry = json!([{ "network": "203.0.113.0/24", "until": "2026-03-01T13:00:00Z", "reason": "a test" }]);
     let pause = json!([{ "prefix": "+86138", "until": "2026-03-01T13:00:00Z", "reason": "a test" }]);
