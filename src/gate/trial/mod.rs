@@ -46,8 +46,9 @@ pub struct HostTrial {
     /// None: no application has these hosts.
     pub before: Option<String>,
     pub after: Option<String>,
-    /// Paths that everybody may read from then on, or no more.
+    /// Paths that everybody may read from then on.
     pub opens: Vec<String>,
+    /// Paths that need a sign-in from then on.
     pub closes: Vec<String>,
     pub places: Vec<PlaceTrial>,
 }

@@ -71,7 +71,8 @@ impl<'a> HostGroup<'a> {
         parts.into_iter().map(move |pattern| AppPlace::plain(pattern, apps)).chain(odd)
     }
 
-    /// Paths that everybody may read from then on, and no more.
+    /// Paths that everybody may read from then on, and those that need a sign-in. An application that goes closes
+    /// nothing: its host is then refused to everybody, signed in or not.
     pub fn public(&self) -> [Vec<String>; 2] {
         let patterns =
             self.patterns(|app| app.public.iter().chain(app.parts.iter().map(|part| &part.path)).collect());
@@ -81,7 +82,7 @@ impl<'a> HostGroup<'a> {
             let public = |app: Option<&App>| app.is_some_and(|app| is_public(app, AskedPath::of(&example)));
             match (public(self.before), public(self.after)) {
                 (false, true) => changes[0].push(pattern.to_string()),
-                (true, false) => changes[1].push(pattern.to_string()),
+                (true, false) if self.after.is_some() => changes[1].push(pattern.to_string()),
                 _ => {}
             }
         }
@@ -102,8 +103,9 @@ impl<'a> AppPlace<'a> {
         let parts = apps.map(|app| app.map(|app| parts_at(app, path).collect::<Vec<_>>()));
         let [before, after] = &parts;
         let age = |of: fn(&AppPart) -> Option<std::time::Duration>| {
-            let least =
-                |parts: &Option<Vec<&AppPart>>| parts.iter().flatten().filter_map(|part| of(part)).min();
+            // Without an application nobody gets in, at whatever age.
+            let (Some(before), Some(after)) = (before, after) else { return AgeChange::default() };
+            let least = |parts: &[&AppPart]| parts.iter().filter_map(|part| of(part)).min();
             AgeChange { before: least(before), after: least(after) }
         };
         let (signed_in, password) = (age(|part| part.signed_in_within), age(|part| part.password_within));

@@ -146,6 +146,7 @@ on_both_databases!(
     the_judge_and_the_trial_agree_about_everybody,
     too_many_differences_are_counted_as_such,
     as_many_groups_as_the_database_takes_are_counted,
+    a_host_that_comes_or_goes_has_no_ages_and_closes_nothing,
     names_and_groups_that_nobody_has_are_found,
 );
 
@@ -190,7 +191,8 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
                 let (then, now) = (reads(&before, host, target), reads(&after, host, target));
                 if paths != AppPaths::Others {
                     assert_eq!(lists(|it| &it.opens), !then && now, "{what}");
-                    assert_eq!(lists(|it| &it.closes), then && !now, "{what}");
+                    let stays = after.at(host).is_some();
+                    assert_eq!(lists(|it| &it.closes), then && !now && stays, "{what}");
                 }
                 *moved.entry(then != now).or_default() += 1;
             }
@@ -290,6 +292,35 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
     let staff = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
     let rules = vec![EntryRule { who: vec![&most], needs_password: false }; 3];
     assert_eq!(accounts.count_entering(&rules).await.unwrap(), [staff; 3]);
+}
+
+async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: TestDatabase) {
+    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    people(&accounts, &Dice(Entropy::seeded(3))).await;
+    let path = |text: &str| PathPattern::parse(text).unwrap();
+    let part = AppPart {
+        path: path("/admin/*"),
+        who: None,
+        signed_in_within: Some(HOUR),
+        password_within: Some(HOUR),
+    };
+    let wiki = Apps::new(vec![App {
+        name: "wiki".to_owned(),
+        hosts: vec!["wiki.example".to_owned()],
+        who: vec![Who::Everyone],
+        public: vec![path("/health")],
+        parts: vec![part],
+    }]);
+    for (before, after, opens) in [(&wiki, &Apps::default(), 0), (&Apps::default(), &wiki, 1)] {
+        let trial = trials.begin().await.unwrap().compare(&accounts, before, after).await.unwrap();
+        let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
+        assert_eq!((host.opens.len(), host.closes.len()), (opens, 0), "{host:?}");
+        assert_eq!(host.places.len(), 3, "{host:?}");
+        for place in &host.places {
+            assert!(place.entry.loses.count + place.entry.gains.count > 0, "{place:?}");
+            assert!(place.signed_in.is_none() && place.password.is_none(), "{place:?}");
+        }
+    }
 }
 
 async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
