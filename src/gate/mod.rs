@@ -7,7 +7,10 @@ mod return_url;
 mod tests;
 mod trial;
 
+use std::future::Future;
 use std::sync::Arc;
+
+use tokio::sync::Mutex;
 
 use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
@@ -19,8 +22,7 @@ pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
-use trial::AppTrials;
-pub use trial::{AgeChange, AppPaths, AppTrialTurn, AppsTrial, HostTrial, PlaceTrial};
+pub use trial::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial, compare_apps};
 
 /// Clones share everything.
 #[derive(Clone)]
@@ -28,13 +30,14 @@ pub struct Gate {
     sessions: AppSessions,
     remembered: Arc<RememberedVisitors>,
     changes: SessionChanges,
-    trials: Arc<AppTrials>,
+    /// Held while a draft is tried, which occupies the database for seconds.
+    trial_turn: Arc<Mutex<()>>,
 }
 
 impl Gate {
     pub fn new(sessions: AppSessions, changes: SessionChanges, clock: Clock) -> Self {
         let remembered = RememberedVisitors::new(changes.clone(), clock, Uptime::begin());
-        Self { sessions, remembered: Arc::new(remembered), changes, trials: Arc::default() }
+        Self { sessions, remembered: Arc::new(remembered), changes, trial_turn: Arc::default() }
     }
 
     /// Who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for one read
@@ -48,9 +51,13 @@ impl Gate {
         self.remembered.get(hash, || self.sessions.find(hash)).await
     }
 
-    /// Begins to try other applications; None if others are still tried after a while.
-    pub async fn begin_trial(&self) -> Option<AppTrialTurn<'_>> {
-        self.trials.begin().await
+    /// Tries a draft when no other is tried, and to its end, even if the caller hangs up: the database does not stop
+    /// either. None if another one is still tried after a while.
+    pub async fn try_in_turn<T>(&self, trial: impl Future<Output = T> + Send + 'static) -> Option<T>
+    where
+        T: Send + 'static,
+    {
+        trial::in_turn(&self.trial_turn, trial::PATIENCE, trial).await
     }
 
     /// Reads what has changed since the last call; call it each [`READ_EVERY`].

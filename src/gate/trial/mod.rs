@@ -5,13 +5,16 @@ mod places;
 #[cfg(test)]
 mod tests;
 
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::Mutex;
 
 use crate::config::{App, Apps};
 use crate::db::DbError;
 use crate::login::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
+use crate::request_id;
 use places::{AppPlace, HostGroup, groups};
 
 /// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,
@@ -19,17 +22,7 @@ use places::{AppPlace, HostGroup, groups};
 const MOST_COMPARED: usize = 20;
 
 /// How long to wait for another trial.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Tries drafts, one at a time: each occupies the database for seconds.
-#[derive(Debug, Default)]
-pub struct AppTrials(Mutex<()>);
-
-/// The one who may ask the database; another one can once it is dropped.
-#[derive(Debug)]
-pub struct AppTrialTurn<'a> {
-    _one: MutexGuard<'a, ()>,
-}
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppsTrial {
@@ -104,41 +97,40 @@ impl HostTrial {
     }
 }
 
-impl AppTrials {
-    /// None if another draft is still tried after [`PATIENCE`].
-    pub async fn begin(&self) -> Option<AppTrialTurn<'_>> {
-        self.begin_within(PATIENCE).await
-    }
-
-    async fn begin_within(&self, patience: Duration) -> Option<AppTrialTurn<'_>> {
-        let one = tokio::time::timeout(patience, self.0.lock()).await.ok()?;
-        Some(AppTrialTurn { _one: one })
-    }
+/// Does the work when it is its turn, on a task of its own that keeps the turn to the end. None if it is not its turn
+/// within the patience.
+pub(super) async fn in_turn<T>(
+    turn: &Arc<Mutex<()>>,
+    patience: Duration,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T>
+where
+    T: Send + 'static,
+{
+    let turn = tokio::time::timeout(patience, Arc::clone(turn).lock_owned()).await.ok()?;
+    let working = request_id::spawn(async move {
+        let _turn = turn;
+        work.await
+    });
+    Some(working.await.expect("a trial does not panic"))
 }
 
-impl AppTrialTurn<'_> {
-    /// What changes if `after` is in force instead of `before`: for whom, and where.
-    pub async fn compare(
-        &self,
-        accounts: &Accounts,
-        before: &Apps,
-        after: &Apps,
-    ) -> Result<AppsTrial, DbError> {
-        let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
-        for group in groups(before, after) {
-            let mut places = Vec::new();
-            for place in group.places() {
-                let Some(entry) = counted.compare(accounts, &place).await? else {
-                    trial.uncounted += 1;
-                    continue;
-                };
-                places.push(place.with(entry));
-            }
-            places.retain(PlaceTrial::changes);
-            trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));
+/// What changes if `after` is in force instead of `before`: for whom, and where.
+pub async fn compare_apps(accounts: &Accounts, before: &Apps, after: &Apps) -> Result<AppsTrial, DbError> {
+    let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
+    for group in groups(before, after) {
+        let mut places = Vec::new();
+        for place in group.places() {
+            let Some(entry) = counted.compare(accounts, &place).await? else {
+                trial.uncounted += 1;
+                continue;
+            };
+            places.push(place.with(entry));
         }
-        Ok(trial)
+        places.retain(PlaceTrial::changes);
+        trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));
     }
+    Ok(trial)
 }
 
 /// What was counted already: many paths have the same rules.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::clock::{Clock, Micros};
 use crate::config::{AppPart, PathPattern, Who};
@@ -155,13 +157,13 @@ fn accounts_in(db: crate::db::Db) -> Accounts {
 }
 
 async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
-    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let accounts = accounts_in(database.open().await);
     let dice = Dice(Entropy::seeded(11));
     let people = people(&accounts, &dice).await;
     let (mut named, mut moved) = (0, BTreeMap::<bool, u32>::new());
     for round in 0..120 {
         let (before, after) = (dice.apps(), dice.apps());
-        let trial = trials.begin().await.unwrap().compare(&accounts, &before, &after).await.unwrap();
+        let trial = compare_apps(&accounts, &before, &after).await.unwrap();
         assert_eq!(trial.uncounted, 0);
         for host in HOSTS {
             let of_host = |apps: &Apps| -> Vec<PathPattern> {
@@ -202,7 +204,7 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
 }
 
 async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
-    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let accounts = accounts_in(database.open().await);
     let app = |who: &str, parts: usize| App {
         name: "wiki".to_owned(),
         hosts: vec!["wiki.example".to_owned()],
@@ -218,8 +220,7 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
             .collect(),
     };
     let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
-    let trial =
-        trials.begin().await.unwrap().compare(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
+    let trial = compare_apps(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
     assert_eq!(trial.uncounted, 102 - MOST_COMPARED);
     // The same rules are counted once.
     let same = |who: &str| {
@@ -229,33 +230,17 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
         };
         Apps::new(vec![App { parts: (0..100).map(part).collect(), ..app(who, 0) }])
     };
-    assert_eq!(
-        trials.begin().await.unwrap().compare(&accounts, &same("ada"), &same("eve")).await.unwrap().uncounted,
-        0
-    );
+    assert_eq!(compare_apps(&accounts, &same("ada"), &same("eve")).await.unwrap().uncounted, 0);
     let huge = |who: &str| {
         let names = |_| Who::Name(format!("{who}-{}", AccountId::random(&Entropy::Os)));
         Apps::new(vec![App { who: (0..MOST_IN_A_STATEMENT).map(names).collect(), ..app(who, 0) }])
     };
-    assert_eq!(
-        trials
-            .begin()
-            .await
-            .unwrap()
-            .compare(&accounts, &huge("ada"), &Apps::default())
-            .await
-            .unwrap()
-            .uncounted,
-        0
-    );
-    assert_eq!(
-        trials.begin().await.unwrap().compare(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted,
-        1
-    );
+    assert_eq!(compare_apps(&accounts, &huge("ada"), &Apps::default()).await.unwrap().uncounted, 0);
+    assert_eq!(compare_apps(&accounts, &huge("ada"), &huge("eve")).await.unwrap().uncounted, 1);
 }
 
 async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase) {
-    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let accounts = accounts_in(database.open().await);
     let people = people(&accounts, &Dice(Entropy::seeded(5))).await;
     // The last of them is the one that somebody is in.
     let groups = |of: &str, count: usize| -> Vec<Who> {
@@ -270,22 +255,13 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
     let only = |of: &str, but: &str| {
         people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
     };
-    let trial = trials
-        .begin()
-        .await
-        .unwrap()
-        .compare(&accounts, &apps("staff", 50), &apps("on-call", 50))
-        .await
-        .unwrap();
+    let trial = compare_apps(&accounts, &apps("staff", 50), &apps("on-call", 50)).await.unwrap();
     assert_eq!(trial.uncounted, 0);
     let entry = told(&trial, "wiki.example", &AppPaths::Others);
     assert_eq!((entry.loses.count, entry.gains.count), (only("staff", "on-call"), only("on-call", "staff")));
     for (before, after) in [(50, 51), (0, 1_000), (1_000, 1_000), (40_000, 1)] {
         let (before, after) = (apps("staff", before), apps("on-call", after));
-        assert_eq!(
-            trials.begin().await.unwrap().compare(&accounts, &before, &after).await.unwrap().uncounted,
-            1
-        );
+        assert_eq!(compare_apps(&accounts, &before, &after).await.unwrap().uncounted, 1);
     }
     // The most that the configuration takes, which is too much to be compared, is still counted.
     let most = groups("staff", 200);
@@ -295,7 +271,7 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
 }
 
 async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: TestDatabase) {
-    let (accounts, trials) = (accounts_in(database.open().await), AppTrials::default());
+    let accounts = accounts_in(database.open().await);
     people(&accounts, &Dice(Entropy::seeded(3))).await;
     let path = |text: &str| PathPattern::parse(text).unwrap();
     let part = AppPart {
@@ -312,7 +288,7 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         parts: vec![part],
     }]);
     for (before, after, opens) in [(&wiki, &Apps::default(), 0), (&Apps::default(), &wiki, 1)] {
-        let trial = trials.begin().await.unwrap().compare(&accounts, before, after).await.unwrap();
+        let trial = compare_apps(&accounts, before, after).await.unwrap();
         let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
         assert_eq!((host.opens.len(), host.closes.len()), (opens, 0), "{host:?}");
         assert_eq!(host.places.len(), 3, "{host:?}");
@@ -348,9 +324,23 @@ async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
 
 #[tokio::test]
 async fn one_draft_is_tried_at_a_time_and_nobody_waits_for_long() {
-    let trials = AppTrials::default();
-    let first = trials.begin().await.unwrap();
-    assert!(trials.begin_within(Duration::ZERO).await.is_none());
-    drop(first);
-    assert!(trials.begin().await.is_some());
+    let turn = Arc::default();
+    let second = in_turn(&turn, PATIENCE, {
+        let turn = Arc::clone(&turn);
+        async move { in_turn(&turn, Duration::ZERO, async {}).await }
+    });
+    assert_eq!(second.await, Some(None));
+    assert_eq!(in_turn(&turn, Duration::ZERO, async { 1 }).await, Some(1));
+}
+
+/// The database goes on with a statement that nobody waits for.
+#[tokio::test]
+async fn hanging_up_ends_no_turn() {
+    let (turn, (done, wait)) = (Arc::default(), tokio::sync::oneshot::channel::<()>());
+    let mut trial = Box::pin(in_turn(&turn, PATIENCE, async { wait.await.unwrap() }));
+    assert!((&mut trial).now_or_never().is_none());
+    drop(trial);
+    assert!(in_turn(&turn, Duration::ZERO, async {}).await.is_none(), "its statement still runs");
+    done.send(()).unwrap();
+    assert!(in_turn(&turn, PATIENCE, async {}).await.is_some());
 }

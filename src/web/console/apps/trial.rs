@@ -2,7 +2,7 @@
 
 use super::check::{AppCheck, checks};
 use crate::db::DbError;
-use crate::gate::AppsTrial;
+use crate::gate::{AppsTrial, compare_apps};
 use crate::tuning::DraftError;
 use crate::web::kit::services::Services;
 
@@ -21,8 +21,10 @@ pub async fn tried(services: &Services, draft: &str) -> Result<TrialOutcome, DbE
         Ok(apps) => apps,
         Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
     };
-    let Some(turn) = services.gate.begin_trial().await else { return Ok(TrialOutcome::Busy) };
-    let before = services.live.snapshot();
-    let trial = turn.compare(&services.accounts, &before.apps, &after).await?;
-    Ok(TrialOutcome::Tried(trial, checks(&services.accounts, &after).await?))
+    let (live, accounts) = (services.live.clone(), services.accounts.clone());
+    let tried = services.gate.try_in_turn(async move {
+        let trial = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
+        Ok(TrialOutcome::Tried(trial, checks(&accounts, &after).await?))
+    });
+    tried.await.unwrap_or(Ok(TrialOutcome::Busy))
 }
