@@ -121,11 +121,10 @@ pub async fn compare_apps(accounts: &Accounts, before: &Apps, after: &Apps) -> R
     for group in groups(before, after) {
         let mut places = Vec::new();
         for place in group.places() {
-            let Some(entry) = counted.compare(accounts, &place).await? else {
-                trial.uncounted += 1;
-                continue;
-            };
-            places.push(place.with(entry));
+            match counted.compare(accounts, &place).await? {
+                Some(entry) => places.push(PlaceTrial { entry, ..place.trial }),
+                None => trial.uncounted += 1,
+            }
         }
         places.retain(PlaceTrial::changes);
         trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));

@@ -16,11 +16,10 @@ pub struct HostGroup<'a> {
 
 /// Paths of a host to which the same parts apply.
 pub struct AppPlace<'a> {
-    paths: AppPaths,
     /// Before and after; None: nobody gets in.
     pub rules: [Option<EntryRule<'a>>; 2],
-    signed_in: AgeChange,
-    password: AgeChange,
+    /// Nobody is counted yet.
+    pub trial: PlaceTrial,
 }
 
 /// All hosts, in alphabetical order of their first, without those that keep an application that stays as it is.
@@ -122,11 +121,7 @@ impl<'a> AppPlace<'a> {
             Some(EntryRule { who, needs_password })
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
-        Self { paths, rules, signed_in, password }
-    }
-
-    pub fn with(self, entry: EntryChange) -> PlaceTrial {
-        let Self { paths, signed_in, password, .. } = self;
-        PlaceTrial { paths, entry, signed_in, password }
+        let entry = EntryChange::default();
+        Self { rules, trial: PlaceTrial { paths, entry, signed_in, password } }
     }
 }

@@ -7,7 +7,8 @@ use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::web::console::apps::check::AppCheck;
-use crate::web::console::apps::view::{AppsEditPage, AppsPage, AppsTrialView};
+use crate::web::console::apps::trial::TriedApps;
+use crate::web::console::apps::view::{AppsEditPage, AppsPage};
 use crate::web::console::document::draft::{Controls, Mistake};
 use crate::web::console::document::view::Word;
 use crate::web::kit::visit::Visit;
@@ -24,7 +25,7 @@ pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
     let page = |toml: &str| AppsEditPage::new(visit, "ada", toml.into(), controls(false));
     let mistake =
         |line| Mistake { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
-    let tried = |trial| page("[[apps]]\n").trial(AppsTrialView::new(trial, checks()));
+    let tried = |trial| page("[[apps]]\n").trial(TriedApps { trial, checks: checks() });
     vec![
         ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),
         ("apps-example", page("")),

@@ -154,7 +154,7 @@ pub async fn preview(
     let has_lines = wanted.toml.is_some();
     let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
     match tried(&services, &draft).await? {
-        TrialOutcome::Tried(trial, checks) => Ok(HttpResponse::Ok().json(AppsPreview::new(trial, checks))),
+        TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
         TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         TrialOutcome::Mistaken(errors) => {
             let told = |DraftError { field, message, line }| DraftProblem {

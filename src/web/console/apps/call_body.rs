@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::check::AppCheck;
+use super::trial::TriedApps;
 use crate::config::{App, AppPart, PathPattern, Who, span_text};
 use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
@@ -166,9 +167,8 @@ struct AppWarnings {
     empty_groups: Vec<String>,
 }
 
-impl AppsPreview {
-    pub fn new(trial: AppsTrial, checks: Vec<AppCheck>) -> Self {
-        let AppsTrial { hosts, uncounted } = trial;
+impl From<TriedApps> for AppsPreview {
+    fn from(TriedApps { trial: AppsTrial { hosts, uncounted }, checks }: TriedApps) -> Self {
         let warnings = checks.into_iter().filter(AppCheck::warns).map(AppWarnings::from).collect();
         Self { hosts: hosts.into_iter().map(HostPreview::from).collect(), uncounted, warnings }
     }

@@ -4,7 +4,7 @@ use actix_web::http::StatusCode;
 
 use super::check::checks;
 use super::trial::{TrialOutcome, tried};
-use super::view::{AppsEditPage, AppsPage, AppsTrialView};
+use super::view::{AppsEditPage, AppsPage};
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::document::draft::{Act, Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
@@ -60,9 +60,7 @@ pub async fn submit(
             .await;
     }
     Ok(match tried(&services, &draft).await? {
-        TrialOutcome::Tried(trial, checks) => {
-            page(&controls).trial(AppsTrialView::new(trial, checks)).respond(&visit)
-        }
+        TrialOutcome::Tried(tried) => page(&controls).trial(tried).respond(&visit),
         TrialOutcome::Busy => page(&controls).busy().respond(&visit),
         TrialOutcome::Mistaken(errors) => {
             let mistakes = errors.into_iter().map(Mistake::from).collect();

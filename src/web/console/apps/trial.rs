@@ -6,10 +6,15 @@ use crate::gate::{AppsTrial, compare_apps};
 use crate::tuning::DraftError;
 use crate::web::kit::services::Services;
 
+/// Who loses and gains what with a draft, and what is worth a look in it.
+pub struct TriedApps {
+    pub trial: AppsTrial,
+    pub checks: Vec<AppCheck>,
+}
+
 /// What trying a draft comes to.
 pub enum TrialOutcome {
-    /// Who loses and gains what, and what is worth a look in the draft.
-    Tried(AppsTrial, Vec<AppCheck>),
+    Tried(TriedApps),
     /// Another draft is being tried.
     Busy,
     Mistaken(Vec<DraftError>),
@@ -24,7 +29,7 @@ pub async fn tried(services: &Services, draft: &str) -> Result<TrialOutcome, DbE
     let (live, accounts) = (services.live.clone(), services.accounts.clone());
     let tried = services.gate.try_in_turn(async move {
         let trial = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
-        Ok(TrialOutcome::Tried(trial, checks(&accounts, &after).await?))
+        Ok(TrialOutcome::Tried(TriedApps { trial, checks: checks(&accounts, &after).await? }))
     });
     tried.await.unwrap_or(Ok(TrialOutcome::Busy))
 }

@@ -8,8 +8,9 @@ use askama::Template;
 use rust_i18n::t;
 
 use super::check::AppCheck;
+use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
-use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppPaths, HostTrial, PlaceTrial};
 use crate::login::EntryCount;
 use crate::web::console::document::draft::{Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
@@ -89,7 +90,7 @@ impl AppCheck {
 pub struct AppsEditPage {
     layout: Layout,
     page: TomlDraft,
-    trial: Option<AppsTrialView>,
+    trial: Option<TriedApps>,
     /// Another draft is being tried.
     busy: bool,
     /// An environment variable sets them.
@@ -110,7 +111,7 @@ impl AppsEditPage {
         self
     }
 
-    pub fn trial(mut self, trial: AppsTrialView) -> Self {
+    pub fn trial(mut self, trial: TriedApps) -> Self {
         self.trial = Some(trial);
         self
     }
@@ -140,17 +141,7 @@ impl AppsEditPage {
     }
 }
 
-/// What trying a draft said: who loses and gains what, and what is worth a look in it.
-pub struct AppsTrialView {
-    trial: AppsTrial,
-    checks: Vec<AppCheck>,
-}
-
-impl AppsTrialView {
-    pub fn new(trial: AppsTrial, checks: Vec<AppCheck>) -> Self {
-        Self { trial, checks }
-    }
-
+impl TriedApps {
     fn changes_nothing(&self) -> bool {
         self.trial.hosts.is_empty() && self.trial.uncounted == 0
     }
