@@ -46,9 +46,10 @@ pub struct HostTrial {
     pub places: Vec<PlaceTrial>,
 }
 
+/// What changes for paths of an application, said once for all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceTrial {
-    pub paths: AppPaths,
+    pub paths: Vec<AppPaths>,
     pub entry: EntryChange,
     pub signed_in: AgeChange,
     pub password: AgeChange,
@@ -82,6 +83,10 @@ impl PlaceTrial {
     fn changes(&self) -> bool {
         let EntryChange { loses, gains } = &self.entry;
         loses.count > 0 || gains.count > 0 || !self.signed_in.is_none() || !self.password.is_none()
+    }
+
+    fn says_the_same_as(&self, other: &Self) -> bool {
+        self.entry == other.entry && (self.signed_in, self.password) == (other.signed_in, other.password)
     }
 }
 
@@ -119,14 +124,19 @@ where
 pub async fn compare_apps(accounts: &Accounts, before: &Apps, after: &Apps) -> Result<AppsTrial, DbError> {
     let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
     for group in groups(before, after) {
-        let mut places = Vec::new();
+        let mut places: Vec<PlaceTrial> = Vec::new();
         for place in group.places() {
-            match counted.compare(accounts, &place).await? {
-                Some(entry) => places.push(PlaceTrial { entry, ..place.trial }),
-                None => trial.uncounted += 1,
+            let Some(entry) = counted.compare(accounts, &place).await? else {
+                trial.uncounted += 1;
+                continue;
+            };
+            let place = PlaceTrial { entry, ..place.trial };
+            match places.iter_mut().find(|known| known.says_the_same_as(&place)) {
+                Some(known) => known.paths.extend(place.paths),
+                None if place.changes() => places.push(place),
+                None => {}
             }
         }
-        places.retain(PlaceTrial::changes);
         trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));
     }
     Ok(trial)

@@ -122,6 +122,6 @@ impl<'a> AppPlace<'a> {
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
         let entry = EntryChange::default();
-        Self { rules, trial: PlaceTrial { paths, entry, signed_in, password } }
+        Self { rules, trial: PlaceTrial { paths: vec![paths], entry, signed_in, password } }
     }
 }

@@ -88,7 +88,10 @@ fn trial() -> AppsTrial {
         after: after.map(str::to_owned),
         opens: vec!["/static/*".into()],
         closes: vec!["/health".into()],
-        places: vec![place(AppPaths::Others), place(AppPaths::Of("/admin/*".into())), place(AppPaths::Odd)],
+        places: vec![
+            place(vec![AppPaths::Others, AppPaths::Of("/admin/*".into())]),
+            place(vec![AppPaths::Odd]),
+        ],
     };
     let hosts =
         vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];

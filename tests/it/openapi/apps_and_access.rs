@@ -42,14 +42,15 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     let tried = held.client.call("/admin/apps/preview", json!({ "apps": draft })).await;
     let wiki =
         tried.body["hosts"].as_array().unwrap().iter().find(|it| it["hosts"] == json!(["wiki.example"]));
-    let place = &wiki.unwrap()["places"][0];
+    let change = &wiki.unwrap()["changes"][0];
     assert_eq!(
-        (&place["gains"]["count"], &place["loses"]["count"]),
+        (&change["gains"]["count"], &change["loses"]["count"]),
         (&json!(1), &json!(0)),
         "{}",
         tried.text
     );
-    assert_eq!(place["gains"]["first"][0]["login"], "boss");
+    assert_eq!((&change["others"], &change["odd"]), (&json!(true), &json!(false)));
+    assert_eq!(change["gains"]["first"][0]["login"], "boss");
     assert_eq!(tried.body["warnings"][0]["unknown_names"], json!(["nobody-has-it"]));
     assert_eq!(call(Some(&tag), json!({ "apps": [{}], "reason": "a test" })).await.status, 422);
     assert_eq!(call(Some(&tag), json!({ "apps": draft, "reason": "a test" })).await.status, 200);

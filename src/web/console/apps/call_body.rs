@@ -109,18 +109,20 @@ struct HostPreview {
     after: Option<String>,
     /// Paths that everybody may read from then on.
     opens: Vec<String>,
-    /// And no more.
+    /// Paths that need a sign-in from then on.
     closes: Vec<String>,
-    places: Vec<PlacePreview>,
+    /// Each is about all paths for which the same changes.
+    changes: Vec<PathPreview>,
 }
 
 #[derive(Serialize, ToSchema)]
-struct PlacePreview {
-    /// Of a part; left out for all other paths, and for odd ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    /// Whether it is about paths with `%`, `;`, `\` or `//`, to which every part applies.
+struct PathPreview {
+    /// Of parts.
+    paths: Vec<String>,
+    /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
     odd: bool,
+    /// Whether it is also about paths that no part is about.
+    others: bool,
     /// Can get in today, and could not then.
     loses: AccountsPreview,
     /// Could get in then, and cannot today.
@@ -177,12 +179,12 @@ impl From<TriedApps> for AppsPreview {
 impl From<HostTrial> for HostPreview {
     fn from(host: HostTrial) -> Self {
         let HostTrial { hosts, before, after, opens, closes, places } = host;
-        let places = places.into_iter().map(PlacePreview::from).collect();
-        Self { hosts, before, after, opens, closes, places }
+        let changes = places.into_iter().map(PathPreview::from).collect();
+        Self { hosts, before, after, opens, closes, changes }
     }
 }
 
-impl From<PlaceTrial> for PlacePreview {
+impl From<PlaceTrial> for PathPreview {
     fn from(place: PlaceTrial) -> Self {
         let PlaceTrial { paths, entry: EntryChange { loses, gains }, signed_in, password } = place;
         let age = |change: AgeChange| {
@@ -191,12 +193,14 @@ impl From<PlaceTrial> for PlacePreview {
                 .then(|| AgePreview { before: before.map(span_text), after: after.map(span_text) })
         };
         let (signed_in_within, password_within) = (age(signed_in), age(password));
-        let odd = paths == AppPaths::Odd;
-        let path = match paths {
+        let (odd, others) = (paths.contains(&AppPaths::Odd), paths.contains(&AppPaths::Others));
+        let path = |paths| match paths {
             AppPaths::Of(path) => Some(path),
             AppPaths::Odd | AppPaths::Others => None,
         };
-        Self { path, odd, loses: loses.into(), gains: gains.into(), signed_in_within, password_within }
+        let paths = paths.into_iter().filter_map(path).collect();
+        let (loses, gains) = (loses.into(), gains.into());
+        Self { paths, odd, others, loses, gains, signed_in_within, password_within }
     }
 }
 
