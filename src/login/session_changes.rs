@@ -11,11 +11,12 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db, on_tx};
 use crate::entropy::Entropy;
 
-/// How long a change can be read, by the database's clock: longer than any transaction waits for its commit. An instance
-/// that did not read for so long must forget all that it remembers.
+/// How long a change can be read, by the database's clock: longer than any transaction takes from it to its commit. Each of
+/// its few statements waits at most 5 s for a lock, and PostgreSQL ends it if it is idle for 5 s. An instance that did not
+/// read for so long must forget all that it remembers.
 pub const CHANGES_LAST: Duration = Duration::from_secs(300);
 
-/// Read at once: more than 60 a second over those minutes. Of more, nothing is remembered from one look to the next.
+/// Read at once: more than 60 a second over those minutes. With more, every check reads SQL.
 pub const MOST_CHANGES: usize = 20_000;
 
 #[derive(Clone)]
@@ -32,10 +33,12 @@ impl SessionChanges {
     /// Those of the last minutes: what identifies each, and whose sessions it is about. None if there are more than
     /// [`MOST_CHANGES`]: then any account may be among them.
     pub async fn recent(&self) -> Result<Option<Vec<(String, AccountId)>>, DbError> {
-        const SQL: &str = "SELECT id, account FROM session_changes LIMIT $1";
+        // Those before it may not be deleted yet.
+        const SQL: &str = "SELECT id, account FROM session_changes WHERE at > $1 LIMIT $2";
+        let since = self.db.now(&self.clock).await?.minus(CHANGES_LAST).0;
         let one_more = i64::try_from(MOST_CHANGES + 1).unwrap_or(i64::MAX);
         let rows: Vec<(String, String)> =
-            on_db!(&self.db, pool => query_as(SQL).bind(one_more).fetch_all(pool).await)?;
+            on_db!(&self.db, pool => query_as(SQL).bind(since).bind(one_more).fetch_all(pool).await)?;
         if rows.len() > MOST_CHANGES {
             return Ok(None);
         }
