@@ -148,7 +148,8 @@ pub async fn welcome(
     Ok(Some(response))
 }
 
-/// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go.
+/// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
+/// application with a code for its host.
 pub async fn unless_signed_in(
     visit: Visit,
     services: &Services,
@@ -159,18 +160,21 @@ pub async fn unless_signed_in(
     let next = to.target(&visit, &live);
     let Some(who) = signed_in(&visit, services).await? else { return Ok(page(&visit, next, Notice::None)) };
     let home = Next::home();
-    let anew = next.as_ref().and_then(Next::app).and_then(|app| sign_in_anew(&visit, &live, &who, app));
-    Ok(match (anew, next) {
-        (_, next) if who.account.must_change_password => {
-            visit.keep_flash().see_other(&Next::after(home.as_str(), next.as_ref()), None)
-        }
-        (Some(why), next) => page(&visit, next, why),
-        (None, next) => visit.keep_flash().see_other(next.unwrap_or(home).as_str(), None),
-    })
+    if who.account.must_change_password {
+        return Ok(visit.keep_flash().see_other(&Next::after(home.as_str(), next.as_ref()), None));
+    }
+    let leads = match next.as_ref().and_then(Next::app) {
+        None => next.unwrap_or(home).as_str().to_owned(),
+        Some(app) => match sign_in_anew(&visit, &live, &who, app) {
+            Some(why) => return Ok(page(&visit, next, why)),
+            None => let_in(services, &who, app).await?,
+        },
+    };
+    Ok(visit.keep_flash().see_other(&leads, None))
 }
 
 /// Why somebody has to sign in anew before they use a part of an application; None if they do not.
-pub fn sign_in_anew(
+fn sign_in_anew(
     visit: &Visit,
     live: &LiveSettings,
     who: &AuthenticatedSession,
@@ -188,11 +192,7 @@ pub fn sign_in_anew(
 
 /// Where the browser of a session gets one at an application's host. Without the state that it was given there, it
 /// begins there.
-pub async fn let_in(
-    services: &Services,
-    who: &AuthenticatedSession,
-    to: &AppTarget,
-) -> Result<String, DbError> {
+async fn let_in(services: &Services, who: &AuthenticatedSession, to: &AppTarget) -> Result<String, DbError> {
     if to.state.is_empty() {
         return Ok(to.to.as_str().to_owned());
     }

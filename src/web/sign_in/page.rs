@@ -12,12 +12,11 @@ use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::{FormReply, TriedPassword};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::{let_in, sign_in_anew, signed_in, unless_signed_in, welcome};
+use crate::web::session::{signed_in, unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
 
 /// `POST /login`
@@ -32,22 +31,13 @@ pub struct LoginForm {
     pub guarded: GuardedFields,
 }
 
-/// `GET /login`. Whoever is signed in already goes on from here, to an application, too.
+/// `GET /login`. Anyone who is signed in already goes on from here.
 pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
     let live = visit.live(&services);
-    let next = query.target(&visit, &live);
-    if let Some(app) = next.as_ref().and_then(Next::app)
-        && let Some(who) = signed_in(&visit, &services).await?
-        && !who.account.must_change_password
-        && sign_in_anew(&visit, &live, &who, app).is_none()
-    {
-        let leads = let_in(&services, &who, app).await?;
-        return Ok(visit.keep_flash().see_other(&leads, None));
-    }
     // Whoever is known nowhere here would be asked anyway.
     let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
     if asks && signed_in(&visit, &services).await?.is_none() {
-        let form = CaptchaForm::Login;
+        let (form, next) = (CaptchaForm::Login, query.target(&visit, &live));
         let show = |notice, captcha| {
             LoginPage::new(&visit, next.clone()).notice(notice).captcha(captcha).respond(&visit)
         };

@@ -113,6 +113,13 @@ async fn a_code_works_once_in_a_minute_in_one_browser_at_one_host(store: Store) 
     let fresh = code(&mut ada).await;
     assert!(fresh.starts_with("https://wiki.example/.gatehouse/callback?code="), "{fresh}");
     assert_eq!(ada.open(&fresh).await.header("location"), PAGE);
+    // Every page for signing in lets in somebody who is signed in.
+    for page in ["/login/code?", "/register?"] {
+        let answer = ada.open(&sign_in.replace("/login?", page)).await;
+        let leads = answer.header("location").to_owned();
+        assert!(leads.starts_with("https://wiki.example/.gatehouse/callback?code="), "{page}: {leads}");
+        assert_eq!(ada.open(&leads).await.header("location"), PAGE);
+    }
     let again = ada.open(&fresh).await;
     assert_eq!(again.status, 403, "used");
     assert!(again.text.contains(expired) && again.headers.get("set-cookie").is_none(), "{}", again.text);
