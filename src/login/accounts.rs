@@ -6,6 +6,7 @@ mod entry;
 mod failures;
 mod groups;
 mod import;
+mod listed;
 mod passwords;
 mod phones;
 #[cfg(test)]
@@ -26,6 +27,7 @@ pub use entry::{EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT, MOST_NA
 pub use failures::FailureResult;
 pub use groups::{Groups, GroupsError};
 pub use import::{ImportConflict, ImportOutcome};
+pub use listed::ListedAccounts;
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;
 

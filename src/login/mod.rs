@@ -31,8 +31,8 @@ pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Accounts, CreateError,
     DEVICE_LIFE, DeviceFailures, EntryChange, EntryCount, EntryRule, FailureResult, Groups, GroupsError,
-    ImportConflict, ImportOutcome, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount, PastSignIn, PhoneSet,
-    Roles, ShownBy,
+    ImportConflict, ImportOutcome, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount, PastSignIn,
+    PhoneSet, Roles, ShownBy,
 };
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_told_state};
 pub use attempts::{

@@ -44,7 +44,7 @@ pub struct AppPart {
     pub password_within: Option<Duration>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     Everyone,
     Group(String),
@@ -78,10 +78,15 @@ impl Apps {
 
     /// Whether an application or a part of one is open to somebody of this name because of it.
     pub fn names(&self, login: &str) -> bool {
-        let named = |who: &[Who]| who.iter().any(|who| matches!(who, Who::Name(name) if name == login));
-        self.all
-            .iter()
-            .any(|app| named(&app.who) || app.parts.iter().filter_map(|part| part.who.as_deref()).any(named))
+        let mut listed = self.all.iter().flat_map(|app| app.listed());
+        listed.any(|who| matches!(who, Who::Name(name) if name == login))
+    }
+}
+
+impl App {
+    /// What is in its `who`, and in that of each part.
+    pub fn listed(&self) -> impl Iterator<Item = &Who> {
+        self.who.iter().chain(self.parts.iter().filter_map(|part| part.who.as_deref()).flatten())
     }
 }
 

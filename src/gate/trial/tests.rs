@@ -10,9 +10,10 @@ use crate::clock::{Clock, Micros};
 use crate::config::{AppPart, PathPattern, Who};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::gate::{AskedOfApp, Verdict, judge};
+use crate::gate::{AskedOfApp, Verdict, judge, may_use};
 use crate::login::{
-    AccountAct, AccountId, AppVisitor, EntryCount, Groups, MOST_NAMED, Phc, Roles, SessionId, Username,
+    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Roles, SessionId,
+    Username,
 };
 use crate::sms::Phone;
 
@@ -151,6 +152,7 @@ on_both_databases!(
     a_host_that_comes_or_goes_has_no_ages_and_closes_nothing,
     what_changes_alike_for_many_paths_is_said_once,
     names_and_groups_that_nobody_has_are_found,
+    as_many_and_as_long_lists_as_the_configuration_takes_are_counted,
 );
 
 fn accounts_in(db: crate::db::Db) -> Accounts {
@@ -264,11 +266,6 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
         let (before, after) = (apps("staff", before), apps("on-call", after));
         assert_eq!(compare_apps(&accounts, &before, &after).await.unwrap().uncounted, 1);
     }
-    // The most that the configuration takes, which is too much to be compared, is still counted.
-    let most = groups("staff", 200);
-    let staff = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
-    let rules = vec![EntryRule { who: vec![&most], needs_password: false }; 3];
-    assert_eq!(accounts.count_entering(&rules).await.unwrap(), [staff; 3]);
 }
 
 async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: TestDatabase) {
@@ -333,25 +330,38 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
 
 async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
     let accounts = accounts_in(database.open().await);
-    let dice = Dice(Entropy::seeded(7));
+    people(&accounts, &Dice(Entropy::seeded(7))).await;
+    let name = |name: &str| Who::Name(name.to_owned());
+    let group = |group: &str| Who::Group(group.to_owned());
+    let names = ["user-00", "user-01", "user-03", "mallory", "o'hara", "用户"].map(name);
+    let others = [GROUPS.map(group).as_slice(), &[Who::Everyone]].concat();
+    let found = accounts.find_listed(&[&names], others.iter()).await.unwrap();
+    let missing = ["mallory", "o'hara", "user-00", "user-01", "用户"].map(name);
+    let missing = missing.into_iter().chain([group("nobody-is-in-it")]).collect();
+    assert_eq!(found, ListedAccounts { entering: vec![1], missing });
+}
+
+async fn as_many_and_as_long_lists_as_the_configuration_takes_are_counted(database: TestDatabase) {
+    let accounts = accounts_in(database.open().await);
+    let dice = Dice(Entropy::seeded(5));
     let people = people(&accounts, &dice).await;
-    let names = ["user-00", "user-01", "user-03", "mallory", "o'hara", "用户"].into();
-    assert_eq!(
-        accounts.unknown_names(&names).await.unwrap(),
-        ["mallory", "o'hara", "user-00", "user-01", "用户"]
-    );
-    let groups = GROUPS.into();
-    assert_eq!(accounts.empty_groups(&groups).await.unwrap(), ["nobody-is-in-it"]);
-    let (staff, everyone) = ([Who::Group("staff".to_owned())], [Who::Everyone]);
-    let rules = [
-        EntryRule { who: vec![&everyone], needs_password: false },
-        EntryRule { who: vec![&staff], needs_password: false },
-        EntryRule { who: vec![&[]], needs_password: false },
-    ];
-    let staff = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
-    assert_eq!(accounts.count_entering(&rules).await.unwrap(), [people.len() as u64, staff, 0]);
-    let many: Vec<_> = (0..120).map(|_| rules[0].clone()).collect();
-    assert_eq!(accounts.count_entering(&many).await.unwrap(), vec![people.len() as u64; 120]);
+    let empty = |list: usize, number: usize| match number % 2 {
+        0 => Who::Group(format!("empty-{list}-{number}")),
+        _ => Who::Name(format!("nobody-{list}-{number}")),
+    };
+    let list =
+        |list: usize| (0..195).map(move |number| empty(list, number)).chain(dice.who()).chain(dice.who());
+    let lists: Vec<Vec<Who>> = (0..200).map(|number| list(number).collect()).collect();
+    let borrowed: Vec<&[Who]> = lists.iter().map(Vec::as_slice).collect();
+    let ListedAccounts { entering, missing } =
+        accounts.find_listed(&borrowed, std::iter::empty()).await.unwrap();
+    assert!(missing.len() >= 200 * 195, "{}", missing.len());
+    for (who, entering) in lists.into_iter().zip(entering) {
+        let hosts = vec!["wiki.example".to_owned()];
+        let app = App { name: "wiki".to_owned(), hosts, who, public: Vec::new(), parts: Vec::new() };
+        let judged = people.iter().filter(|it| may_use(&app, it.login.as_str(), &it.groups)).count();
+        assert_eq!(entering, judged as u64, "{:?}", &app.who[195..]);
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,6 @@
 //! Whom a rule on names and groups lets in, counted by the database: there may be very many of them.
 
-use std::collections::{BTreeSet, HashSet};
-
-use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, Row, query, query_as};
 
 use super::Accounts;
 use crate::config::Who;
@@ -12,8 +10,6 @@ use crate::db::{DbError, on_db};
 pub const MOST_IN_A_STATEMENT: usize = 5_000;
 /// Each is a condition of its own: SQLite nests at most 1,000 of them, and tries each on every account.
 const WEIGHT_OF_A_GROUP: usize = 50;
-/// Figures of a statement.
-const MOST_FIGURES: usize = 50;
 /// How many accounts of a comparison are named.
 pub const MOST_NAMED: usize = 20;
 
@@ -113,26 +109,6 @@ impl Conditions {
 }
 
 impl Accounts {
-    /// How many accounts each of the rules lets in. Each list is at most as
-    /// long as the configuration takes it: one of 200 groups gets a statement of its own.
-    pub async fn count_entering(&self, rules: &[EntryRule<'_>]) -> Result<Vec<u64>, DbError> {
-        let mut counts = Vec::with_capacity(rules.len());
-        let mut rest = rules;
-        while !rest.is_empty() {
-            let mut size = 0;
-            let fits = rest.iter().take(MOST_FIGURES).take_while(|rule| {
-                size += rule.size();
-                size <= MOST_IN_A_STATEMENT
-            });
-            let (now, later) = rest.split_at(fits.count().max(1));
-            let mut conditions = Conditions::default();
-            let figures = now.iter().map(|rule| conditions.on(Some(rule))).collect();
-            counts.extend(self.figures(figures, conditions).await?);
-            rest = later;
-        }
-        Ok(counts)
-    }
-
     /// Whom another rule lets in instead. None: nobody gets in.
     pub async fn compare_entering(
         &self,
@@ -177,37 +153,5 @@ impl Accounts {
             question.fetch_all(pool).await
         })?;
         Ok(rows.into_iter().map(|(id, login)| NamedAccount { id, login }).collect())
-    }
-
-    /// Those of the names that no account has that may sign in.
-    pub async fn unknown_names<'n>(&self, names: &BTreeSet<&'n str>) -> Result<Vec<&'n str>, DbError> {
-        let all: Vec<&str> = names.iter().copied().collect();
-        let mut known = HashSet::new();
-        for names in all.chunks(MOST_IN_A_STATEMENT) {
-            let places: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
-            let sql = format!("SELECT login FROM {ENABLED} WHERE login IN ({})", places.join(", "));
-            let found: Vec<String> = on_db!(&self.db, pool => {
-                let mut question = query_scalar(AssertSqlSafe(sql)).persistent(false);
-                for name in names {
-                    question = question.bind(*name);
-                }
-                question.fetch_all(pool).await
-            })?;
-            known.extend(found);
-        }
-        Ok(all.into_iter().filter(|name| !known.contains(*name)).collect())
-    }
-
-    /// Those of the groups that nobody is in who may sign in.
-    pub async fn empty_groups<'n>(&self, groups: &BTreeSet<&'n str>) -> Result<Vec<&'n str>, DbError> {
-        let all: Vec<&str> = groups.iter().copied().collect();
-        let mut empty = Vec::new();
-        for groups in all.chunks(MOST_FIGURES) {
-            let mut conditions = Conditions::default();
-            let figures = groups.iter().map(|group| conditions.in_group(group)).collect();
-            let counts = self.figures(figures, conditions).await?;
-            empty.extend(groups.iter().zip(counts).filter(|(_, count)| *count == 0).map(|(group, _)| *group));
-        }
-        Ok(empty)
     }
 }

@@ -214,7 +214,15 @@ impl From<EntryCount> for AccountsPreview {
 impl From<AppCheck> for AppWarnings {
     fn from(check: AppCheck) -> Self {
         let everyone = check.is_open();
-        let AppCheck { app, entering, unknown, empty_groups } = check;
-        Self { app: app.name.clone(), entering, everyone, unknown_names: unknown, empty_groups }
+        let AppCheck { app, entering, missing } = check;
+        let (mut unknown_names, mut empty_groups) = (Vec::new(), Vec::new());
+        for who in missing {
+            match who {
+                Who::Everyone => {}
+                Who::Group(group) => empty_groups.push(group),
+                Who::Name(name) => unknown_names.push(name),
+            }
+        }
+        Self { app: app.name.clone(), entering, everyone, unknown_names, empty_groups }
     }
 }

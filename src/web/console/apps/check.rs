@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use crate::config::{App, Apps, Who};
 use crate::db::DbError;
-use crate::login::{Accounts, EntryRule};
+use crate::login::{Accounts, ListedAccounts};
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {
     pub app: Arc<App>,
     /// How many accounts may enter today.
     pub entering: u64,
-    /// Names in `who` that no account has that may sign in.
-    pub unknown: Vec<String>,
-    /// Groups in `who` that nobody is in.
-    pub empty_groups: Vec<String>,
+    /// Names and groups in a `who` that no account has that may sign in.
+    pub missing: Vec<Who>,
 }
 
 impl AppCheck {
@@ -25,44 +23,18 @@ impl AppCheck {
     }
 
     pub fn warns(&self) -> bool {
-        self.is_open() || self.entering == 0 || !self.unknown.is_empty() || !self.empty_groups.is_empty()
+        self.is_open() || self.entering == 0 || !self.missing.is_empty()
     }
 }
 
-/// Everybody and everything that stands in a `who` of the application.
-fn listed(app: &App) -> impl Iterator<Item = &Who> {
-    app.who.iter().chain(app.parts.iter().filter_map(|part| part.who.as_deref()).flatten())
-}
-
+/// Reads the accounts once, and once more those that are named.
 pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, DbError> {
-    let rules: Vec<_> =
-        apps.all().iter().map(|app| EntryRule { who: vec![&app.who], needs_password: false }).collect();
-    let entering = accounts.count_entering(&rules).await?;
-    let (mut names, mut groups) = (BTreeSet::new(), BTreeSet::new());
-    for who in apps.all().iter().flat_map(|app| listed(app)) {
-        match who {
-            Who::Everyone => {}
-            Who::Name(name) => drop(names.insert(name.as_str())),
-            Who::Group(group) => drop(groups.insert(group.as_str())),
-        }
-    }
-    let unknown: BTreeSet<&str> = accounts.unknown_names(&names).await?.into_iter().collect();
-    let empty: BTreeSet<&str> = accounts.empty_groups(&groups).await?.into_iter().collect();
+    let lists: Vec<&[Who]> = apps.all().iter().map(|app| app.who.as_slice()).collect();
+    let listed = apps.all().iter().flat_map(|app| app.listed());
+    let ListedAccounts { entering, missing } = accounts.find_listed(&lists, listed).await?;
     let check = |(app, entering): (&Arc<App>, u64)| {
-        let of = |found: &BTreeSet<&str>, part: fn(&Who) -> Option<&str>| {
-            let named: BTreeSet<&str> =
-                listed(app).filter_map(part).filter(|it| found.contains(it)).collect();
-            named.into_iter().map(str::to_owned).collect()
-        };
-        let unknown = of(&unknown, |who| match who {
-            Who::Name(name) => Some(name),
-            _ => None,
-        });
-        let empty_groups = of(&empty, |who| match who {
-            Who::Group(group) => Some(group),
-            _ => None,
-        });
-        AppCheck { app: Arc::clone(app), entering, unknown, empty_groups }
+        let missing: BTreeSet<&Who> = app.listed().filter(|who| missing.contains(*who)).collect();
+        AppCheck { app: Arc::clone(app), entering, missing: missing.into_iter().cloned().collect() }
     };
     Ok(apps.all().iter().zip(entering).map(check).collect())
 }

@@ -79,6 +79,15 @@ impl AppCheck {
         comma(&self.app.who)
     }
 
+    /// What nobody has, with the key of the words for it.
+    fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.missing.iter().filter_map(|who| match who {
+            Who::Everyone => None,
+            Who::Group(group) => Some(("apps-page.warn-group", group.as_str())),
+            Who::Name(name) => Some(("apps-page.warn-unknown", name.as_str())),
+        })
+    }
+
     fn public(&self) -> String {
         self.app.public.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
