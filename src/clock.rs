@@ -39,6 +39,13 @@ impl Micros {
     }
 }
 
+/// As in SQL columns of microseconds.
+impl From<i64> for Micros {
+    fn from(micros: i64) -> Self {
+        Self(micros)
+    }
+}
+
 /// Whole microseconds. `Duration::as_micros` uses 128 bits, which would slow down every decision.
 const fn micros(span: Duration) -> i64 {
     (span.as_secs() as i64).saturating_mul(1_000_000).saturating_add(span.subsec_micros() as i64)

@@ -8,9 +8,10 @@ use crate::config;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
 
 /// One set of limits, and who put it in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LimitsChange {
     pub id: String,
+    #[sqlx(try_from = "i64")]
     pub at: Micros,
     pub version: String,
     /// The version before it; None for the first.
@@ -49,25 +50,6 @@ impl ChangeCursor {
     }
 }
 
-#[derive(FromRow)]
-struct StoredChange {
-    id: String,
-    at: i64,
-    version: String,
-    previous: Option<String>,
-    actor: Option<String>,
-    login: Option<String>,
-    reason: Option<String>,
-    document: String,
-    access: String,
-    apps: String,
-}
-
-fn change(row: StoredChange) -> LimitsChange {
-    let StoredChange { id, at, version, previous, actor, login, reason, document, access, apps } = row;
-    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document, access, apps }
-}
-
 impl Tuning {
     /// At most `limit` changes, newest first, after the cursor.
     pub async fn history(
@@ -79,10 +61,9 @@ impl Tuning {
             FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
         let newest = || ChangeCursor { at: Micros(i64::MAX), id: String::new() };
         let ChangeCursor { at, id } = before.unwrap_or_else(newest);
-        let rows: Vec<StoredChange> = on_db!(&self.0.db, pool => {
+        Ok(on_db!(&self.0.db, pool => {
             query_as(SQL).bind(at.0).bind(id).bind(i64::from(limit)).fetch_all(pool).await
-        })?;
-        Ok(rows.into_iter().map(change).collect())
+        })?)
     }
 
     /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
@@ -93,9 +74,7 @@ impl Tuning {
         if id.contains('\0') {
             return Ok(None);
         }
-        let row: Option<StoredChange> =
-            on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
-        Ok(row.map(change))
+        Ok(on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?)
     }
 
     /// When the limits last changed; None if they never did. A change of anything else in the document is none.
