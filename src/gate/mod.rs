@@ -22,7 +22,7 @@ pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
-pub use trial::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial, compare_apps};
+pub use trial::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, compare_apps};
 
 /// Clones share everything.
 #[derive(Clone)]

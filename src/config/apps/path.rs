@@ -60,12 +60,12 @@ impl PathPattern {
 
     /// A path that the pattern covers, and no longer pattern does.
     pub fn example(&self) -> String {
-        if self.below { format!("{}{}", self.path, unlike_any()) } else { self.path.clone() }
+        if self.below { format!("{}{}", self.path, unmatched_segment()) } else { self.path.clone() }
     }
 
     /// A path that only patterns for everything cover.
-    pub fn example_of_none() -> String {
-        format!("/{}", unlike_any())
+    pub fn unmatched_example() -> String {
+        format!("/{}", unmatched_segment())
     }
 
     /// Whether it is certain that the pattern covers the path. For what opens.
@@ -86,7 +86,7 @@ impl PathPattern {
 }
 
 /// Longer than what is in any pattern.
-fn unlike_any() -> String {
+fn unmatched_segment() -> String {
     "x".repeat(LONGEST + 1)
 }
 

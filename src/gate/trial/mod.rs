@@ -1,7 +1,7 @@
 //! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
 //! round, counted by the database. It asks the same questions as the judge.
 
-mod places;
+mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use crate::config::{App, Apps};
 use crate::db::DbError;
 use crate::login::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
 use crate::request_id;
-use places::{AppPlace, HostGroup, groups};
+use paths::{HostGroup, PathRules, groups};
 
 /// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,
 /// and again for each list of names that is short.
@@ -43,23 +43,23 @@ pub struct HostTrial {
     pub opens: Vec<String>,
     /// Paths that need a sign-in from then on.
     pub closes: Vec<String>,
-    pub places: Vec<PlaceTrial>,
+    pub paths: Vec<PathTrial>,
 }
 
 /// What changes for paths of an application, said once for all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlaceTrial {
-    pub paths: Vec<AppPaths>,
+pub struct PathTrial {
+    pub scopes: Vec<PathScope>,
     pub entry: EntryChange,
     pub signed_in: AgeChange,
     pub password: AgeChange,
 }
 
-/// Paths of an application to which the same parts apply.
+/// The paths of an application to which the same parts apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AppPaths {
+pub enum PathScope {
     /// As a part names them.
-    Of(String),
+    Pattern(String),
     /// Those that servers read differently ([`AskedPath::Odd`](crate::config::AskedPath)): every part applies.
     Odd,
     /// Those that no part is about.
@@ -74,15 +74,15 @@ pub struct AgeChange {
 }
 
 impl AgeChange {
-    pub fn is_none(self) -> bool {
+    pub fn is_unchanged(self) -> bool {
         self.before == self.after
     }
 }
 
-impl PlaceTrial {
+impl PathTrial {
     fn changes(&self) -> bool {
         let EntryChange { loses, gains } = &self.entry;
-        loses.count > 0 || gains.count > 0 || !self.signed_in.is_none() || !self.password.is_none()
+        loses.count > 0 || gains.count > 0 || !self.signed_in.is_unchanged() || !self.password.is_unchanged()
     }
 
     fn says_the_same_as(&self, other: &Self) -> bool {
@@ -92,13 +92,13 @@ impl PlaceTrial {
 
 impl HostTrial {
     /// Whether no application has the hosts any more, or none had them.
-    pub const fn comes_or_goes(&self) -> bool {
+    pub const fn is_added_or_removed(&self) -> bool {
         self.before.is_some() != self.after.is_some()
     }
 
     fn changes(&self) -> bool {
         let public = !self.opens.is_empty() || !self.closes.is_empty();
-        self.comes_or_goes() || public || !self.places.is_empty()
+        self.is_added_or_removed() || public || !self.paths.is_empty()
     }
 }
 
@@ -124,20 +124,20 @@ where
 pub async fn compare_apps(accounts: &Accounts, before: &Apps, after: &Apps) -> Result<AppsTrial, DbError> {
     let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
     for group in groups(before, after) {
-        let mut places: Vec<PlaceTrial> = Vec::new();
-        for place in group.places() {
-            let Some(entry) = counted.compare(accounts, &place).await? else {
+        let mut paths: Vec<PathTrial> = Vec::new();
+        for rules in group.paths() {
+            let Some(entry) = counted.compare(accounts, &rules).await? else {
                 trial.uncounted += 1;
                 continue;
             };
-            let place = PlaceTrial { entry, ..place.trial };
-            match places.iter_mut().find(|known| known.says_the_same_as(&place)) {
-                Some(known) => known.paths.extend(place.paths),
-                None if place.changes() => places.push(place),
+            let path = PathTrial { entry, ..rules.trial };
+            match paths.iter_mut().find(|known| known.says_the_same_as(&path)) {
+                Some(known) => known.scopes.extend(path.scopes),
+                None if path.changes() => paths.push(path),
                 None => {}
             }
         }
-        trial.hosts.extend(Some(group.told(places)).filter(HostTrial::changes));
+        trial.hosts.extend(Some(group.into_trial(paths)).filter(HostTrial::changes));
     }
     Ok(trial)
 }
@@ -151,30 +151,30 @@ impl<'a> CountedPairs<'a> {
     async fn compare(
         &mut self,
         accounts: &Accounts,
-        place: &AppPlace<'a>,
+        path: &PathRules<'a>,
     ) -> Result<Option<EntryChange>, DbError> {
-        let [before, after] = &place.rules;
+        let [before, after] = &path.rules;
         if before == after {
             return Ok(Some(EntryChange::default()));
         }
-        if let Some((_, known)) = self.0.iter().find(|(rules, _)| *rules == place.rules) {
+        if let Some((_, known)) = self.0.iter().find(|(rules, _)| *rules == path.rules) {
             return Ok(Some(known.clone()));
         }
-        let size: usize = place.rules.iter().flatten().map(EntryRule::size).sum();
+        let size: usize = path.rules.iter().flatten().map(EntryRule::size).sum();
         if self.0.len() == MOST_COMPARED || size > MOST_IN_A_STATEMENT {
             return Ok(None);
         }
         let entry = accounts.compare_entering(before.as_ref(), after.as_ref()).await?;
-        self.0.push((place.rules.clone(), entry.clone()));
+        self.0.push((path.rules.clone(), entry.clone()));
         Ok(Some(entry))
     }
 }
 
 impl HostGroup<'_> {
-    fn told(self, places: Vec<PlaceTrial>) -> HostTrial {
+    fn into_trial(self, paths: Vec<PathTrial>) -> HostTrial {
         let name = |app: Option<&App>| app.map(|app| app.name.clone());
         let [opens, closes] = self.public();
         let hosts = self.hosts.into_iter().map(str::to_owned).collect();
-        HostTrial { hosts, before: name(self.before), after: name(self.after), opens, closes, places }
+        HostTrial { hosts, before: name(self.before), after: name(self.after), opens, closes, paths }
     }
 }

@@ -130,10 +130,10 @@ fn reads(apps: &Apps, host: &str, target: &str) -> bool {
 }
 
 /// What the trial says about a path of a host; nothing, if it does not name it.
-fn told(trial: &AppsTrial, host: &str, paths: &AppPaths) -> EntryChange {
+fn entry_of(trial: &AppsTrial, host: &str, scope: &PathScope) -> EntryChange {
     let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
-    let place = group.and_then(|it| it.places.iter().find(|place| place.paths.contains(paths)));
-    place.map(|place| place.entry.clone()).unwrap_or_default()
+    let path = group.and_then(|it| it.paths.iter().find(|path| path.scopes.contains(scope)));
+    path.map(|path| path.entry.clone()).unwrap_or_default()
 }
 
 fn same(told: &EntryCount, judged: &[&AppVisitor], what: &str) {
@@ -176,11 +176,11 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
             let patterns = [of_host(&before), of_host(&after)].concat();
             let listed = |path: &str| patterns.iter().any(|pattern| pattern.to_string() == path);
             let parts = PATHS.into_iter().filter(|(path, _)| listed(path));
-            let places = parts.map(|(path, target)| (AppPaths::Of(path.to_owned()), target));
-            let odd = ODD.into_iter().filter(|_| !patterns.is_empty()).map(|target| (AppPaths::Odd, target));
-            for (paths, target) in places.chain(odd).chain([(AppPaths::Others, "/of-no-part")]) {
+            let patterns_of_parts = parts.map(|(path, target)| (PathScope::Pattern(path.to_owned()), target));
+            let odd = ODD.into_iter().filter(|_| !patterns.is_empty()).map(|target| (PathScope::Odd, target));
+            for (scope, target) in patterns_of_parts.chain(odd).chain([(PathScope::Others, "/of-no-part")]) {
                 let what = format!("round {round}, {host}, {target}: {before:?} {after:?}");
-                let entry = told(&trial, host, &paths);
+                let entry = entry_of(&trial, host, &scope);
                 let change = |from: &Apps, to: &Apps| -> Vec<&AppVisitor> {
                     let moves = |it: &&AppVisitor| may(from, host, target, it) && !may(to, host, target, it);
                     people.iter().filter(moves).collect()
@@ -191,10 +191,10 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
                 named += entry.loses.first.len() + entry.gains.first.len();
                 let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
                 let lists = |of: fn(&HostTrial) -> &Vec<String>| {
-                    group.is_some_and(|it| of(it).iter().any(|it| AppPaths::Of(it.clone()) == paths))
+                    group.is_some_and(|it| of(it).iter().any(|it| PathScope::Pattern(it.clone()) == scope))
                 };
                 let (then, now) = (reads(&before, host, target), reads(&after, host, target));
-                if paths != AppPaths::Others {
+                if scope != PathScope::Others {
                     assert_eq!(lists(|it| &it.opens), !then && now, "{what}");
                     let stays = after.at(host).is_some();
                     assert_eq!(lists(|it| &it.closes), then && !now && stays, "{what}");
@@ -260,7 +260,7 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
     };
     let trial = compare_apps(&accounts, &apps("staff", 50), &apps("on-call", 50)).await.unwrap();
     assert_eq!(trial.uncounted, 0);
-    let entry = told(&trial, "wiki.example", &AppPaths::Others);
+    let entry = entry_of(&trial, "wiki.example", &PathScope::Others);
     assert_eq!((entry.loses.count, entry.gains.count), (only("staff", "on-call"), only("on-call", "staff")));
     for (before, after) in [(50, 51), (0, 1_000), (1_000, 1_000), (40_000, 1)] {
         let (before, after) = (apps("staff", before), apps("on-call", after));
@@ -290,10 +290,10 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
         assert_eq!((host.opens.len(), host.closes.len()), (opens, 0), "{host:?}");
         // Those with a password, and all.
-        assert_eq!(host.places.len(), 2, "{host:?}");
-        for place in &host.places {
-            assert!(place.entry.loses.count + place.entry.gains.count > 0, "{place:?}");
-            assert!(place.signed_in.is_none() && place.password.is_none(), "{place:?}");
+        assert_eq!(host.paths.len(), 2, "{host:?}");
+        for path in &host.paths {
+            assert!(path.entry.loses.count + path.entry.gains.count > 0, "{path:?}");
+            assert!(path.signed_in.is_unchanged() && path.password.is_unchanged(), "{path:?}");
         }
     }
 }
@@ -320,11 +320,14 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
     let trial =
         compare_apps(&accounts, &apps(Who::Everyone, None), &apps(nobody(), Some(HOUR))).await.unwrap();
     let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
-    let [most, aged] = &host.places[..] else { panic!("{host:?}") };
-    assert_eq!((most.paths.len(), most.entry.loses.count), (200, everybody));
-    assert_eq!((&most.paths[0], &most.paths[1]), (&AppPaths::Others, &AppPaths::Of("/0".to_owned())));
+    let [most, aged] = &host.paths[..] else { panic!("{host:?}") };
+    assert_eq!((most.scopes.len(), most.entry.loses.count), (200, everybody));
+    assert_eq!(
+        (&most.scopes[0], &most.scopes[1]),
+        (&PathScope::Others, &PathScope::Pattern("/0".to_owned()))
+    );
     // To an odd path the part with an age applies, too.
-    assert_eq!(aged.paths, [AppPaths::Of("/7".to_owned()), AppPaths::Odd]);
+    assert_eq!(aged.scopes, [PathScope::Pattern("/7".to_owned()), PathScope::Odd]);
     assert_eq!((aged.entry.loses.count, aged.signed_in.after), (everybody, Some(HOUR)));
 }
 

@@ -73,9 +73,9 @@ impl Conditions {
     }
 
     /// None: nobody.
-    fn on(&mut self, rule: Option<&EntryRule<'_>>) -> String {
+    fn of_rule(&mut self, rule: Option<&EntryRule<'_>>) -> String {
         let Some(rule) = rule else { return "1 = 0".to_owned() };
-        let mut all: Vec<String> = rule.who.iter().filter_map(|who| self.named(who)).collect();
+        let mut all: Vec<String> = rule.who.iter().filter_map(|who| self.of_list(who)).collect();
         if rule.needs_password {
             all.push("password_hash IS NOT NULL".to_owned());
         }
@@ -83,7 +83,7 @@ impl Conditions {
     }
 
     /// None: everybody is.
-    fn named(&mut self, who: &[Who]) -> Option<String> {
+    fn of_list(&mut self, who: &[Who]) -> Option<String> {
         // What is bound has to be used.
         if who.contains(&Who::Everyone) {
             return None;
@@ -116,22 +116,22 @@ impl Accounts {
         after: Option<&EntryRule<'_>>,
     ) -> Result<EntryChange, DbError> {
         let mut conditions = Conditions::default();
-        let (before, after) = (conditions.on(before), conditions.on(after));
+        let (before, after) = (conditions.of_rule(before), conditions.of_rule(after));
         let (loses, gains) = (format!("{before} AND NOT {after}"), format!("{after} AND NOT {before}"));
         let bound = conditions.bound.clone();
-        let figures = self.figures(vec![loses.clone(), gains.clone()], conditions).await?;
+        let counts = self.count_each(vec![loses.clone(), gains.clone()], conditions).await?;
         let named = async |condition: &str, count: u64| {
             let first = if count == 0 { Vec::new() } else { self.first_named(condition, &bound).await? };
             Ok::<_, DbError>(EntryCount { count, first })
         };
-        Ok(EntryChange { loses: named(&loses, figures[0]).await?, gains: named(&gains, figures[1]).await? })
+        Ok(EntryChange { loses: named(&loses, counts[0]).await?, gains: named(&gains, counts[1]).await? })
     }
 
     /// How many accounts meet each condition, in one pass.
-    async fn figures(&self, conditions: Vec<String>, bound: Conditions) -> Result<Vec<u64>, DbError> {
+    async fn count_each(&self, conditions: Vec<String>, bound: Conditions) -> Result<Vec<u64>, DbError> {
         let sums = conditions.iter().map(|it| format!("COALESCE(SUM(CASE WHEN {it} THEN 1 ELSE 0 END), 0)"));
         let sql = format!("SELECT {} FROM {ENABLED}", sums.collect::<Vec<_>>().join(", "));
-        let figures: Vec<i64> = on_db!(&self.db, pool => {
+        let counts: Vec<i64> = on_db!(&self.db, pool => {
             let mut question = query(AssertSqlSafe(sql)).persistent(false);
             for value in bound.bound {
                 question = question.bind(value);
@@ -139,7 +139,7 @@ impl Accounts {
             let row = question.fetch_one(pool).await;
             row.and_then(|row| (0..conditions.len()).map(|index| row.try_get(index)).collect())
         })?;
-        Ok(figures.into_iter().map(i64::unsigned_abs).collect())
+        Ok(counts.into_iter().map(i64::unsigned_abs).collect())
     }
 
     async fn first_named(&self, condition: &str, bound: &[String]) -> Result<Vec<NamedAccount>, DbError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::web::console::apps::check::AppCheck;
 use crate::web::console::apps::trial::TriedApps;
@@ -74,8 +74,8 @@ fn trial() -> AppsTrial {
     };
     let entry = EntryChange { loses: count(1, &["ada"]), gains: count(54_321, &["bob", "eve"]) };
     let age = AgeChange { before: None, after: Some(HOUR) };
-    let place = |paths| PlaceTrial {
-        paths,
+    let path = |scopes| PathTrial {
+        scopes,
         entry: entry.clone(),
         signed_in: age,
         password: AgeChange { before: Some(HOUR), after: None },
@@ -86,9 +86,9 @@ fn trial() -> AppsTrial {
         after: after.map(str::to_owned),
         opens: vec!["/static/*".into()],
         closes: vec!["/health".into()],
-        places: vec![
-            place(vec![AppPaths::Others, AppPaths::Of("/admin/*".into())]),
-            place(vec![AppPaths::Odd]),
+        paths: vec![
+            path(vec![PathScope::Others, PathScope::Pattern("/admin/*".into())]),
+            path(vec![PathScope::Odd]),
         ],
     };
     let hosts =

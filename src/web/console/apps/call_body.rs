@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::check::AppCheck;
 use super::trial::TriedApps;
 use crate::config::{App, AppPart, PathPattern, Who, span_text};
-use crate::gate::{AgeChange, AppPaths, AppsTrial, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 
 #[derive(Serialize, ToSchema)]
@@ -178,27 +178,27 @@ impl From<TriedApps> for AppsPreview {
 
 impl From<HostTrial> for HostPreview {
     fn from(host: HostTrial) -> Self {
-        let HostTrial { hosts, before, after, opens, closes, places } = host;
-        let changes = places.into_iter().map(PathPreview::from).collect();
+        let HostTrial { hosts, before, after, opens, closes, paths } = host;
+        let changes = paths.into_iter().map(PathPreview::from).collect();
         Self { hosts, before, after, opens, closes, changes }
     }
 }
 
-impl From<PlaceTrial> for PathPreview {
-    fn from(place: PlaceTrial) -> Self {
-        let PlaceTrial { paths, entry: EntryChange { loses, gains }, signed_in, password } = place;
+impl From<PathTrial> for PathPreview {
+    fn from(path: PathTrial) -> Self {
+        let PathTrial { scopes, entry: EntryChange { loses, gains }, signed_in, password } = path;
         let age = |change: AgeChange| {
             let AgeChange { before, after } = change;
-            (!change.is_none())
+            (!change.is_unchanged())
                 .then(|| AgePreview { before: before.map(span_text), after: after.map(span_text) })
         };
         let (signed_in_within, password_within) = (age(signed_in), age(password));
-        let (odd, others) = (paths.contains(&AppPaths::Odd), paths.contains(&AppPaths::Others));
-        let path = |paths| match paths {
-            AppPaths::Of(path) => Some(path),
-            AppPaths::Odd | AppPaths::Others => None,
+        let (odd, others) = (scopes.contains(&PathScope::Odd), scopes.contains(&PathScope::Others));
+        let pattern = |scope| match scope {
+            PathScope::Pattern(path) => Some(path),
+            PathScope::Odd | PathScope::Others => None,
         };
-        let paths = paths.into_iter().filter_map(path).collect();
+        let paths = scopes.into_iter().filter_map(pattern).collect();
         let (loses, gains) = (loses.into(), gains.into());
         Self { paths, odd, others, loses, gains, signed_in_within, password_within }
     }

@@ -10,7 +10,7 @@ use rust_i18n::t;
 use super::check::AppCheck;
 use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
-use crate::gate::{AgeChange, AppPaths, HostTrial, PlaceTrial};
+use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial};
 use crate::login::EntryCount;
 use crate::web::console::document::draft::{Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
@@ -181,16 +181,16 @@ impl HostTrial {
     }
 }
 
-impl PlaceTrial {
+impl PathTrial {
     /// Those that the change is about, with the key of what happens to them.
-    fn moves(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
+    fn affected(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
         let both = [("apps-page.loses", &self.entry.loses), ("apps-page.gains", &self.entry.gains)];
         both.into_iter().filter(|(_, it)| it.count > 0)
     }
 
     fn ages(&self) -> impl Iterator<Item = (&'static str, AgeChange)> {
         let both = [("apps-page.age-signed-in", self.signed_in), ("apps-page.age-password", self.password)];
-        both.into_iter().filter(|(_, age)| !age.is_none())
+        both.into_iter().filter(|(_, age)| !age.is_unchanged())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{AgeChange, AppPaths, PlaceTrial};
+use super::{AgeChange, PathScope, PathTrial};
 use crate::config::{App, AppPart, Apps, AskedPath, PathPattern};
 use crate::gate::judge::{is_public, parts_at};
 use crate::login::{EntryChange, EntryRule};
@@ -15,11 +15,11 @@ pub struct HostGroup<'a> {
 }
 
 /// Paths of a host to which the same parts apply.
-pub struct AppPlace<'a> {
+pub struct PathRules<'a> {
     /// Before and after; None: nobody gets in.
     pub rules: [Option<EntryRule<'a>>; 2],
     /// Nobody is counted yet.
-    pub trial: PlaceTrial,
+    pub trial: PathTrial,
 }
 
 /// All hosts, in alphabetical order of their first, without those that keep an application that stays as it is.
@@ -63,11 +63,11 @@ impl<'a> HostGroup<'a> {
     }
 
     /// The other paths, each path of a part, and odd paths, which differ from the others if there are parts.
-    pub fn places(&self) -> impl Iterator<Item = AppPlace<'a>> {
+    pub fn paths(&self) -> impl Iterator<Item = PathRules<'a>> {
         let parts = self.patterns(|app| app.parts.iter().map(|part| &part.path).collect());
         let apps = self.apps();
-        let odd = (parts.len() > 1).then(|| AppPlace::new(AppPaths::Odd, AskedPath::Odd, apps));
-        parts.into_iter().map(move |pattern| AppPlace::plain(pattern, apps)).chain(odd)
+        let odd = (parts.len() > 1).then(|| PathRules::new(PathScope::Odd, AskedPath::Odd, apps));
+        parts.into_iter().map(move |pattern| PathRules::plain(pattern, apps)).chain(odd)
     }
 
     /// Paths that everybody may read from then on, and those that need a sign-in. An application that goes closes
@@ -89,16 +89,16 @@ impl<'a> HostGroup<'a> {
     }
 }
 
-impl<'a> AppPlace<'a> {
+impl<'a> PathRules<'a> {
     fn plain(pattern: Option<&PathPattern>, apps: [Option<&'a App>; 2]) -> Self {
-        let (paths, example) = match pattern {
-            Some(pattern) => (AppPaths::Of(pattern.to_string()), pattern.example()),
-            None => (AppPaths::Others, PathPattern::example_of_none()),
+        let (scope, example) = match pattern {
+            Some(pattern) => (PathScope::Pattern(pattern.to_string()), pattern.example()),
+            None => (PathScope::Others, PathPattern::unmatched_example()),
         };
-        Self::new(paths, AskedPath::of(&example), apps)
+        Self::new(scope, AskedPath::of(&example), apps)
     }
 
-    fn new(paths: AppPaths, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
+    fn new(scope: PathScope, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
         let parts = apps.map(|app| app.map(|app| parts_at(app, path).collect::<Vec<_>>()));
         let [before, after] = &parts;
         let age = |of: fn(&AppPart) -> Option<std::time::Duration>| {
@@ -122,6 +122,6 @@ impl<'a> AppPlace<'a> {
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
         let entry = EntryChange::default();
-        Self { rules, trial: PlaceTrial { paths: vec![paths], entry, signed_in, password } }
+        Self { rules, trial: PathTrial { scopes: vec![scope], entry, signed_in, password } }
     }
 }
