@@ -332,7 +332,7 @@ impl Gatehouse {
         let apps = services.live.snapshot().apps.clone();
         let to = ReturnUrl::parse("https://wiki.example/", &apps, false).unwrap();
         let state = SessionToken::random(&Entropy::Os);
-        let told = services.gate.told_state(to.host(), &state, false);
+        let told = services.gate.state_hash(to.host(), &state);
         let code = services.gate.permit(session, &to, &told).await.unwrap();
         let redeemed = services.gate.redeem(to.host(), &code, Some(&state)).await.unwrap();
         let RedeemedCode::Session { token, .. } = redeemed else { panic!("no session at the application") };

@@ -26,7 +26,7 @@ pub enum Verdict {
     Forbidden,
 }
 
-/// Why somebody who is signed in signs in anew.
+/// Which age limit of a part a session exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TooOld {
     SignIn,
@@ -64,7 +64,7 @@ pub(super) fn is_public(app: &App, path: AskedPath<'_>) -> bool {
     app.public.iter().any(|public| public.covers(path)) && parts_at(app, path).next().is_none()
 }
 
-/// What is not recent enough for what is asked for, whoever asks.
+/// What is not recent enough for what is asked for.
 pub fn too_old(
     app: &App,
     target: &str,

@@ -65,9 +65,9 @@ impl Gate {
         self.remembered.follow().await
     }
 
-    /// What the sign-in is told of the state of a browser at a host. `again`: it begins for the second time.
-    pub fn told_state(&self, host: &str, state: &SessionToken, again: bool) -> String {
-        self.sessions.told_state(host, state, again)
+    /// What the sign-in gets to know of the state of a browser at a host.
+    pub fn state_hash(&self, host: &str, state: &SessionToken) -> String {
+        self.sessions.state_hash(host, state)
     }
 
     /// A code with which the browser of a session gets one at the host of `to`.
@@ -88,8 +88,8 @@ impl Gate {
         code: &SessionToken,
         state: Option<&SessionToken>,
     ) -> Result<RedeemedCode, DbError> {
-        let told = state.map(|state| self.told_state(host, state, false));
-        self.sessions.redeem(code, host, told.as_deref()).await
+        let hash = state.map(|state| self.state_hash(host, state));
+        self.sessions.redeem(code, host, hash.as_deref()).await
     }
 
     /// The session here behind the cookie of a host, with which it ends.

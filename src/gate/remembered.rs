@@ -97,7 +97,7 @@ impl RememberedVisitors {
         let (began, by_clock) = (self.uptime.now(), self.clock.now());
         let recent = self.changes.recent().await?;
         let mut state = self.state.lock();
-        // Changes may have come and gone unread, or are too many to be read.
+        // Changes may have expired before they were read, or are too many to be read.
         let missed = recent.is_none()
             || state.followed_at.is_none_or(|at| began.saturating_sub(at) > UNREAD)
             || state.followed_by_clock.is_none_or(|at| by_clock.since(at) > UNREAD);

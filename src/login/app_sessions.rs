@@ -21,8 +21,8 @@ const CODE_LASTS: Duration = Duration::from_secs(60);
 const MOST_CODES: usize = 20;
 /// A token is random up to here, and then a keyed hash of that.
 const RANDOM: usize = 24;
-/// Before the state of a browser that begins a second time. A dot is in no hash.
-const AGAIN: &str = "again.";
+/// Before the hash of the state of a browser that begins a second time. A dot is in no hash.
+const SECOND_TRY: &str = "again.";
 
 /// Somebody who is signed in at an application's host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,8 @@ pub enum RedeemedCode {
         token: SessionToken,
         target: String,
     },
-    /// Nothing yet: its state is not the one that was told. Tabs that begin at once overwrite each other's, and a state
-    /// may be too old. It can begin again, once.
+    /// Nothing yet: the browser's state does not match the code's. Tabs that begin at once overwrite each other's, and
+    /// a state may be too old. It may begin again, once.
     BeginAgain {
         target: String,
     },
@@ -118,9 +118,10 @@ impl AppSessions {
         let Some((session, begun, target, _)) = taken.filter(|taken| now.0 < taken.3) else {
             return Ok(RedeemedCode::Nothing);
         };
-        let (again, begun) = begun.strip_prefix(AGAIN).map_or((false, &*begun), |begun| (true, begun));
+        let (is_second, begun) =
+            begun.strip_prefix(SECOND_TRY).map_or((false, &*begun), |begun| (true, begun));
         if !state.is_some_and(|state| crate::secret::same(begun.as_bytes(), state.as_bytes())) {
-            return Ok(if again { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
+            return Ok(if is_second { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
         let token = self.new_token(host);
         let rows = on_db!(&self.db, pool => query(START).bind(text(self.stored(host, &token).0)).bind(&session)
@@ -211,11 +212,9 @@ impl AppSessions {
         AppTokenHash(self.key.hash(&[b"session", host.as_bytes(), token.bytes()]))
     }
 
-    /// What the sign-in is told of a browser's state at a host. The state itself stays in the browser. `again`: the
-    /// browser has brought a code with another state, and does not begin a third time.
-    pub fn told_state(&self, host: &str, state: &SessionToken, again: bool) -> String {
-        let hash = text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]));
-        if again { format!("{AGAIN}{hash}") } else { hash }
+    /// What the sign-in gets to know of a browser's state at a host. The state itself stays in the browser.
+    pub fn state_hash(&self, host: &str, state: &SessionToken) -> String {
+        text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]))
     }
 
     fn hash_of_code(&self, host: &str, code: &SessionToken) -> [u8; 32] {
@@ -223,9 +222,14 @@ impl AppSessions {
     }
 }
 
-/// Whether a state looks like one that [`AppSessions::told_state`] has told.
-pub fn is_told_state(state: &str) -> bool {
-    let hash = state.strip_prefix(AGAIN).unwrap_or(state);
+/// The hash of the state of a browser that has brought a code with another state: it does not begin a third time.
+pub fn second_try(state_hash: &str) -> String {
+    format!("{SECOND_TRY}{state_hash}")
+}
+
+/// Whether it looks like a hash of [`AppSessions::state_hash`], of a first or second try.
+pub fn is_state_hash(state: &str) -> bool {
+    let hash = state.strip_prefix(SECOND_TRY).unwrap_or(state);
     URL_SAFE_NO_PAD.decode(hash).is_ok_and(|hash| hash.len() == 32)
 }
 

@@ -34,7 +34,7 @@ pub use accounts::{
     ImportConflict, ImportOutcome, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount, PastSignIn,
     PhoneSet, Roles, ShownBy,
 };
-pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_told_state};
+pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
     GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::captcha::CaptchaAnswer;
 use crate::config::LiveSettings;
 use crate::gate::ReturnUrl;
-use crate::login::is_told_state;
+use crate::login::is_state_hash;
 use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::visit::Visit;
@@ -66,7 +66,7 @@ pub struct NextFields {
     pub next: String,
     /// An address at an application.
     pub rd: String,
-    /// What its host told of the browser's state there.
+    /// The hash of the browser's state there.
     pub state: String,
 }
 
@@ -77,8 +77,8 @@ impl NextFields {
             return Next::parse(&self.next);
         }
         let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure())?;
-        // What was told to no browser is none.
-        let state = if is_told_state(&self.state) { self.state.clone() } else { String::new() };
+        // A state that we cannot have issued is dropped.
+        let state = if is_state_hash(&self.state) { self.state.clone() } else { String::new() };
         Some(Next::to_app(to, state))
     }
 }

@@ -1,4 +1,4 @@
-//! `/admin/apps`: what is worth a look, a draft that is tried, and one that is saved.
+//! `/admin/apps`: its warnings, a draft that is tried, and one that is saved.
 
 use gatehouse::audit::EventFilter;
 
@@ -59,7 +59,7 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
         "Would gain access:",
         "Would need a sign-in: <code>/health</code>",
         "No account that can sign in has this name: <code>nobody-has-this</code>",
-        "whoever registers",
+        "anyone who registers",
     ] {
         assert!(tried.text.contains(told), "{told}: {}", tried.text);
     }
@@ -75,7 +75,7 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
     let list = boss.get(LIST).await;
     assert!(of(&list, "<bdi>wiki</bdi>") && of(&list, "<code>nobody-has-this</code>"), "{}", list.text);
     assert!(
-        of(&list, "group:staff, eve, nobody-has-this") && of(&list, "whoever registers"),
+        of(&list, "group:staff, eve, nobody-has-this") && of(&list, "anyone who registers"),
         "{}",
         list.text
     );

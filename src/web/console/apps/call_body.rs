@@ -16,7 +16,7 @@ pub struct AppBody {
     name: String,
     /// As browsers send them: with the port where it is not the scheme's own.
     hosts: Vec<String>,
-    /// Names of accounts, `group:NAME`, or `everyone`, which is whoever registers. Nobody, if left out.
+    /// Names of accounts, `group:NAME`, or `everyone`: anyone who registers. Nobody, if left out.
     #[schema(required = false)]
     who: Vec<String>,
     /// Paths that GET and HEAD may ask for without signing in.
@@ -95,7 +95,7 @@ pub struct AppsPreview {
     hosts: Vec<HostPreview>,
     /// Paths that were not counted, because too much differs.
     uncounted: usize,
-    /// What is worth a look in the draft.
+    /// About the applications of the draft.
     warnings: Vec<AppWarnings>,
 }
 
@@ -161,7 +161,7 @@ struct AppWarnings {
     app: String,
     /// Accounts that may enter. Nobody, if 0.
     entering: u64,
-    /// Whoever registers may enter.
+    /// Anyone who registers may enter.
     everyone: bool,
     /// No account that may sign in has them.
     unknown_names: Vec<String>,

@@ -1,4 +1,4 @@
-//! What is worth a look about the applications: who may enter, and names and groups that nobody has.
+//! Warnings about the applications: who may enter, and names and groups that nobody has.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct AppCheck {
 }
 
 impl AppCheck {
-    /// Whoever registers may enter.
+    /// Anyone who registers may enter.
     pub fn is_open(&self) -> bool {
         self.app.who.contains(&Who::Everyone)
     }

@@ -6,7 +6,7 @@ use crate::gate::{AppsTrial, compare_apps};
 use crate::tuning::DraftError;
 use crate::web::kit::services::Services;
 
-/// Who loses and gains what with a draft, and what is worth a look in it.
+/// Who loses and gains what with a draft, and its warnings.
 pub struct TriedApps {
     pub trial: AppsTrial,
     pub checks: Vec<AppCheck>,
