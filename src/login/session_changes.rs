@@ -11,9 +11,9 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db, on_tx};
 use crate::entropy::Entropy;
 
-/// How long a change can be read, by the database's clock: longer than any transaction takes from it to its commit. Each of
-/// its few statements waits at most 5 s for a lock, and PostgreSQL ends it if it is idle for 5 s. An instance that did not
-/// read for so long must forget all that it remembers.
+/// How long a change can be read, by the database's clock: longer than any transaction takes from it to its commit.
+/// Each of its few statements waits at most 5 s for a lock, and PostgreSQL ends it if it is idle for 5 s. An instance
+/// that did not read for so long must forget all that it remembers.
 pub const CHANGES_LAST: Duration = Duration::from_secs(300);
 
 /// Read at once: more than 60 a second over those minutes. With more, every check reads SQL.

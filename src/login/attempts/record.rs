@@ -14,10 +14,12 @@ use crate::login::guard::SignInPath;
 use crate::login::{AccountId, DeviceId, Realm, RealmLogin};
 use crate::throttle::Refusal;
 
-/// How an attempt of another program ended: when it was settled, if the store could say, and whether its success was to forgive.
+/// How an attempt of another program ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TicketEnd {
+    /// When it was settled, if the store could say.
     settled: Option<Micros>,
+    /// Whether its success was to forgive.
     forgave: bool,
 }
 

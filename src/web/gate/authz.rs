@@ -1,5 +1,10 @@
 //! What a proxy asks before it passes a request on: may it pass, and who is it?
 
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
+use actix_web::{HttpRequest, HttpResponse};
+use url::form_urlencoded;
+
 use crate::config::{Apps, LiveSettings};
 use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
 use crate::login::{AppVisitor, SessionToken};
@@ -8,10 +13,6 @@ use crate::web::gate::view::{GatePage, GatePageKind};
 use crate::web::kit::cookies;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use actix_web::http::StatusCode;
-use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
-use actix_web::{HttpRequest, HttpResponse};
-use url::form_urlencoded;
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
