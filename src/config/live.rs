@@ -11,7 +11,7 @@ use crate::clock::Micros;
 
 use super::apps::Apps;
 use super::control::WatchControl;
-use super::draft::{self, AccessEdit, AppsEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
+use super::draft::{self, AccessEdit, AppsEdit, DocumentDraft, DraftEdit, DraftError, DraftSaveError};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
@@ -153,23 +153,23 @@ impl LiveHandle {
     }
 
     /// The limits that would be in force if the draft were written into the document in force.
-    pub fn parse(&self, draft: LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
+    pub fn parse(&self, draft: DocumentDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         let in_force = self.in_force();
         let edit = DraftEdit::read(draft)?;
         let put = edit.put_into(&self.0.source, &in_force.document);
         put.map(|(_, limits)| limits).map_err(DraftSaveError::into_errors)
     }
 
-    /// A draft of `[[apps]]` in TOML.
-    pub fn read_apps(&self, toml: &str) -> Result<AppsEdit, Vec<DraftError>> {
+    /// A draft of `[[apps]]`.
+    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<AppsEdit, Vec<DraftError>> {
         let source = &self.0.source;
         let config = source.tree(&self.in_force().document).and_then(|root| source.read(root));
-        AppsEdit::read(toml, &config.unwrap_or_default().settings.server.public_url)
+        AppsEdit::read(draft, &config.unwrap_or_default().settings.server.public_url)
     }
 
     /// The applications that would be in force if the draft were written into the document in force.
-    pub fn parse_apps(&self, toml: &str) -> Result<Apps, Vec<DraftError>> {
-        let edit = self.read_apps(toml)?;
+    pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
+        let edit = self.read_apps(draft)?;
         let put = edit.put_into(&self.0.source, &self.in_force().document);
         put.map(|(_, apps)| apps).map_err(DraftSaveError::into_errors)
     }

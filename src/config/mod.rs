@@ -52,7 +52,7 @@ pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty}
 pub use control::WatchControl;
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use draft::{
-    AccessEdit, AccessSaver, AppsEdit, DocumentEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft,
+    AccessEdit, AccessSaver, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftSaveError,
     SavedDraft, apps_toml, limits_toml, named, rule_json, span_text, with_limit,
 };
 pub use environment::{Environment, of_process as environment_of_process};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ChangeActor, DraftError, NotWritten, SaveError, SavedDraft, Tuning, version_of};
+use super::{ChangeActor, DocumentDraft, DraftError, NotWritten, SaveError, SavedDraft, Tuning, version_of};
 use crate::config::{self, Apps, DocumentEdit, LiveSettings};
 
 /// The applications in force in this instance.
@@ -28,8 +28,8 @@ impl Tuning {
         }
     }
 
-    /// The applications that would be in force with this draft in TOML, or everything that is wrong with it.
-    pub fn parse_apps(&self, draft: &str) -> Result<Apps, Vec<DraftError>> {
+    /// The applications that would be in force with this draft, or everything that is wrong with it.
+    pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
         self.0.live.parse_apps(draft)
     }
 
@@ -37,7 +37,7 @@ impl Tuning {
     /// force in this instance; the others follow within a second.
     pub async fn save_apps(
         &self,
-        draft: &str,
+        draft: DocumentDraft<'_>,
         if_match: &str,
         by: ChangeActor<'_>,
         reason: &str,

@@ -21,7 +21,7 @@ use crate::request_id;
 use crate::stop::StopSignal;
 
 pub use crate::config::DraftSaveError as NotWritten;
-pub use crate::config::{BackendKind, DraftError, LimitsDraft, RefusedChange, SavedDraft, with_limit};
+pub use crate::config::{BackendKind, DocumentDraft, DraftError, RefusedChange, SavedDraft, with_limit};
 pub use access::AccessOrigin;
 pub use apps::CurrentApps;
 pub use history::{ChangeCursor, LimitsChange};
@@ -138,7 +138,7 @@ impl Tuning {
     }
 
     /// The limits that would be in force with this draft, or everything that is wrong with it.
-    pub fn parse(&self, draft: &LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
+    pub fn parse(&self, draft: &DocumentDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         self.0.live.parse(*draft)
     }
 
@@ -156,7 +156,7 @@ impl Tuning {
     /// in this instance; the others follow within a second.
     pub async fn save(
         &self,
-        draft: LimitsDraft<'_>,
+        draft: DocumentDraft<'_>,
         if_match: &str,
         by: ChangeActor<'_>,
         reason: &str,
@@ -222,7 +222,7 @@ impl Tuning {
     ) -> Result<SavedDraft, SaveError> {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::DraftEdit::read(LimitsDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
+        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
         let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
         self.put(edit, if_match, by, reason).await
     }

@@ -3,11 +3,11 @@
 use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
-use super::errors::{DRAFT, DraftError, DraftSaveError, draft_errors};
+use super::errors::{DraftError, DraftSaveError, draft_errors};
 use super::overridden::overridden_apps;
-use super::{SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, parsed, refused, view};
+use super::{DocumentDraft, SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, refused, view};
 use crate::config::apps::{self, Apps};
-use crate::config::document::{self, ConfigTable};
+use crate::config::document::ConfigTable;
 use crate::config::error::{ConfigError, ConfigProblem};
 use crate::config::reader::{self, ProblemList};
 use crate::config::source::ConfigSource;
@@ -19,23 +19,23 @@ const KEY: &str = "apps";
 #[derive(Debug, Clone)]
 pub struct AppsEdit {
     apps: Apps,
-    /// As its author wrote it.
+    /// As its author wrote it; of a draft in JSON, what it says.
     toml: DocumentMut,
+    from_json: bool,
 }
 
 impl AppsEdit {
-    /// Reads `[[apps]]` tables and nothing else; returns all of their problems. No application can have the host of
+    /// Reads applications and nothing else; returns all of their problems. No application can have the host of
     /// `public_url`.
-    pub(in crate::config) fn read(text: &str, public_url: &Url) -> Result<Self, Vec<DraftError>> {
-        // Browsers end lines in their own way.
-        let text = text.replace("\r\n", "\n");
-        let root = document::parse(DRAFT.as_ref(), &text).map_err(|error| draft_errors(&error))?;
-        let (apps, problems) = read(root, public_url);
+    pub(in crate::config) fn read(
+        draft: DocumentDraft<'_>,
+        public_url: &Url,
+    ) -> Result<Self, Vec<DraftError>> {
+        let (apps, problems) = read(draft.tree(KEY)?, public_url);
         if !problems.is_empty() {
             return Err(draft_errors(&ConfigError::new(problems)));
         }
-        let toml = parsed(&text).map_err(|reason| vec![DraftError::at("", reason, None)])?;
-        Ok(Self { apps, toml })
+        Ok(Self { apps, toml: draft.toml(KEY)?, from_json: matches!(draft, DocumentDraft::Json(_)) })
     }
 
     pub const fn apps(&self) -> &Apps {
@@ -55,6 +55,13 @@ impl AppsEdit {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         if overridden_apps(source.environment()) {
             return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
+        }
+        // JSON has no comments: if it says what the document says, these stay.
+        if self.from_json
+            && let Ok(config) = source.read(theirs.clone())
+            && config.live.apps == self.apps
+        {
+            return Ok((text.to_owned(), config.live.apps));
         }
         let merged = if view::apps_toml(text) == self.toml() {
             text.to_owned()

@@ -44,12 +44,17 @@ fn ours() -> Url {
 }
 
 fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
-    let edit = AppsEdit::read(draft, &ours()).map_err(DraftSaveError::Invalid)?;
+    let edit = AppsEdit::read(DocumentDraft::Toml(draft), &ours()).map_err(DraftSaveError::Invalid)?;
     edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
 fn put(document: &str, draft: &str) -> Result<String, DraftSaveError> {
     put_with(document, draft, &[])
+}
+
+fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftSaveError> {
+    let edit = AppsEdit::read(DocumentDraft::Json(draft), &ours()).map_err(DraftSaveError::Invalid)?;
+    edit.put_into(&source(&[]), document).map(|(merged, _)| merged)
 }
 
 fn apps(document: &str) -> Apps {
@@ -101,7 +106,7 @@ fn hidden_text_stays_whatever_comes_and_goes_around_it() {
             assert!(out.contains(kept), "{kept}: {out}");
         }
         assert!(!apps_toml(&out).contains("secret"), "{out}");
-        assert_eq!(apps(&out), AppsEdit::read(&draft, &ours()).unwrap().apps().clone());
+        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone());
         assert_eq!(put(&out, &apps_toml(&out)).unwrap(), out);
     }
 }
@@ -144,7 +149,11 @@ fn applications_of_any_shape_are_replaced() {
         ] {
             let out = put(before, &draft).unwrap();
             assert!(out.contains(above), "{out}");
-            assert_eq!(apps(&out), AppsEdit::read(&draft, &ours()).unwrap().apps().clone(), "{out}");
+            assert_eq!(
+                apps(&out),
+                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone(),
+                "{out}"
+            );
         }
     }
 }
@@ -172,6 +181,48 @@ fn mistakes_of_applications_are_told_at_their_field_and_line() {
     let both = "[[apps]]\nname = \"\"\nhosts = [\"*\"]\nwho = [\"Ada\"]\n";
     let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
     assert_eq!(errors.len(), 3, "all at once: {errors:?}");
+}
+
+#[test]
+fn applications_in_json_that_are_in_force_change_no_byte_and_others_replace_them() {
+    let part = json!({ "path": "/admin/*", "who": ["group:on-call"] });
+    let wiki = json!({
+        "name": "wiki", "hosts": ["wiki.example"], "who": ["group:staff", "alice"], "parts": [part],
+    });
+    let same = json!([wiki, { "name": "shop", "hosts": ["shop.example"], "who": [] }]);
+    assert_eq!(put_json(DOCUMENT, &same).unwrap(), DOCUMENT);
+    let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
+    assert_eq!(put_json(&theirs, &same).unwrap(), theirs);
+    let fewer = put_json(DOCUMENT, &json!([wiki])).unwrap();
+    let (before, now) = (apps(DOCUMENT), apps(&fewer));
+    assert_eq!(now.all(), &before.all()[..1]);
+    assert!(fewer.contains("first-secret") && !fewer.contains("shop.example"), "{fewer}");
+    assert_eq!(put_json(DOCUMENT, &json!([])).map(|out| apps(&out).is_empty()), Ok(true));
+    // A list that means the same with a mistake elsewhere in it is not taken for what is in force.
+    let broken = DOCUMENT.replace("\"shop.example\"", "\"SHOP\"");
+    assert_eq!(apps(&put_json(&broken, &json!([wiki])).unwrap()), now);
+}
+
+#[test]
+fn mistakes_of_applications_in_json_are_told_at_their_field_without_a_line() {
+    for (draft, field, reason) in [
+        (json!([{ "name": "a", "hosts": ["A.example"] }]), "apps[0].hosts[0]", "has capital letters"),
+        (json!([{ "name": "a", "hosts": ["id.example"] }]), "apps[0].hosts[0]", "server.public_url"),
+        (json!([{ "name": null, "hosts": ["a.example"] }]), "apps[0].name", "null"),
+        (json!([{ "name": "a", "hosts": ["a.example"], "who": null }]), "apps[0].who", "null"),
+        (json!([null]), "apps[0]", "null"),
+        (
+            json!([{ "name": "a", "hosts": ["a.example"], "server": {} }]),
+            "apps[0].server",
+            "is not a setting",
+        ),
+        (json!({ "name": "a" }), "apps", "list"),
+        (json!("[[apps]]"), "apps", "list"),
+    ] {
+        let Err(DraftSaveError::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
+        assert_eq!((errors[0].field.as_str(), errors[0].line), (field, None), "{draft}");
+        assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod apps_tests;
 #[cfg(test)]
 mod tests;
 
+use serde_json::json;
 use toml_edit::DocumentMut;
 
 pub use access::{AccessEdit, AccessSaver};
@@ -37,17 +38,46 @@ use crate::throttle::Limit;
 use errors::{DRAFT, draft_errors, line, whole_draft};
 use overridden::covers;
 
-/// Limits as an administrator wants them. They replace those of the document completely: a limit that the
-/// draft leaves out returns to its default.
+/// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
+/// the draft leaves out returns to its default.
 #[derive(Debug, Clone, Copy)]
-pub enum LimitsDraft<'a> {
-    /// `[limits.…]` tables only.
+pub enum DocumentDraft<'a> {
+    /// `[limits.…]` tables only, or `[[apps]]` tables only.
     Toml(&'a str),
-    /// An object with the structure of the `[limits]` table.
+    /// What the document has under `limits` or `apps`.
     Json(&'a serde_json::Value),
 }
 
-/// A valid draft. It may still conflict with the document that it is written into.
+impl DocumentDraft<'_> {
+    /// A document with nothing but the draft, which is about `key`.
+    fn tree(self, key: &str) -> Result<ConfigTable, Vec<DraftError>> {
+        match self {
+            Self::Json(value) => {
+                let entry = TableEntry::new(tree::of_json(value), whole_draft());
+                Ok(ConfigTable::from([(key.to_owned(), entry)]))
+            }
+            Self::Toml(text) => {
+                document::parse(DRAFT.as_ref(), &unix_lines(text)).map_err(|error| draft_errors(&error))
+            }
+        }
+    }
+
+    /// As its author wrote it; of a draft in JSON, what it says.
+    fn toml(self, key: &str) -> Result<DocumentMut, Vec<DraftError>> {
+        let text = match self {
+            Self::Json(value) => toml::to_string(&json!({ key: value })).map_err(|error| error.to_string()),
+            Self::Toml(text) => Ok(unix_lines(text)),
+        };
+        text.and_then(|text| parsed(&text)).map_err(|reason| vec![DraftError::at("", reason, None)])
+    }
+}
+
+/// Browsers send lines that end in CR LF.
+fn unix_lines(text: &str) -> String {
+    text.replace("\r\n", "\n")
+}
+
+/// Valid limits. They may still conflict with the document that they are written into.
 #[derive(Debug, Clone)]
 pub struct DraftEdit {
     limits: Limits,
@@ -61,23 +91,14 @@ pub struct DraftEdit {
 
 impl DraftEdit {
     /// Returns all problems of the draft.
-    pub fn read(draft: LimitsDraft<'_>) -> Result<Self, Vec<DraftError>> {
-        let (root, toml) = match draft {
-            LimitsDraft::Json(value) => {
-                let limits = TableEntry::new(tree::of_json(value), whole_draft());
-                (ConfigTable::from([("limits".to_owned(), limits)]), None)
-            }
-            LimitsDraft::Toml(text) => {
-                // Browsers send it like this.
-                let text = text.replace("\r\n", "\n");
-                let root = document::parse(DRAFT.as_ref(), &text).map_err(|error| draft_errors(&error))?;
-                (root, Some(text))
-            }
-        };
+    pub fn read(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
+        let root = draft.tree("limits")?;
         let names = tree::named(&root).into_iter().map(|(name, entry)| (name, line(&entry.key))).collect();
         let limits = tree::limits(root).map_err(|error| draft_errors(&error))?;
-        let toml = toml.as_deref().map(parsed).transpose();
-        let toml = toml.map_err(|reason| vec![DraftError::at("", reason, None)])?;
+        let toml = match draft {
+            DocumentDraft::Json(_) => None,
+            DocumentDraft::Toml(_) => Some(draft.toml("limits")?),
+        };
         Ok(Self { limits, names, toml, but_overridden: false })
     }
 

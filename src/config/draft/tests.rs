@@ -2,6 +2,7 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::DocumentDraft::{Json, Toml};
 use super::*;
 
 const DOCUMENT: &str = r#"# Ours, since 2024.
@@ -38,7 +39,11 @@ fn source(variables: &[(&str, &str)]) -> ConfigSource {
     ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
 }
 
-fn put(document: &str, draft: LimitsDraft<'_>, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
+fn put(
+    document: &str,
+    draft: DocumentDraft<'_>,
+    variables: &[(&str, &str)],
+) -> Result<String, DraftSaveError> {
     let source = source(variables);
     let edit = DraftEdit::read(draft).map_err(DraftSaveError::Invalid)?;
     edit.put_into(&source, document).map(|(merged, _)| merged)
@@ -68,31 +73,31 @@ fn field(error: DraftSaveError) -> (String, Option<usize>) {
 
 #[test]
 fn what_is_shown_and_sent_back_changes_no_byte() {
-    assert_eq!(put(DOCUMENT, LimitsDraft::Json(&as_json(DOCUMENT)), &[]).unwrap(), DOCUMENT);
+    assert_eq!(put(DOCUMENT, Json(&as_json(DOCUMENT)), &[]).unwrap(), DOCUMENT);
     for document in [DOCUMENT, "", include_str!("../../../gatehouse.example.toml")] {
         let shown = limits_toml(document);
-        let back = put(document, LimitsDraft::Toml(&shown), &[]).unwrap();
+        let back = put(document, Toml(&shown), &[]).unwrap();
         assert_eq!(limits_toml(&back), shown);
-        assert_eq!(put(&back, LimitsDraft::Toml(&shown), &[]).unwrap(), back);
+        assert_eq!(put(&back, Toml(&shown), &[]).unwrap(), back);
     }
     let example = include_str!("../../../gatehouse.example.toml");
-    assert_eq!(put(example, LimitsDraft::Toml(&limits_toml(example)), &[]).unwrap(), example);
-    assert_eq!(put(example, LimitsDraft::Json(&as_json(example)), &[]).unwrap(), example);
+    assert_eq!(put(example, Toml(&limits_toml(example)), &[]).unwrap(), example);
+    assert_eq!(put(example, Json(&as_json(example)), &[]).unwrap(), example);
 }
 
 #[test]
 fn line_ends_and_the_mark_of_an_encoding_stay() {
     let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
     let mut draft = as_json(DOCUMENT);
-    assert_eq!(put(&theirs, LimitsDraft::Json(&draft), &[]).unwrap(), theirs);
+    assert_eq!(put(&theirs, Json(&draft), &[]).unwrap(), theirs);
     let shown = limits_toml(&theirs);
     assert_eq!(shown, limits_toml(DOCUMENT));
     for sent in [shown.clone(), shown.replace('\n', "\r\n")] {
-        let back = put(DOCUMENT, LimitsDraft::Toml(&sent), &[]).unwrap();
+        let back = put(DOCUMENT, Toml(&sent), &[]).unwrap();
         assert_eq!(limits_toml(&back), shown, "browsers end lines in their own way");
     }
     draft["sms-phone"]["rules"][0]["max"] = json!(4);
-    assert_eq!(put(&theirs, LimitsDraft::Json(&draft), &[]).unwrap(), theirs.replace("max = 1,", "max = 4,"));
+    assert_eq!(put(&theirs, Json(&draft), &[]).unwrap(), theirs.replace("max = 1,", "max = 4,"));
 }
 
 #[test]
@@ -100,10 +105,10 @@ fn one_number_changes_one_number() {
     let mut draft = as_json(DOCUMENT);
     draft["login-account"]["rules"][1]["max"] = json!(30);
     let wanted = DOCUMENT.replace("max = 20", "max = 30");
-    assert_eq!(put(DOCUMENT, LimitsDraft::Json(&draft), &[]).unwrap(), wanted);
+    assert_eq!(put(DOCUMENT, Json(&draft), &[]).unwrap(), wanted);
     draft["sms-phone"]["mode"] = json!("enforce");
     let wanted = wanted.replace("mode = \"monitor\"\n", "");
-    assert_eq!(put(DOCUMENT, LimitsDraft::Json(&draft), &[]).unwrap(), wanted);
+    assert_eq!(put(DOCUMENT, Json(&draft), &[]).unwrap(), wanted);
 }
 
 #[test]
@@ -111,7 +116,7 @@ fn rules_come_and_go_and_their_neighbours_keep_their_comments() {
     let mut draft = as_json(DOCUMENT);
     let rules = draft["login-account"]["rules"].as_array_mut().unwrap();
     rules.push(json!({ "max": 50, "per": "day", "timezone": "Asia/Shanghai" }));
-    let out = put(DOCUMENT, LimitsDraft::Json(&draft), &[]).unwrap();
+    let out = put(DOCUMENT, Json(&draft), &[]).unwrap();
     for line in ["# three", "# twenty", "# Watched by the night shift.", "window = \"60s\""] {
         assert!(out.contains(line), "{line}: {out}");
     }
@@ -119,7 +124,7 @@ fn rules_come_and_go_and_their_neighbours_keep_their_comments() {
         out.contains(r#"{ max = 50, per = "day", timezone = "Asia/Shanghai", then = "block" }"#),
         "{out}"
     );
-    let fewer = put(&out, LimitsDraft::Json(&as_json(DOCUMENT)), &[]).unwrap();
+    let fewer = put(&out, Json(&as_json(DOCUMENT)), &[]).unwrap();
     assert_eq!(as_json(&fewer), as_json(DOCUMENT));
 }
 
@@ -127,9 +132,7 @@ fn rules_come_and_go_and_their_neighbours_keep_their_comments() {
 fn what_a_draft_does_not_name_goes_and_the_rest_is_not_touched() {
     let out = put(
         DOCUMENT,
-        LimitsDraft::Json(
-            &json!({ "sms-phone": { "mode": "monitor", "rules": [{ "max": 1, "window": "1m" }] } }),
-        ),
+        Json(&json!({ "sms-phone": { "mode": "monitor", "rules": [{ "max": 1, "window": "1m" }] } })),
         &[],
     )
     .unwrap();
@@ -151,7 +154,7 @@ idle = "1h"
 # Nothing follows.
 "#;
     assert_eq!(out, wanted);
-    let none = put(DOCUMENT, LimitsDraft::Json(&json!({})), &[]).unwrap();
+    let none = put(DOCUMENT, Json(&json!({})), &[]).unwrap();
     assert!(!none.contains("limits"), "{none}");
     assert!(none.contains("# The store.\n[store]"), "{none}");
 }
@@ -159,7 +162,7 @@ idle = "1h"
 #[test]
 fn a_draft_of_text_stands_where_the_limits_stood_as_it_was_written() {
     let draft = "# New.\n[limits.sms-phone]\nrules = [ ]  # off\n\n[limits.custom.b]\nrules = [{ max = 1, window = \"1s\" }]\n";
-    let out = put(DOCUMENT, LimitsDraft::Toml(draft), &[]).unwrap();
+    let out = put(DOCUMENT, Toml(draft), &[]).unwrap();
     let wanted = DOCUMENT.split("# Watched").next().unwrap().to_owned()
         + draft
         + "\n# The store.\n[store]\nurl = \"memory:\"\n\n# The end.\n[session]\nidle = \"1h\"\n# Nothing follows.\n";
@@ -170,9 +173,9 @@ fn a_draft_of_text_stands_where_the_limits_stood_as_it_was_written() {
 #[test]
 fn limits_are_put_into_a_document_without_any_in_whatever_shape_they_come() {
     let draft = json!({ "custom": { "a": { "rules": [{ "max": 1, "window": "90s" }] } } });
-    let out = put("", LimitsDraft::Json(&draft), &[]).unwrap();
+    let out = put("", Json(&draft), &[]).unwrap();
     assert_eq!(out.trim(), "[limits.custom.a]\nrules = [{ max = 1, window = \"1m 30s\", then = \"block\" }]");
-    let out = put("[server]\nworkers = 2\n", LimitsDraft::Json(&draft), &[]).unwrap();
+    let out = put("[server]\nworkers = 2\n", Json(&draft), &[]).unwrap();
     assert!(out.starts_with("[server]\nworkers = 2\n\n[limits.custom.a]\n"), "{out}");
     for shape in [
         "limits = { custom = { a = { rules = [{ max = 9, window = \"1s\" }] } } }\n[server]\nworkers = 2\n",
@@ -180,10 +183,7 @@ fn limits_are_put_into_a_document_without_any_in_whatever_shape_they_come() {
         "[limits]\ncustom.a.rules = [{ max = 9, window = \"1s\" }]\n[server]\nworkers = 2\n",
         "[[limits.custom.a.rules]]\nmax = 9\nwindow = \"1s\"\n[server]\nworkers = 2\n",
     ] {
-        for draft in [
-            LimitsDraft::Json(&draft),
-            LimitsDraft::Toml("[limits.custom.a]\nrules = [{ max = 1, window = \"90s\" }]\n"),
-        ] {
+        for draft in [Json(&draft), Toml("[limits.custom.a]\nrules = [{ max = 1, window = \"90s\" }]\n")] {
             let out = put(shape, draft, &[]).unwrap();
             assert!(out.contains("workers = 2"), "{out}");
             assert_eq!(as_json(&out)["custom"]["a"]["rules"][0]["max"], 1, "{out}");
@@ -212,7 +212,7 @@ fn mistakes_are_told_at_their_field_and_line() {
         (json!({ "sms-phone": { "rules": [{ "max": 1, "window": "100d" }] } }), "sms.retention"),
         (json!([]), "limits"),
     ] {
-        assert_eq!(field(put(DOCUMENT, LimitsDraft::Json(&draft), &[]).unwrap_err()), (at.to_owned(), None));
+        assert_eq!(field(put(DOCUMENT, Json(&draft), &[]).unwrap_err()), (at.to_owned(), None));
     }
     for (draft, at, line) in [
         ("[limits.sms-phone]\n\nrules = [{ max = 0, window = \"1m\" }]", "limits.sms-phone.rules[0].max", 3),
@@ -220,10 +220,7 @@ fn mistakes_are_told_at_their_field_and_line() {
         ("[limits.sms-phone]\nrules = [\n", "", 2),
         ("\nlimits = 3", "limits", 2),
     ] {
-        assert_eq!(
-            field(put(DOCUMENT, LimitsDraft::Toml(draft), &[]).unwrap_err()),
-            (at.to_owned(), Some(line))
-        );
+        assert_eq!(field(put(DOCUMENT, Toml(draft), &[]).unwrap_err()), (at.to_owned(), Some(line)));
     }
 }
 
@@ -231,33 +228,30 @@ fn mistakes_are_told_at_their_field_and_line() {
 fn a_limit_that_a_variable_sets_is_refused_unless_it_stays_as_it_is_shown() {
     let variables = [("GATEHOUSE__LIMITS__SMS_PHONE__RULES", "[{ max = 7, window = \"1m\" }]")];
     let mut draft = as_json(DOCUMENT);
-    assert_eq!(put(DOCUMENT, LimitsDraft::Json(&draft), &variables).unwrap(), DOCUMENT, "as it stands there");
+    assert_eq!(put(DOCUMENT, Json(&draft), &variables).unwrap(), DOCUMENT, "as it stands there");
     draft["sms-phone"]["rules"][0] = json!({ "max": 7, "window": "1m" });
-    assert_eq!(put(DOCUMENT, LimitsDraft::Json(&draft), &variables).unwrap(), DOCUMENT, "as it is in force");
+    assert_eq!(put(DOCUMENT, Json(&draft), &variables).unwrap(), DOCUMENT, "as it is in force");
     draft["sms-phone"]["rules"][0] = json!({ "max": 8, "window": "1m" });
-    assert_eq!(
-        field(put(DOCUMENT, LimitsDraft::Json(&draft), &variables).unwrap_err()).0,
-        "limits.sms-phone"
-    );
+    assert_eq!(field(put(DOCUMENT, Json(&draft), &variables).unwrap_err()).0, "limits.sms-phone");
     let text = limits_toml(DOCUMENT).replace("max = 1,", "max = 2,");
     assert_eq!(
-        field(put(DOCUMENT, LimitsDraft::Toml(&text), &variables).unwrap_err()),
+        field(put(DOCUMENT, Toml(&text), &variables).unwrap_err()),
         ("limits.sms-phone".to_owned(), Some(8))
     );
-    let without = put(DOCUMENT, LimitsDraft::Toml(""), &variables).unwrap();
+    let without = put(DOCUMENT, Toml(""), &variables).unwrap();
     assert_eq!(named(&without), ["sms-phone"], "it is not the draft's to remove: {without}");
 }
 
 #[test]
 fn a_mistake_elsewhere_in_the_document_is_not_the_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
-    let refused = put(&broken, LimitsDraft::Json(&as_json(DOCUMENT)), &[]).unwrap_err();
+    let refused = put(&broken, Json(&as_json(DOCUMENT)), &[]).unwrap_err();
     assert!(
         matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("max = 5", "max = 0");
-    put(&broken, LimitsDraft::Json(&as_json(DOCUMENT)), &[]).expect("the draft mends it");
+    put(&broken, Json(&as_json(DOCUMENT)), &[]).expect("the draft mends it");
 }
 
 #[test]
@@ -285,7 +279,7 @@ fn spans_are_written_so_that_they_are_read_as_the_same() {
 fn a_comment_behind_a_rule_stays_when_the_next_rule_goes() {
     let mut draft = as_json(DOCUMENT);
     draft["login-account"]["rules"].as_array_mut().unwrap().pop();
-    let out = put(DOCUMENT, LimitsDraft::Json(&draft), &[]).unwrap();
+    let out = put(DOCUMENT, Json(&draft), &[]).unwrap();
     assert!(out.contains("then = \"captcha\" }, # three\n]\n"), "{out}");
 }
 
@@ -295,7 +289,7 @@ fn comments_of_a_draft_are_saved_and_each_limit_keeps_its_place() {
         .replace("# One of our own.", "# Two of\n# our own.")
         .replace("# twenty", "# twenty an hour")
         + "# raise in May\n";
-    let out = put(DOCUMENT, LimitsDraft::Toml(&draft), &[]).unwrap();
+    let out = put(DOCUMENT, Toml(&draft), &[]).unwrap();
     let wanted = DOCUMENT
         .replace("# One of our own.", "# Two of\n# our own.")
         .replace("# twenty", "# twenty an hour")
@@ -347,7 +341,7 @@ fn what_was_commented_out_around_the_limits_is_shown_to_nobody() {
 fn what_is_not_shown_of_a_document_stays_in_it() {
     let shown = limits_toml(SECRETS);
     let draft = shown.replace("max = 3", "max = 4");
-    let changed = put(SECRETS, LimitsDraft::Toml(&draft), &[]).unwrap();
+    let changed = put(SECRETS, Toml(&draft), &[]).unwrap();
     for hidden in [
         "# [sms.twilio]\n# token = \"first-secret\"\n\n",
         "# key = \"second-secret\"\n",
@@ -358,26 +352,25 @@ fn what_is_not_shown_of_a_document_stays_in_it() {
     assert!(limits_toml(&changed).contains("max = 4") && !limits_toml(&changed).contains("secret"));
     // With the limits side by side, the document is the same except for the change.
     let together = SECRETS.replace("[sms]\ncode_ttl = \"5m\"\n# key = \"second-secret\"\n\n", "");
-    let changed =
-        put(&together, LimitsDraft::Toml(&limits_toml(&together).replace("max = 3", "max = 4")), &[]);
+    let changed = put(&together, Toml(&limits_toml(&together).replace("max = 3", "max = 4")), &[]);
     assert_eq!(changed.unwrap(), together.replace("max = 3", "max = 4"));
     let none = "[server]\nbind = \"127.0.0.1:8080\"\n\n# [store]\n# url = \"redis://:secret@here\"\n";
-    let changed = put(none, LimitsDraft::Toml("[limits.sms-total]\nrules = []\n"), &[]).unwrap();
+    let changed = put(none, Toml("[limits.sms-total]\nrules = []\n"), &[]).unwrap();
     assert!(changed.ends_with("\n# [store]\n# url = \"redis://:secret@here\"\n"), "{changed}");
 }
 
 #[test]
 fn what_is_hidden_stays_hidden_whatever_goes_or_comes_around_it() {
-    let removed = put(SECRETS, LimitsDraft::Json(&json!({ "login-address": { "rules": [] } })), &[]).unwrap();
-    let none = put(SECRETS, LimitsDraft::Toml(""), &[]).unwrap();
+    let removed = put(SECRETS, Json(&json!({ "login-address": { "rules": [] } })), &[]).unwrap();
+    let none = put(SECRETS, Toml(""), &[]).unwrap();
     let last = put(
         "[limits.sms-phone]\nrules = []\n# first-secret second-secret third-secret\n\n[limits.sms-total]\nrules = []\n",
-        LimitsDraft::Toml("[limits.sms-phone]\nrules = []\n"),
+        Toml("[limits.sms-phone]\nrules = []\n"),
         &[],
     );
     let first = put(
         "[server]\nworkers = 2\n# first-secret second-secret third-secret\n",
-        LimitsDraft::Json(&json!({ "sms-total": { "rules": [] } })),
+        Json(&json!({ "sms-total": { "rules": [] } })),
         &[],
     );
     for document in [removed, none, last.unwrap(), first.unwrap()] {

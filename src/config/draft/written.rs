@@ -39,7 +39,7 @@ fn rule_toml(rule: &Rule) -> InlineTable {
     table
 }
 
-/// As [`LimitsDraft::Json`](super::LimitsDraft::Json) takes it.
+/// As [`DocumentDraft::Json`](super::DocumentDraft::Json) takes it.
 pub fn rule_json(rule: &Rule) -> Json {
     let then = rule.then.as_str();
     match &rule.span {

@@ -52,7 +52,12 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     assert_eq!((&change["others"], &change["odd"]), (&json!(true), &json!(false)));
     assert_eq!(change["gains"]["first"][0]["login"], "boss");
     assert_eq!(tried.body["warnings"][0]["unknown_names"], json!(["nobody-has-it"]));
-    assert_eq!(call(Some(&tag), json!({ "apps": [{}], "reason": "a test" })).await.status, 422);
+    for apps in [json!([{}]), json!([{ "name": "a", "hosts": ["A"] }]), json!([{ "name": null }])] {
+        let refused = call(Some(&tag), json!({ "apps": apps, "reason": "a test" })).await;
+        let error = &refused.body["errors"][0];
+        assert!(refused.status == 422 && error["field"].as_str().unwrap().starts_with("apps[0]."), "{error}");
+        assert_eq!(error.get("line"), None, "nobody sent lines");
+    }
     assert_eq!(call(Some(&tag), json!({ "apps": draft, "reason": "a test" })).await.status, 200);
     assert_eq!(call(Some(&tag), json!({ "apps": [], "reason": "a test" })).await.status, 412);
     let now = held.client.get(path).await;

@@ -10,13 +10,13 @@ use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
 use super::trial::{TrialOutcome, tried};
-use crate::tuning::DraftError;
+use crate::tuning::{DocumentDraft, DraftError};
 use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, Problem};
-use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::services::Shared;
 
 /// About as long as another trial takes.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
@@ -114,8 +114,8 @@ pub async fn save(
     let wanted = wanted.read().await?;
     let seen = seen(&request, &services.tuning.current_apps().version)?;
     let reason = reason(&wanted.reason)?;
-    let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
-    let saved = services.tuning.save_apps(&draft, &seen, admin.by(&admin.id()), reason).await;
+    let draft = draft_of(wanted.apps.as_ref(), wanted.toml.as_deref())?;
+    let saved = services.tuning.save_apps(draft, &seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen });
     told(&services, &admin, "apps.save", detail, &saved);
     answer(saved)
@@ -151,34 +151,22 @@ pub async fn preview(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let has_lines = wanted.toml.is_some();
-    let draft = draft(&services, wanted.apps.as_ref(), wanted.toml)?;
-    match tried(&services, &draft).await? {
+    let draft = draft_of(wanted.apps.as_ref(), wanted.toml.as_deref())?;
+    match tried(&services, draft).await? {
         TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
         TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         TrialOutcome::Mistaken(errors) => {
-            let told = |DraftError { field, message, line }| DraftProblem {
-                field,
-                message,
-                line: line.filter(|_| has_lines),
-            };
+            let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
             Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
         }
     }
 }
 
-/// The draft as TOML. One in JSON that says what is in force keeps the comments of the document.
-fn draft(services: &Services, apps: Option<&Value>, toml: Option<String>) -> Result<String, Problem> {
-    let apps = match (apps, toml) {
-        (None, Some(toml)) => return Ok(toml),
-        (Some(apps), None) => apps,
-        (Some(_), Some(_)) => return Err(Problem::wrong("toml", "Send either toml or apps, not both.")),
-        (None, None) => return Err(Problem::wrong("apps", "Missing; send apps or toml.")),
-    };
-    let written = toml::to_string(&json!({ "apps": apps }));
-    let written =
-        written.map_err(|_| Problem::wrong("apps", "Not a list of applications; leave out what is null."))?;
-    let current = services.tuning.current_apps();
-    let same = services.tuning.parse_apps(&written).is_ok_and(|apps| apps == current.live.apps);
-    Ok(if same { current.toml } else { written })
+fn draft_of<'a>(apps: Option<&'a Value>, toml: Option<&'a str>) -> Result<DocumentDraft<'a>, Problem> {
+    match (apps, toml) {
+        (Some(apps), None) => Ok(DocumentDraft::Json(apps)),
+        (None, Some(toml)) => Ok(DocumentDraft::Toml(toml)),
+        (Some(_), Some(_)) => Err(Problem::wrong("toml", "Send either toml or apps, not both.")),
+        (None, None) => Err(Problem::wrong("apps", "Missing; send apps or toml.")),
+    }
 }

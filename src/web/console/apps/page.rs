@@ -5,6 +5,7 @@ use actix_web::http::StatusCode;
 use super::check::checks;
 use super::trial::{TrialOutcome, tried};
 use super::view::{AppsEditPage, AppsPage};
+use crate::tuning::DocumentDraft;
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::document::draft::{Act, Controls, Mistake};
 use crate::web::console::document::part::DocumentPart;
@@ -59,7 +60,7 @@ pub async fn submit(
             .save(&draft, controls, &again)
             .await;
     }
-    Ok(match tried(&services, &draft).await? {
+    Ok(match tried(&services, DocumentDraft::Toml(&draft)).await? {
         TrialOutcome::Tried(tried) => page(&controls).trial(tried).respond(&visit),
         TrialOutcome::Busy => page(&controls).busy().respond(&visit),
         TrialOutcome::Mistaken(errors) => {

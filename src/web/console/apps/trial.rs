@@ -3,7 +3,7 @@
 use super::check::{AppCheck, checks};
 use crate::db::DbError;
 use crate::gate::{AppsTrial, compare_apps};
-use crate::tuning::DraftError;
+use crate::tuning::{DocumentDraft, DraftError};
 use crate::web::kit::services::Services;
 
 /// Who loses and gains what with a draft, and its warnings.
@@ -21,7 +21,7 @@ pub enum TrialOutcome {
 }
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
-pub async fn tried(services: &Services, draft: &str) -> Result<TrialOutcome, DbError> {
+pub async fn tried(services: &Services, draft: DocumentDraft<'_>) -> Result<TrialOutcome, DbError> {
     let after = match services.tuning.parse_apps(draft) {
         Ok(apps) => apps,
         Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),

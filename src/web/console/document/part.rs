@@ -1,7 +1,7 @@
 //! The parts of the document that are edited as TOML, and what differs between them.
 
 use super::draft::Mistake;
-use crate::tuning::{LimitsDraft, SaveError, SavedDraft};
+use crate::tuning::{DocumentDraft, SaveError, SavedDraft};
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::services::Services;
@@ -78,8 +78,8 @@ impl DocumentPart {
     /// All mistakes of a draft.
     pub fn mistakes(self, services: &Services, draft: &str) -> Vec<Mistake> {
         let parsed = match self {
-            Self::Limits => services.tuning.parse(&LimitsDraft::Toml(draft)).map(drop),
-            Self::Apps => services.tuning.parse_apps(draft).map(drop),
+            Self::Limits => services.tuning.parse(&DocumentDraft::Toml(draft)).map(drop),
+            Self::Apps => services.tuning.parse_apps(DocumentDraft::Toml(draft)).map(drop),
         };
         parsed.err().into_iter().flatten().map(Mistake::from).collect()
     }
@@ -95,8 +95,8 @@ impl DocumentPart {
         let (account, tuning) = (admin.id(), &services.tuning);
         let by = admin.by(&account);
         match self {
-            Self::Limits => tuning.save(LimitsDraft::Toml(draft), version, by, reason).await,
-            Self::Apps => tuning.save_apps(draft, version, by, reason).await,
+            Self::Limits => tuning.save(DocumentDraft::Toml(draft), version, by, reason).await,
+            Self::Apps => tuning.save_apps(DocumentDraft::Toml(draft), version, by, reason).await,
         }
     }
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::schema::LimitSettings;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, LimitMode};
-use crate::tuning::{CurrentLimits, Instance, LimitsDraft};
+use crate::tuning::{CurrentLimits, DocumentDraft, Instance};
 use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
 use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -210,8 +210,8 @@ pub async fn save(
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => LimitsDraft::Json(limits),
-        (None, Some(toml)) => LimitsDraft::Toml(toml),
+        (Some(limits), None) => DocumentDraft::Json(limits),
+        (None, Some(toml)) => DocumentDraft::Toml(toml),
         (Some(_), Some(_)) => return Err(Problem::wrong("toml", "Send either toml or limits, not both.")),
         (None, None) => return Err(Problem::wrong("limits", "Missing; send limits or toml.")),
     };

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
-use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
+use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -96,8 +96,8 @@ pub async fn submit(
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => LimitsDraft::Json(limits),
-        (None, Some(toml)) => LimitsDraft::Toml(toml),
+        (Some(limits), None) => DocumentDraft::Json(limits),
+        (None, Some(toml)) => DocumentDraft::Toml(toml),
         (Some(_), Some(_)) => {
             return Err(Problem::wrong("toml", "Send either toml or limits, not both.".to_owned()));
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::db::DbError;
 use crate::tuning::replay::{AttemptCounts, Comparison, IncompleteReason, LimitCounts};
-use crate::tuning::{LimitsDraft, PreviewError, PreviewReport};
+use crate::tuning::{DocumentDraft, PreviewError, PreviewReport};
 use crate::web::console::document::draft::{Mistake, Stretch};
 use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::kit::services::Services;
@@ -15,7 +15,7 @@ pub async fn tried(
     draft: &str,
     stretch: Stretch,
 ) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
-    let limits = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
+    let limits = match services.tuning.parse(&DocumentDraft::Toml(draft)) {
         Ok(limits) => limits,
         Err(errors) => return Ok(Err(errors.into_iter().map(Mistake::from).collect())),
     };
