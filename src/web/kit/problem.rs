@@ -10,6 +10,7 @@ use actix_web::{HttpResponse, ResponseError};
 
 use super::problem_body::Errors;
 use super::problem_kind as k;
+use crate::tuning::DraftError;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::wait::whole_seconds;
@@ -136,6 +137,12 @@ impl Problem {
     /// One field that cannot be used, and what would be right.
     pub fn wrong(field: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+    }
+
+    /// Everything that is wrong with a draft.
+    pub fn invalid_draft(errors: Vec<DraftError>) -> Self {
+        let problem = |DraftError { field, message, line }| DraftProblem { field, message, line };
+        Self::InvalidDraft { errors: errors.into_iter().map(problem).collect() }
     }
 
     pub const fn kind(&self) -> Kind {

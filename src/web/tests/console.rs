@@ -11,10 +11,11 @@ use crate::clock::Micros;
 use crate::config::Limits;
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
+use crate::tuning::DraftError;
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document::diff;
-use crate::web::console::document::draft::{Controls, Mistake, Stretch};
+use crate::web::console::document::draft::{Controls, Stretch};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{StalePage, Word};
 use crate::web::console::events::EventsAsked;
@@ -268,8 +269,8 @@ fn controls() -> Controls {
     Controls { version: "0123456789ab".into(), reason: "a \"flood\"".into(), ..Controls::default() }
 }
 
-fn mistake(field: &str) -> Mistake {
-    Mistake { field: field.into(), message: "is <0>".into(), line: Some(2) }
+fn mistake(field: &str) -> DraftError {
+    DraftError { field: field.into(), message: "is <0>".into(), line: Some(2) }
 }
 
 fn preview() -> PreviewView {

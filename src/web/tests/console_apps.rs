@@ -6,10 +6,11 @@ use std::time::Duration;
 use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
+use crate::tuning::DraftError;
 use crate::web::console::apps::check::AppCheck;
 use crate::web::console::apps::trial::TriedApps;
 use crate::web::console::apps::view::{AppsEditPage, AppsPage};
-use crate::web::console::document::draft::{Controls, Mistake};
+use crate::web::console::document::draft::Controls;
 use crate::web::console::document::view::Word;
 use crate::web::kit::visit::Visit;
 
@@ -24,7 +25,7 @@ pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
     let controls = |reason_missing| Controls { reason_missing, ..Controls::default() };
     let page = |toml: &str| AppsEditPage::new(visit, "ada", toml.into(), controls(false));
     let mistake =
-        |line| Mistake { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
+        |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
     let tried = |trial| page("[[apps]]\n").trial(TriedApps { trial, checks: checks() });
     vec![
         ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),

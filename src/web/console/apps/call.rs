@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
 use super::trial::{TrialOutcome, tried};
-use crate::tuning::{DocumentDraft, DraftError};
+use crate::tuning::DocumentDraft;
 use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::problem::{DraftProblem, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 
 /// About as long as another trial takes.
@@ -155,10 +155,7 @@ pub async fn preview(
     match tried(&services, draft).await? {
         TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
         TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
-        TrialOutcome::Mistaken(errors) => {
-            let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
-            Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
-        }
+        TrialOutcome::Mistaken(errors) => Err(Problem::invalid_draft(errors)),
     }
 }
 

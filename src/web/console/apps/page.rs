@@ -7,7 +7,7 @@ use super::trial::{TrialOutcome, tried};
 use super::view::{AppsEditPage, AppsPage};
 use crate::tuning::DocumentDraft;
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::draft::{Act, Controls, Mistake};
+use crate::web::console::document::draft::{Act, Controls};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::saving::Saving;
 use crate::web::console::document::view::Word;
@@ -63,9 +63,6 @@ pub async fn submit(
     Ok(match tried(&services, DocumentDraft::Toml(&draft)).await? {
         TrialOutcome::Tried(tried) => page(&controls).trial(tried).respond(&visit),
         TrialOutcome::Busy => page(&controls).busy().respond(&visit),
-        TrialOutcome::Mistaken(errors) => {
-            let mistakes = errors.into_iter().map(Mistake::from).collect();
-            page(&controls).mistakes(mistakes).respond(&visit)
-        }
+        TrialOutcome::Mistaken(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
     })
 }

@@ -12,7 +12,8 @@ use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
 use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial};
 use crate::login::EntryCount;
-use crate::web::console::document::draft::{Controls, Mistake};
+use crate::tuning::DraftError;
+use crate::web::console::document::draft::Controls;
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{TomlDraft, Word};
 use crate::web::console::words::{exactly, grouped};
@@ -114,7 +115,7 @@ impl AppsEditPage {
         Self { layout, page, trial: None, busy: false, overridden: false }
     }
 
-    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
         self.page.mistakes = mistakes;
         self.layout.mistaken = self.page.is_mistaken();
         self

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::tuning::{DraftError, NotWritten, SaveError, SavedDraft};
+use crate::tuning::{NotWritten, SaveError, SavedDraft};
 use crate::web::console::guard::Admin;
-use crate::web::kit::problem::{DraftProblem, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 
 /// The longest reason, in characters: a sentence or two.
@@ -62,10 +62,7 @@ pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Prob
         Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
             Err(Problem::PreconditionFailed { version, diff })
         }
-        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
-            let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
-            Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
-        }
+        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => Err(Problem::invalid_draft(errors)),
         Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
         Err(SaveError::NoSuchChange) => {
             Err(Problem::wrong("change", "Not in the history; use an id from there."))

@@ -1,4 +1,4 @@
-//! The fields of every form with a draft, and its mistakes.
+//! The fields of every form with a draft, and how it shows mistakes.
 
 use std::borrow::Cow;
 
@@ -100,19 +100,9 @@ impl Controls {
     }
 }
 
-/// A mistake in a draft, with its position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// `limits.login-account.rules[0].max`
-    pub field: String,
-    /// In English, as the configuration is written.
-    pub message: String,
-    pub line: Option<usize>,
-}
-
-impl Mistake {
+impl DraftError {
     /// The rule's index and the name of its part, if the mistake is about a rule.
-    pub fn place(&self) -> Option<(usize, &str)> {
+    pub fn rule_part(&self) -> Option<(usize, &str)> {
         let (_, rest) = self.field.rsplit_once("rules[")?;
         let (index, part) = rest.split_once(']')?;
         Some((index.parse().ok()?, part.strip_prefix('.').unwrap_or(part)))
@@ -120,7 +110,7 @@ impl Mistake {
 
     /// The expected value, in the reader's language; None if only the message describes it.
     pub fn right(&self, locale: Locale) -> Option<Cow<'static, str>> {
-        let key = match self.place()?.1 {
+        let key = match self.rule_part()?.1 {
             "max" => "draft.right-max",
             "window" => "draft.right-window",
             "timezone" => "draft.right-zone",
@@ -129,12 +119,6 @@ impl Mistake {
             _ => return None,
         };
         Some(locale.t(key))
-    }
-}
-
-impl From<DraftError> for Mistake {
-    fn from(error: DraftError) -> Self {
-        Self { field: error.field, message: error.message, line: error.line }
     }
 }
 
@@ -156,10 +140,10 @@ mod tests {
     #[test]
     fn a_mistake_is_found_at_its_field() {
         let field = "limits.custom.reply.rules[3].window".to_owned();
-        let mistake = Mistake { field, message: "is not a duration".to_owned(), line: Some(4) };
-        assert_eq!(mistake.place(), Some((3, "window")));
+        let mistake = DraftError { field, message: "is not a duration".to_owned(), line: Some(4) };
+        assert_eq!(mistake.rule_part(), Some((3, "window")));
         assert!(mistake.right(Locale::En).is_some());
         let field = "limits.sms-phone.rules[1]".to_owned();
-        assert_eq!(Mistake { field, ..mistake }.place(), Some((1, "")));
+        assert_eq!(DraftError { field, ..mistake }.rule_part(), Some((1, "")));
     }
 }

@@ -1,7 +1,6 @@
 //! The parts of the document that are edited as TOML, and what differs between them.
 
-use super::draft::Mistake;
-use crate::tuning::{DocumentDraft, SaveError, SavedDraft};
+use crate::tuning::{DocumentDraft, DraftError, SaveError, SavedDraft};
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::services::Services;
@@ -76,12 +75,12 @@ impl DocumentPart {
     }
 
     /// All mistakes of a draft.
-    pub fn mistakes(self, services: &Services, draft: &str) -> Vec<Mistake> {
+    pub fn mistakes(self, services: &Services, draft: &str) -> Vec<DraftError> {
         let parsed = match self {
             Self::Limits => services.tuning.parse(&DocumentDraft::Toml(draft)).map(drop),
             Self::Apps => services.tuning.parse_apps(DocumentDraft::Toml(draft)).map(drop),
         };
-        parsed.err().into_iter().flatten().map(Mistake::from).collect()
+        parsed.err().unwrap_or_default()
     }
 
     pub async fn save(

@@ -4,10 +4,10 @@ use actix_web::HttpResponse;
 
 use super::call::told;
 use super::diff;
-use super::draft::{Controls, Mistake};
+use super::draft::Controls;
 use super::part::DocumentPart;
 use super::view::{StalePage, Word};
-use crate::tuning::{NotWritten, SaveError};
+use crate::tuning::{DraftError, NotWritten, SaveError};
 use crate::web::console::confirm::carried;
 use crate::web::console::guard::Admin;
 use crate::web::kit::services::Services;
@@ -31,7 +31,7 @@ impl Saving<'_> {
         &self,
         draft: &str,
         controls: Controls,
-        again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
+        again: &dyn Fn(&Controls, Vec<DraftError>, Word) -> HttpResponse,
     ) -> WebResult {
         let Saving { part, visit, services, admin, action, pairs } = *self;
         let mistakes = part.mistakes(services, draft);
@@ -52,8 +52,8 @@ impl Saving<'_> {
                     StalePage::new(visit, admin.login(), part, &controls, version, diff, draft.to_owned())
                         .respond(visit)
                 }
-                Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
-                    again(&controls, errors.into_iter().map(Mistake::from).collect(), Word::None)
+                Err(SaveError::NotWritten(NotWritten::Invalid(mistakes))) => {
+                    again(&controls, mistakes, Word::None)
                 }
                 Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
                     again(&controls, Vec::new(), Word::NotSaved(reason))

@@ -5,8 +5,9 @@ use actix_web::http::StatusCode;
 use askama::Template;
 
 use super::diff::{DiffKind, DiffLine};
-use super::draft::{Controls, Mistake};
+use super::draft::Controls;
 use super::part::{DocumentPart, PartWords};
+use crate::tuning::DraftError;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 
@@ -26,7 +27,7 @@ pub struct TomlDraft {
     pub part: DocumentPart,
     pub toml: String,
     pub controls: Controls,
-    pub mistakes: Vec<Mistake>,
+    pub mistakes: Vec<DraftError>,
     pub word: Word,
 }
 
@@ -53,7 +54,7 @@ impl TomlDraft {
     }
 }
 
-pub fn status(controls: &Controls, mistakes: &[Mistake], word: &Word) -> StatusCode {
+pub fn status(controls: &Controls, mistakes: &[DraftError], word: &Word) -> StatusCode {
     match word {
         Word::Expired => StatusCode::FORBIDDEN,
         Word::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,

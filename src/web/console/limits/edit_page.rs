@@ -7,7 +7,7 @@ use crate::config::Limits;
 use crate::throttle::Limit;
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::draft::{Act, Controls, Mistake};
+use crate::web::console::document::draft::{Act, Controls};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::saving::Saving;
 use crate::web::console::document::view::Word;
@@ -68,7 +68,7 @@ pub async fn submit(
     }
     let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
         Ok(draft) => draft,
-        Err(error) => return Ok(page(&form, &controls).mistakes(vec![Mistake::from(error)]).respond(&visit)),
+        Err(error) => return Ok(page(&form, &controls).mistakes(vec![error]).respond(&visit)),
     };
     match controls.act {
         Act::AddRule | Act::RemoveRule(_) | Act::Default => Ok(page(&form, &controls).respond(&visit)),

@@ -9,7 +9,8 @@ use rust_i18n::t;
 
 use crate::config::LimitName;
 use crate::throttle::{Limit, MOST_RULES};
-use crate::web::console::document::draft::{Controls, Mistake, Stretch};
+use crate::tuning::DraftError;
+use crate::web::console::document::draft::{Controls, Stretch};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{TomlDraft, Word, status};
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
@@ -29,7 +30,7 @@ pub struct EditorPage {
     captcha: bool,
     form: LimitForm,
     controls: Controls,
-    mistakes: Vec<Mistake>,
+    mistakes: Vec<DraftError>,
     preview: Trial,
     word: Word,
 }
@@ -56,7 +57,7 @@ impl EditorPage {
         self
     }
 
-    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
         self.layout.mistaken |= !mistakes.is_empty();
         self.mistakes = mistakes;
         self
@@ -115,7 +116,7 @@ impl EditorPage {
 
     /// The mistake in a part of a rule, shown next to it.
     fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
-        let mistake = self.mistakes.iter().find(|mistake| mistake.place() == Some((*index, part)))?;
+        let mistake = self.mistakes.iter().find(|mistake| mistake.rule_part() == Some((*index, part)))?;
         Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
     }
 
@@ -141,7 +142,7 @@ impl TomlPage {
         Self { layout, page, preview: Trial::None }
     }
 
-    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
         self.page.mistakes = mistakes;
         self.layout.mistaken = self.page.is_mistaken();
         self

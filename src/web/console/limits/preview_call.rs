@@ -9,11 +9,11 @@ use utoipa::ToSchema;
 
 use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
-use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
+use crate::tuning::{DocumentDraft, PreviewError, PreviewReport};
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::problem::{DraftProblem, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
@@ -105,10 +105,7 @@ pub async fn submit(
     };
     let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = services.tuning.parse(&draft).map_err(|errors| {
-        let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
-        Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
-    })?;
+    let limits = services.tuning.parse(&draft).map_err(Problem::invalid_draft)?;
     match services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),

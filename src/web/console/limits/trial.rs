@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::db::DbError;
 use crate::tuning::replay::{AttemptCounts, Comparison, IncompleteReason, LimitCounts};
-use crate::tuning::{DocumentDraft, PreviewError, PreviewReport};
-use crate::web::console::document::draft::{Mistake, Stretch};
+use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
+use crate::web::console::document::draft::Stretch;
 use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::kit::services::Services;
 
@@ -14,10 +14,10 @@ pub async fn tried(
     services: &Services,
     draft: &str,
     stretch: Stretch,
-) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
+) -> Result<Result<Trial, Vec<DraftError>>, DbError> {
     let limits = match services.tuning.parse(&DocumentDraft::Toml(draft)) {
         Ok(limits) => limits,
-        Err(errors) => return Ok(Err(errors.into_iter().map(Mistake::from).collect())),
+        Err(errors) => return Ok(Err(errors)),
     };
     let span = Duration::from_secs(stretch.hours() * 60 * 60);
     let current = services.live.snapshot();
