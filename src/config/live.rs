@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
+use url::Url;
 
 use crate::clock::Micros;
 
@@ -15,7 +16,7 @@ use super::draft::{self, AccessEdit, AppsEdit, DocumentDraft, DraftEdit, DraftEr
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
-use super::settings::LiveSettings;
+use super::settings::{Config, LiveSettings};
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
 
 /// The configuration in force. Clones share it.
@@ -28,6 +29,8 @@ struct LiveShared {
     refused: Mutex<Option<RefusedChange>>,
     /// How the document is read.
     source: ConfigSource,
+    /// Our own URL since the start: another one in the document needs a restart.
+    public_url: Url,
     backend: BackendKind,
     /// Why the backend does not answer; `None` while it does.
     backend_down: Mutex<Option<String>>,
@@ -60,29 +63,30 @@ pub struct RefusedChange {
 
 impl LiveHandle {
     pub(super) fn new(judged: CheckedDocument, source: ConfigSource, backend: BackendKind) -> Self {
-        let CheckedDocument { config, fingerprint, document } = judged;
-        Self::starting(config.live, Some(fingerprint), document, source, backend)
+        Self::starting(judged.config, Some(judged.fingerprint), judged.document, source, backend)
     }
 
     /// A configuration that is never reloaded, for tests and users of the library.
     pub fn fixed(live: LiveSettings) -> Self {
         let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
-        Self::starting(live, None, Arc::from(""), nowhere, BackendKind::Fixed)
+        let config = Config { live, ..Config::default() };
+        Self::starting(config, None, Arc::from(""), nowhere, BackendKind::Fixed)
     }
 
     fn starting(
-        live: LiveSettings,
+        config: Config,
         fingerprint: Option<Fingerprint>,
         document: Arc<str>,
         source: ConfigSource,
         backend: BackendKind,
     ) -> Self {
-        let (live, exempt) = with_exempt(live);
+        let (live, exempt) = with_exempt(config.live);
         let in_force = InForceConfig { live, exempt, version: 1, fingerprint, document };
         Self(Arc::new(LiveShared {
             in_force: ArcSwap::from_pointee(in_force),
             refused: Mutex::new(None),
             source,
+            public_url: config.settings.server.public_url,
             backend,
             backend_down: Mutex::new(None),
             control: OnceLock::new(),
@@ -162,9 +166,7 @@ impl LiveHandle {
 
     /// A draft of `[[apps]]`.
     pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<AppsEdit, Vec<DraftError>> {
-        let source = &self.0.source;
-        let config = source.tree(&self.in_force().document).and_then(|root| source.read(root));
-        AppsEdit::read(draft, &config.unwrap_or_default().settings.server.public_url)
+        AppsEdit::read(draft, &self.0.public_url)
     }
 
     /// The applications that would be in force if the draft were written into the document in force.

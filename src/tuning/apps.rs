@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{ChangeActor, DocumentDraft, DraftError, NotWritten, SaveError, SavedDraft, Tuning, version_of};
-use crate::config::{self, Apps, DocumentEdit, LiveSettings};
+use super::{ChangeActor, DocumentDraft, NotWritten, SaveError, SavedDraft, Tuning, version_of};
+use crate::config::{self, DocumentEdit, LiveSettings};
 
 /// The applications in force in this instance.
 #[derive(Debug, Clone)]
@@ -26,11 +26,6 @@ impl Tuning {
             toml: config::apps_toml(&in_force.document),
             overridden: self.0.live.overridden_apps(),
         }
-    }
-
-    /// The applications that would be in force with this draft, or everything that is wrong with it.
-    pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
-        self.0.live.parse_apps(draft)
     }
 
     /// Puts a draft of `[[apps]]` in force, if `if_match` is the current version of the document. After `Ok` it is in

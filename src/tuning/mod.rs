@@ -122,6 +122,11 @@ impl Tuning {
         }))
     }
 
+    /// The version of the document in force.
+    pub fn version(&self) -> String {
+        version_of(&self.0.live.in_force())
+    }
+
     pub fn current(&self) -> CurrentLimits {
         let live = &self.0.live;
         let in_force = live.in_force();
@@ -135,11 +140,6 @@ impl Tuning {
             overridden: live.overridden(),
             refused: live.last_refused(),
         }
-    }
-
-    /// The limits that would be in force with this draft, or everything that is wrong with it.
-    pub fn parse(&self, draft: &DocumentDraft<'_>) -> Result<Limits, Vec<DraftError>> {
-        self.0.live.parse(*draft)
     }
 
     /// What the draft would have done to the attempts of the last `span`, beside the limits in force. One

@@ -1,9 +1,11 @@
 //! `[[apps]]`: what it accepts, what it refuses and why.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{read, refusal};
-use crate::config::{App, Who};
+use crate::config::backend::BackendRead;
+use crate::config::{App, BackendKind, ConfigSource, DocumentDraft, LiveHandle, Who};
 
 const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"notes.test:8443\"]\n\
     who = [\"everyone\", \"group:on-call\", \"ada\"]\npublic = [\"/health\", \"/static/*\"]\n\
@@ -127,4 +129,25 @@ fn neither_an_application_nor_a_part_lists_more_than_can_be_counted() {
         let reason = format!("{field}: has 201 entries; at most 200 are allowed");
         assert!(message.contains(&reason), "{message}");
     }
+}
+
+#[test]
+fn no_draft_gets_the_host_that_is_ours_until_the_restart() {
+    let source = ConfigSource::optional(Path::new("gatehouse.toml"), Vec::new());
+    let at = |host: &str| {
+        let server = format!("public_url = \"https://{host}\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n");
+        source.interpret(&BackendRead::Bytes(format!("[server]\n{server}").into_bytes())).expect("valid")
+    };
+    let live = LiveHandle::new(at("id.example"), source.clone(), BackendKind::File);
+    let moved = at("new.example");
+    live.replace(moved.config.live, moved.fingerprint, moved.document);
+    let draft = |host: &str| {
+        live.parse_apps(DocumentDraft::Toml(&format!("[[apps]]\nname = \"a\"\nhosts = [\"{host}\"]\n")))
+    };
+    // The second is refused by the document, which knows no line of the draft.
+    for (host, line) in [("id.example", Some(3)), ("new.example", None)] {
+        let errors = draft(host).expect_err("a refusal");
+        assert_eq!((errors[0].field.as_str(), errors[0].line), ("apps[0].hosts[0]", line), "{host}");
+    }
+    assert!(draft("a.example").is_ok());
 }

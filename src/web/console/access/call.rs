@@ -157,7 +157,7 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.current().version)?;
+    let seen = seen(&request, &services.tuning.version())?;
     let reason = reason(&wanted.reason)?;
     let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = &wanted;
     let parts = [

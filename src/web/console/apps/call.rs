@@ -112,7 +112,7 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.current_apps().version)?;
+    let seen = seen(&request, &services.tuning.version())?;
     let reason = reason(&wanted.reason)?;
     let draft = draft_of(wanted.apps.as_ref(), wanted.toml.as_deref())?;
     let saved = services.tuning.save_apps(draft, &seen, admin.by(&admin.id()), reason).await;

@@ -22,7 +22,7 @@ pub enum TrialOutcome {
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
 pub async fn tried(services: &Services, draft: DocumentDraft<'_>) -> Result<TrialOutcome, DbError> {
-    let after = match services.tuning.parse_apps(draft) {
+    let after = match services.live.parse_apps(draft) {
         Ok(apps) => apps,
         Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
     };

@@ -77,8 +77,8 @@ impl DocumentPart {
     /// All mistakes of a draft.
     pub fn mistakes(self, services: &Services, draft: &str) -> Vec<DraftError> {
         let parsed = match self {
-            Self::Limits => services.tuning.parse(&DocumentDraft::Toml(draft)).map(drop),
-            Self::Apps => services.tuning.parse_apps(DocumentDraft::Toml(draft)).map(drop),
+            Self::Limits => services.live.parse(DocumentDraft::Toml(draft)).map(drop),
+            Self::Apps => services.live.parse_apps(DocumentDraft::Toml(draft)).map(drop),
         };
         parsed.err().unwrap_or_default()
     }

@@ -207,7 +207,7 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.current().version)?;
+    let seen = seen(&request, &services.tuning.version())?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => DocumentDraft::Json(limits),
@@ -262,7 +262,7 @@ pub async fn rollback(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let back = back.read().await?;
-    let seen = seen(&request, &services.tuning.current().version)?;
+    let seen = seen(&request, &services.tuning.version())?;
     let reason = reason(&back.reason)?;
     let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen, "change": back.change });

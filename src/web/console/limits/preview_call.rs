@@ -105,7 +105,7 @@ pub async fn submit(
     };
     let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = services.tuning.parse(&draft).map_err(Problem::invalid_draft)?;
+    let limits = services.live.parse(draft).map_err(Problem::invalid_draft)?;
     match services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),

@@ -15,7 +15,7 @@ pub async fn tried(
     draft: &str,
     stretch: Stretch,
 ) -> Result<Result<Trial, Vec<DraftError>>, DbError> {
-    let limits = match services.tuning.parse(&DocumentDraft::Toml(draft)) {
+    let limits = match services.live.parse(DocumentDraft::Toml(draft)) {
         Ok(limits) => limits,
         Err(errors) => return Ok(Err(errors)),
     };
