@@ -21,6 +21,9 @@ pub mod words;
 
 use crate::web::kit::layout::Layout;
 
+/// The longest reason of a change, in characters: a sentence or two.
+pub const LONGEST_REASON: usize = 500;
+
 /// One page of the console, for its navigation.
 pub struct Tab {
     pub key: &'static str,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::config::{AccessSettings, moment_text};
 use crate::tuning::{NotWritten, SaveError, SavedDraft};
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::access::answer::AccessAnswer;
 use crate::web::console::access::view::{AccessPage, AnswerForm, AnswerRow, PageWord};
 use crate::web::console::confirm::carried::{self, FormPairs};
@@ -22,8 +23,6 @@ const HERE: &str = "/admin/access";
 const END: &str = "/admin/access/end";
 /// Two operators may save at the same moment: an answer is added to whatever is in force by then.
 const MOST_TRIES: u32 = 3;
-/// The longest reason of a change, in characters.
-const LONGEST_REASON: usize = 500;
 
 /// `?do=deny&network=203.0.113.0/24`: shows that form first, filled in.
 #[derive(Debug, Default, Deserialize)]

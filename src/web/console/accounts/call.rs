@@ -7,7 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, Groups};
 use crate::sms::Phone;
-use crate::web::console::accounts::{self, A_PAGE, LONGEST_REASON, change};
+use crate::web::console::LONGEST_REASON;
+use crate::web::console::accounts::{self, A_PAGE, change};
 use crate::web::console::permitted::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::UnreadBody;
@@ -272,7 +273,8 @@ pub async fn set_groups(
 fn given(reason: &str) -> Result<&str, Problem> {
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
-        return Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters on one line."));
+        let message = format!("Give a reason of 1 to {LONGEST_REASON} characters on one line.");
+        return Err(Problem::wrong("reason", message));
     }
     Ok(reason)
 }

@@ -13,8 +13,6 @@ use crate::web::console::guard::Admin;
 use crate::web::kit::services::Services;
 
 const A_PAGE: u32 = 50;
-/// Characters of a reason.
-const LONGEST_REASON: usize = 500;
 
 /// Changes an account and records that. Administrators do not shut themselves out.
 async fn change(

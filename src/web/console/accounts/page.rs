@@ -9,10 +9,11 @@ use crate::login::{
     GroupsError,
 };
 use crate::sms::Phone;
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::accounts::view::{
     AccountAnswer, AccountView, AccountsView, FindProblem, GroupsAnswer,
 };
-use crate::web::console::accounts::{self, A_PAGE, LONGEST_REASON, change};
+use crate::web::console::accounts::{self, A_PAGE, change};
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
 use super::trial::{TrialOutcome, tried};
-use crate::tuning::DocumentDraft;
-use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
+use crate::web::console::document::call::{DocumentSaved, SentDraft, tag};
+use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -112,13 +112,8 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.version())?;
-    let reason = reason(&wanted.reason)?;
-    let draft = draft_of(wanted.apps.as_ref(), wanted.toml.as_deref())?;
-    let saved = services.tuning.save_apps(draft, &seen, admin.by(&admin.id()), reason).await;
-    let detail = json!({ "reason": reason, "from": seen });
-    told(&services, &admin, "apps.save", detail, &saved);
-    answer(saved)
+    let AppsRequest { apps, toml, reason } = &wanted;
+    sent(apps.as_ref(), toml.as_deref()).save(&services, &admin, &request, reason).await
 }
 
 /// One of `apps` and `toml`.
@@ -151,7 +146,7 @@ pub async fn preview(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let draft = draft_of(wanted.apps.as_ref(), wanted.toml.as_deref())?;
+    let draft = sent(wanted.apps.as_ref(), wanted.toml.as_deref()).read()?;
     match tried(&services, draft).await? {
         TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
         TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
@@ -159,11 +154,6 @@ pub async fn preview(
     }
 }
 
-fn draft_of<'a>(apps: Option<&'a Value>, toml: Option<&'a str>) -> Result<DocumentDraft<'a>, Problem> {
-    match (apps, toml) {
-        (Some(apps), None) => Ok(DocumentDraft::Json(apps)),
-        (None, Some(toml)) => Ok(DocumentDraft::Toml(toml)),
-        (Some(_), Some(_)) => Err(Problem::wrong("toml", "Send either toml or apps, not both.")),
-        (None, None) => Err(Problem::wrong("apps", "Missing; send apps or toml.")),
-    }
+fn sent<'a>(json: Option<&'a Value>, toml: Option<&'a str>) -> SentDraft<'a> {
+    SentDraft { part: DocumentPart::Apps, json, toml }
 }

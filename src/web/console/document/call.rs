@@ -3,16 +3,16 @@
 use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::tuning::{NotWritten, SaveError, SavedDraft};
+use super::part::DocumentPart;
+use crate::tuning::{DocumentDraft, NotWritten, SaveError, SavedDraft};
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::Admin;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 
-/// The longest reason, in characters: a sentence or two.
-const LONGEST_REASON: usize = 500;
 /// Of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
 
@@ -22,6 +22,43 @@ pub struct DocumentSaved {
     version: String,
     /// Whether anything differs from before.
     changed: bool,
+}
+
+/// A part of the document as it was sent: one of JSON and TOML.
+#[derive(Clone, Copy)]
+pub struct SentDraft<'a> {
+    pub part: DocumentPart,
+    pub json: Option<&'a Value>,
+    pub toml: Option<&'a str>,
+}
+
+impl<'a> SentDraft<'a> {
+    pub fn read(self) -> Result<DocumentDraft<'a>, Problem> {
+        let key = self.part.key();
+        match (self.json, self.toml) {
+            (Some(value), None) => Ok(DocumentDraft::Json(value)),
+            (None, Some(toml)) => Ok(DocumentDraft::Toml(toml)),
+            (Some(_), Some(_)) => {
+                Err(Problem::wrong("toml", format!("Send either toml or {key}, not both.")))
+            }
+            (None, None) => Err(Problem::wrong(key, format!("Missing; send {key} or toml."))),
+        }
+    }
+
+    /// Replaces that part of the document.
+    pub async fn save(
+        self,
+        services: &Services,
+        admin: &Admin,
+        request: &HttpRequest,
+        reason: &str,
+    ) -> Result<HttpResponse, Problem> {
+        let seen = seen(request, &services.tuning.version())?;
+        let reason = self::reason(reason)?;
+        let saved = self.part.save(services, admin, self.read()?, &seen, reason).await;
+        told(services, admin, self.part.act(), json!({ "reason": reason, "from": seen }), &saved);
+        answer(saved)
+    }
 }
 
 /// Records what somebody did, or would have done.
@@ -87,7 +124,8 @@ pub fn reason(text: &str) -> Result<&str, Problem> {
     let fits = !text.is_empty()
         && text.chars().count() <= LONGEST_REASON
         && !text.chars().any(|letter| letter.is_control() && letter != '\n');
-    if fits { Ok(text) } else { Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters.")) }
+    let wrong = || Problem::wrong("reason", format!("Give a reason of 1 to {LONGEST_REASON} characters."));
+    if fits { Ok(text) } else { Err(wrong()) }
 }
 
 pub fn tag(version: &str) -> HeaderValue {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::tuning::DraftError;
+use crate::web::console::LONGEST_REASON;
 use crate::web::form::fields::value;
 use crate::web::kit::locale::Locale;
 
@@ -92,7 +93,12 @@ impl Controls {
         Self {
             act: Act::parse(value(pairs, "do")),
             version: text("version"),
-            reason: text("reason").trim().chars().filter(|letter| !letter.is_control()).take(500).collect(),
+            reason: text("reason")
+                .trim()
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(LONGEST_REASON)
+                .collect(),
             stretch: Stretch::parse(value(pairs, "stretch")),
             csrf_token: text("csrf_token"),
             reason_missing: false,

@@ -22,6 +22,14 @@ pub struct PartWords {
 }
 
 impl DocumentPart {
+    /// Its key in the document.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Limits => "limits",
+            Self::Apps => "apps",
+        }
+    }
+
     /// Its page, where a saved draft leads to.
     pub const fn home(self) -> &'static str {
         match self {
@@ -75,10 +83,10 @@ impl DocumentPart {
     }
 
     /// All mistakes of a draft.
-    pub fn mistakes(self, services: &Services, draft: &str) -> Vec<DraftError> {
+    pub fn mistakes(self, services: &Services, draft: DocumentDraft<'_>) -> Vec<DraftError> {
         let parsed = match self {
-            Self::Limits => services.live.parse(DocumentDraft::Toml(draft)).map(drop),
-            Self::Apps => services.live.parse_apps(DocumentDraft::Toml(draft)).map(drop),
+            Self::Limits => services.live.parse(draft).map(drop),
+            Self::Apps => services.live.parse_apps(draft).map(drop),
         };
         parsed.err().unwrap_or_default()
     }
@@ -87,15 +95,15 @@ impl DocumentPart {
         self,
         services: &Services,
         admin: &Admin,
-        draft: &str,
+        draft: DocumentDraft<'_>,
         version: &str,
         reason: &str,
     ) -> Result<SavedDraft, SaveError> {
         let (account, tuning) = (admin.id(), &services.tuning);
         let by = admin.by(&account);
         match self {
-            Self::Limits => tuning.save(DocumentDraft::Toml(draft), version, by, reason).await,
-            Self::Apps => tuning.save_apps(DocumentDraft::Toml(draft), version, by, reason).await,
+            Self::Limits => tuning.save(draft, version, by, reason).await,
+            Self::Apps => tuning.save_apps(draft, version, by, reason).await,
         }
     }
 }

@@ -7,7 +7,7 @@ use super::diff;
 use super::draft::Controls;
 use super::part::DocumentPart;
 use super::view::{StalePage, Word};
-use crate::tuning::{DraftError, NotWritten, SaveError};
+use crate::tuning::{DocumentDraft, DraftError, NotWritten, SaveError};
 use crate::web::console::confirm::carried;
 use crate::web::console::guard::Admin;
 use crate::web::kit::services::Services;
@@ -34,7 +34,7 @@ impl Saving<'_> {
         again: &dyn Fn(&Controls, Vec<DraftError>, Word) -> HttpResponse,
     ) -> WebResult {
         let Saving { part, visit, services, admin, action, pairs } = *self;
-        let mistakes = part.mistakes(services, draft);
+        let mistakes = part.mistakes(services, DocumentDraft::Toml(draft));
         if !mistakes.is_empty() || controls.reason.is_empty() {
             let reason_missing = controls.reason.is_empty();
             return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
@@ -42,7 +42,7 @@ impl Saving<'_> {
         let confirmed = carried::require(visit, services, admin, action, pairs).await?;
         let answer = async {
             let Controls { version, reason, .. } = &controls;
-            let saved = part.save(services, admin, draft, version, reason).await;
+            let saved = part.save(services, admin, DocumentDraft::Toml(draft), version, reason).await;
             let detail = serde_json::json!({ "reason": reason, "from": version });
             told(services, admin, part.act(), detail, &saved);
             Ok(match saved {

@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 use super::schema::LimitSettings;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, LimitMode};
-use crate::tuning::{CurrentLimits, DocumentDraft, Instance};
-use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
+use crate::tuning::{CurrentLimits, Instance};
+use crate::web::console::document::call::{DocumentSaved, SentDraft, answer, reason, seen, tag, told};
+use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -207,18 +208,9 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.version())?;
-    let reason = reason(&wanted.reason)?;
-    let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => DocumentDraft::Json(limits),
-        (None, Some(toml)) => DocumentDraft::Toml(toml),
-        (Some(_), Some(_)) => return Err(Problem::wrong("toml", "Send either toml or limits, not both.")),
-        (None, None) => return Err(Problem::wrong("limits", "Missing; send limits or toml.")),
-    };
-    let saved = services.tuning.save(draft, &seen, admin.by(&admin.id()), reason).await;
-    let detail = json!({ "reason": reason, "from": seen });
-    told(&services, &admin, "limits.save", detail, &saved);
-    answer(saved)
+    let LimitsRequest { limits, toml, reason } = &wanted;
+    let sent = SentDraft { part: DocumentPart::Limits, json: limits.as_ref(), toml: toml.as_deref() };
+    sent.save(&services, &admin, &request, reason).await
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -9,7 +9,9 @@ use utoipa::ToSchema;
 
 use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
-use crate::tuning::{DocumentDraft, PreviewError, PreviewReport};
+use crate::tuning::{PreviewError, PreviewReport};
+use crate::web::console::document::call::SentDraft;
+use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -95,15 +97,10 @@ pub async fn submit(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => DocumentDraft::Json(limits),
-        (None, Some(toml)) => DocumentDraft::Toml(toml),
-        (Some(_), Some(_)) => {
-            return Err(Problem::wrong("toml", "Send either toml or limits, not both.".to_owned()));
-        }
-        (None, None) => return Err(Problem::wrong("limits", "Missing; send limits or toml.".to_owned())),
-    };
-    let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
+    let PreviewRequest { limits, toml, span } = &wanted;
+    let sent = SentDraft { part: DocumentPart::Limits, json: limits.as_ref(), toml: toml.as_deref() };
+    let draft = sent.read()?;
+    let span = span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = services.live.parse(draft).map_err(Problem::invalid_draft)?;
     match services.tuning.preview(limits, span).await {

@@ -11,6 +11,7 @@ use crate::config::LiveSettings;
 use crate::login::Account;
 use crate::lookup::{LimitStatus, LookupActor, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{LimitMode, Rule};
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::lookup::subject::read_as;
 use crate::web::console::permitted::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::kit::client::ClientAddress;
@@ -20,8 +21,6 @@ use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 use crate::web::machine::limits::span;
 
-/// Characters of a reason.
-const LONGEST_REASON: usize = 500;
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
     counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
@@ -249,8 +248,7 @@ pub fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
     if reason.chars().count() <= LONGEST_REASON && !reason.chars().any(char::is_control) {
         return Ok(reason.to_owned());
     }
-    let message = "Use at most 500 characters on one line.";
-    Err(Problem::wrong("reason", message))
+    Err(Problem::wrong("reason", format!("Use at most {LONGEST_REASON} characters on one line.")))
 }
 
 fn told(standing: LimitStatus, account: Option<Account>) -> SubjectLog {

@@ -9,6 +9,7 @@ use rust_i18n::t;
 use crate::config::LiveSettings;
 use crate::login::{Account, DeviceFailures};
 use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject};
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::confirm::carried::{self, Confirmed, FormPairs};
 use crate::web::console::events::row;
 use crate::web::console::figures::DAY;
@@ -111,7 +112,7 @@ impl LookupAct {
         what: &str,
     ) -> Result<Self, WebError> {
         let asked = sent(pairs);
-        let reason: String = carried::value(pairs, "reason").trim().chars().take(500).collect();
+        let reason: String = carried::value(pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
         if !visit.admits_form(carried::value(pairs, "csrf_token")) {
             admin.was_foreign(services, visit.pattern());
             return Err(page(visit, services, &admin, asked, LookupPage::expired).await?.into());

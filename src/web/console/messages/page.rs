@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::db::DbError;
 use crate::sms::{LedgerCursor, LedgerFilter, MessageState};
+use crate::web::console::LONGEST_REASON;
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::guard::Admin;
 use crate::web::console::messages::lift_brake;
@@ -16,8 +17,6 @@ use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
-/// Characters of a reason.
-const MOST_REASON: usize = 500;
 const A_PAGE: u32 = 50;
 
 #[derive(Debug, Default, Deserialize)]
@@ -61,7 +60,7 @@ async fn page(
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
 pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
     let prefix = carried::value(&pairs, "prefix");
-    let reason: String = carried::value(&pairs, "reason").trim().chars().take(MOST_REASON).collect();
+    let reason: String = carried::value(&pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
     let again = async |problem| -> WebResult {
         let page = page(&visit, &services, &admin, Asked::default()).await?;
         Ok(page.not_lifted(prefix, problem).respond(&visit))
