@@ -17,7 +17,7 @@ use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document::diff;
 use crate::web::console::document::draft::{Controls, Stretch};
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{StalePage, Word};
+use crate::web::console::document::view::{StalePage, TomlDraft, Word};
 use crate::web::console::events::EventsAsked;
 use crate::web::console::events::view::{EventsFound, EventsPage};
 use crate::web::console::figures::Hour;
@@ -49,10 +49,13 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
         add(name, &page);
     }
     let part = DocumentPart::Limits;
-    let toml = || TomlPage::new(visit, "ada", "[limits.sms-total]\nrules = []\n".into(), controls());
-    add("toml", &toml());
-    add("toml-mistake", &toml().mistakes(vec![mistake("limits.sms-total.rules[0].max")]));
-    add("toml-preview", &toml().preview(Trial::Done(preview())));
+    let draft =
+        || TomlDraft::new(DocumentPart::Limits, "[limits.sms-total]\nrules = []\n".into(), controls());
+    let toml = |draft| TomlPage::new(visit, "ada", draft);
+    add("toml", &toml(draft()));
+    let mistakes = vec![mistake("limits.sms-total.rules[0].max")];
+    add("toml-mistake", &toml(TomlDraft { mistakes, ..draft() }));
+    add("toml-preview", &toml(draft()).preview(Trial::Done(preview())));
     let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let stale = |part| {
         StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())

@@ -11,7 +11,8 @@ use crate::web::console::apps::check::AppCheck;
 use crate::web::console::apps::trial::TriedApps;
 use crate::web::console::apps::view::{AppsEditPage, AppsPage};
 use crate::web::console::document::draft::Controls;
-use crate::web::console::document::view::Word;
+use crate::web::console::document::part::DocumentPart;
+use crate::web::console::document::view::{TomlDraft, Word};
 use crate::web::kit::visit::Visit;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -23,19 +24,22 @@ pub fn lists(visit: &Visit) -> Vec<(&'static str, AppsPage)> {
 
 pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
     let controls = |reason_missing| Controls { reason_missing, ..Controls::default() };
-    let page = |toml: &str| AppsEditPage::new(visit, "ada", toml.into(), controls(false));
+    let draft = |toml: &str| TomlDraft::new(DocumentPart::Apps, toml.into(), controls(false));
+    let shown = |draft| AppsEditPage::new(visit, "ada", draft, false);
+    let page = |toml: &str| shown(draft(toml));
+    let notice = |word| shown(TomlDraft { word, ..draft("") });
     let mistake =
         |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
     let tried = |trial| page("[[apps]]\n").trial(TriedApps { trial, checks: checks() });
     vec![
         ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),
         ("apps-example", page("")),
-        ("apps-overridden", page("").overridden(true)),
+        ("apps-overridden", AppsEditPage::new(visit, "ada", draft(""), true)),
         ("apps-busy", page("").busy()),
-        ("apps-expired", page("").word(Word::Expired)),
-        ("apps-not-saved", page("").word(Word::NotSaved("it is full".into()))),
-        ("apps-mistakes", page("x").mistakes(vec![mistake(Some(3)), mistake(None)])),
-        ("apps-reason", AppsEditPage::new(visit, "ada", "x".into(), controls(true))),
+        ("apps-expired", notice(Word::Expired)),
+        ("apps-not-saved", notice(Word::NotSaved("it is full".into()))),
+        ("apps-mistakes", shown(TomlDraft { mistakes: vec![mistake(Some(3)), mistake(None)], ..draft("x") })),
+        ("apps-reason", shown(TomlDraft { controls: controls(true), ..draft("x") })),
         ("apps-no-difference", tried(AppsTrial::default())),
         ("apps-tried", tried(trial())),
     ]

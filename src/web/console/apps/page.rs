@@ -6,11 +6,11 @@ use super::check::checks;
 use super::trial::{TrialOutcome, tried};
 use super::view::{AppsEditPage, AppsPage};
 use crate::tuning::DocumentDraft;
-use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::draft::{Act, Controls};
+use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::document::draft::Controls;
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::saving::Saving;
-use crate::web::console::document::view::Word;
+use crate::web::console::document::saving::{Submitted, submitted};
+use crate::web::console::document::view::TomlDraft;
 use crate::web::console::guard::Admin;
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::services::Shared;
@@ -28,8 +28,8 @@ pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
 pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     let current = services.tuning.current_apps();
     let controls = Controls { version: current.version, ..Controls::default() };
-    let page = AppsEditPage::new(&visit, admin.login(), current.toml, controls);
-    Ok(page.overridden(current.overridden).respond(&visit))
+    let draft = TomlDraft::new(DocumentPart::Apps, current.toml, controls);
+    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden).respond(&visit))
 }
 
 /// `POST /admin/apps/edit`
@@ -40,29 +40,15 @@ pub async fn submit(
     services: Shared,
 ) -> WebResult {
     let pairs = form.read_form().await?;
-    let (part, controls) = (DocumentPart::Apps, Controls::read(&pairs));
-    // Browsers submit lines that end in CR LF.
-    let draft = carried::value(&pairs, "toml").replace("\r\n", "\n");
     let overridden = services.live.overridden_apps();
-    let page = |controls: &Controls| {
-        AppsEditPage::new(&visit, admin.login(), draft.clone(), controls.clone()).overridden(overridden)
-    };
-    if !visit.admits_form(&controls.csrf_token) {
-        admin.was_foreign(&services, visit.pattern());
-        return Ok(page(&controls).word(Word::Expired).respond(&visit));
+    let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
+    let answer = |draft| page(draft).respond(&visit);
+    match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
+        Submitted::Answered(answer) => Ok(answer),
+        Submitted::Try(draft) => Ok(match tried(&services, DocumentDraft::Toml(&draft.toml)).await? {
+            TrialOutcome::Tried(tried) => page(draft).trial(tried).respond(&visit),
+            TrialOutcome::Busy => page(draft).busy().respond(&visit),
+            TrialOutcome::Mistaken(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+        }),
     }
-    if controls.act == Act::Save {
-        let again = |controls: &Controls, mistakes, word| {
-            page(controls).mistakes(mistakes).word(word).respond(&visit)
-        };
-        let action = part.editor();
-        return Saving { part, visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
-            .save(&draft, controls, &again)
-            .await;
-    }
-    Ok(match tried(&services, DocumentDraft::Toml(&draft)).await? {
-        TrialOutcome::Tried(tried) => page(&controls).trial(tried).respond(&visit),
-        TrialOutcome::Busy => page(&controls).busy().respond(&visit),
-        TrialOutcome::Mistaken(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
-    })
 }

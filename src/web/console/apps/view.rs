@@ -12,9 +12,6 @@ use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
 use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial};
 use crate::login::EntryCount;
-use crate::tuning::DraftError;
-use crate::web::console::document::draft::Controls;
-use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{TomlDraft, Word};
 use crate::web::console::words::{exactly, grouped};
 use crate::web::kit::layout::Layout;
@@ -108,17 +105,10 @@ pub struct AppsEditPage {
 }
 
 impl AppsEditPage {
-    pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
-        let page = TomlDraft::new(DocumentPart::Apps, toml, controls);
+    pub fn new(visit: &Visit, user: &str, page: TomlDraft, overridden: bool) -> Self {
         let mut layout = visit.layout(page.part.editor(), Some(user));
         layout.mistaken = page.is_mistaken();
-        Self { layout, page, trial: None, busy: false, overridden: false }
-    }
-
-    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
-        self.page.mistakes = mistakes;
-        self.layout.mistaken = self.page.is_mistaken();
-        self
+        Self { layout, page, trial: None, busy: false, overridden }
     }
 
     pub fn trial(mut self, trial: TriedApps) -> Self {
@@ -128,16 +118,6 @@ impl AppsEditPage {
 
     pub fn busy(mut self) -> Self {
         self.busy = true;
-        self
-    }
-
-    pub fn word(mut self, word: Word) -> Self {
-        self.page.word = word;
-        self
-    }
-
-    pub fn overridden(mut self, overridden: bool) -> Self {
-        self.overridden = overridden;
         self
     }
 

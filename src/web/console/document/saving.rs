@@ -1,18 +1,52 @@
-//! Saves a draft: its mistakes, the reason, the password, and what to do if somebody else was faster.
+//! A draft that was submitted, and how it is saved: its mistakes, the reason, the password, and what to do if somebody
+//! else was faster.
 
 use actix_web::HttpResponse;
 
 use super::call::told;
 use super::diff;
-use super::draft::Controls;
+use super::draft::{Act, Controls};
 use super::part::DocumentPart;
-use super::view::{StalePage, Word};
+use super::view::{StalePage, TomlDraft, Word};
 use crate::tuning::{DocumentDraft, DraftError, NotWritten, SaveError};
 use crate::web::console::confirm::carried;
 use crate::web::console::guard::Admin;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::web_error::{WebError, WebResult};
+
+/// A form of a TOML editor.
+pub enum Submitted {
+    /// It was refused or saved.
+    Answered(HttpResponse),
+    Try(TomlDraft),
+}
+
+/// `page` renders the editor with the draft.
+pub async fn submitted(
+    part: DocumentPart,
+    visit: &Visit,
+    admin: &Admin,
+    services: &Services,
+    pairs: &[(String, String)],
+    page: &dyn Fn(TomlDraft) -> HttpResponse,
+) -> Result<Submitted, WebError> {
+    // Browsers submit lines that end in CR LF.
+    let toml = carried::value(pairs, "toml").replace("\r\n", "\n");
+    let draft = TomlDraft::new(part, toml, Controls::read(pairs));
+    if !visit.admits_form(&draft.controls.csrf_token) {
+        admin.was_foreign(services, visit.pattern());
+        return Ok(Submitted::Answered(page(TomlDraft { word: Word::Expired, ..draft })));
+    }
+    if draft.controls.act != Act::Save {
+        return Ok(Submitted::Try(draft));
+    }
+    let again = |controls: &Controls, mistakes, word| {
+        page(TomlDraft { controls: controls.clone(), mistakes, word, ..draft.clone() })
+    };
+    let saving = Saving { part, visit, services, admin, action: part.editor(), pairs };
+    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
+}
 
 /// A draft to be saved.
 pub struct Saving<'a> {

@@ -12,7 +12,7 @@ use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 
 /// Why a draft is shown again.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub enum Word {
     #[default]
     None,
@@ -23,6 +23,7 @@ pub enum Word {
 }
 
 /// All of a part of the document as TOML, as in the file.
+#[derive(Debug, Clone)]
 pub struct TomlDraft {
     pub part: DocumentPart,
     pub toml: String,

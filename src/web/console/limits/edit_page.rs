@@ -6,11 +6,11 @@ use actix_web::web::{Form, Path};
 use crate::config::Limits;
 use crate::throttle::Limit;
 use crate::tuning::{CurrentLimits, with_limit};
-use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::confirm::carried::FormPairs;
 use crate::web::console::document::draft::{Act, Controls};
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::saving::Saving;
-use crate::web::console::document::view::Word;
+use crate::web::console::document::saving::{Saving, Submitted, submitted};
+use crate::web::console::document::view::{TomlDraft, Word};
 use crate::web::console::guard::Admin;
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
@@ -93,7 +93,8 @@ pub async fn submit(
 pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     let current = services.tuning.current();
     let controls = Controls { version: current.version, ..Controls::default() };
-    Ok(TomlPage::new(&visit, admin.login(), current.toml, controls).respond(&visit))
+    let draft = TomlDraft::new(DocumentPart::Limits, current.toml, controls);
+    Ok(TomlPage::new(&visit, admin.login(), draft).respond(&visit))
 }
 
 /// `POST /admin/limits/toml`
@@ -104,25 +105,13 @@ pub async fn submit_toml(
     services: Shared,
 ) -> WebResult {
     let pairs = form.read_form().await?;
-    let (part, controls) = (DocumentPart::Limits, Controls::read(&pairs));
-    // Browsers submit lines that end in CR LF.
-    let draft = carried::value(&pairs, "toml").replace("\r\n", "\n");
-    let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
-    if !visit.admits_form(&controls.csrf_token) {
-        admin.was_foreign(&services, visit.pattern());
-        return Ok(page(&controls).word(Word::Expired).respond(&visit));
+    let page = |draft| TomlPage::new(&visit, admin.login(), draft);
+    let answer = |draft| page(draft).respond(&visit);
+    match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
+        Submitted::Answered(answer) => Ok(answer),
+        Submitted::Try(draft) => Ok(match tried(&services, &draft.toml, draft.controls.stretch).await? {
+            Ok(trial) => page(draft).preview(trial).respond(&visit),
+            Err(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+        }),
     }
-    if controls.act == Act::Save {
-        let again = |controls: &Controls, mistakes, word| {
-            page(controls).mistakes(mistakes).word(word).respond(&visit)
-        };
-        let action = part.editor();
-        return Saving { part, visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
-            .save(&draft, controls, &again)
-            .await;
-    }
-    Ok(match tried(&services, &draft, controls.stretch).await? {
-        Ok(trial) => page(&controls).preview(trial).respond(&visit),
-        Err(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
-    })
 }

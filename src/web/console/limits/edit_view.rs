@@ -11,7 +11,6 @@ use crate::config::LimitName;
 use crate::throttle::{Limit, MOST_RULES};
 use crate::tuning::DraftError;
 use crate::web::console::document::draft::{Controls, Stretch};
-use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{TomlDraft, Word, status};
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::preview::Trial;
@@ -135,26 +134,14 @@ pub struct TomlPage {
 }
 
 impl TomlPage {
-    pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
-        let page = TomlDraft::new(DocumentPart::Limits, toml, controls);
+    pub fn new(visit: &Visit, user: &str, page: TomlDraft) -> Self {
         let mut layout = visit.layout(page.part.editor(), Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, preview: Trial::None }
     }
 
-    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
-        self.page.mistakes = mistakes;
-        self.layout.mistaken = self.page.is_mistaken();
-        self
-    }
-
     pub fn preview(mut self, preview: Trial) -> Self {
         self.preview = preview;
-        self
-    }
-
-    pub fn word(mut self, word: Word) -> Self {
-        self.page.word = word;
         self
     }
 
