@@ -12,7 +12,7 @@ use crate::clock::Micros;
 
 use super::apps::Apps;
 use super::control::WatchControl;
-use super::draft::{self, AccessEdit, AppsEdit, DocumentDraft, DraftEdit, DraftError, DraftSaveError};
+use super::draft::{self, AccessEdit, AppsEdit, DocumentDraft, DraftEdit, DraftError, DraftRefusal};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
@@ -152,8 +152,9 @@ impl LiveHandle {
     }
 
     /// Everything that would be wrong with the document in force if the edit were written into it.
-    pub fn check_access(&self, edit: &AccessEdit) -> Result<(), DraftSaveError> {
-        edit.put_into(&self.0.source, &self.in_force().document).map(drop)
+    pub fn check_access(&self, edit: &AccessEdit) -> Result<(), Vec<DraftError>> {
+        let put = edit.put_into(&self.0.source, &self.in_force().document);
+        put.map(drop).map_err(DraftRefusal::into_errors)
     }
 
     /// The limits that would be in force if the draft were written into the document in force.
@@ -161,7 +162,7 @@ impl LiveHandle {
         let in_force = self.in_force();
         let edit = DraftEdit::read(draft)?;
         let put = edit.put_into(&self.0.source, &in_force.document);
-        put.map(|(_, limits)| limits).map_err(DraftSaveError::into_errors)
+        put.map(|(_, limits)| limits).map_err(DraftRefusal::into_errors)
     }
 
     /// A draft of `[[apps]]`.
@@ -173,7 +174,7 @@ impl LiveHandle {
     pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
         let edit = self.read_apps(draft)?;
         let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, apps)| apps).map_err(DraftSaveError::into_errors)
+        put.map(|(_, apps)| apps).map_err(DraftRefusal::into_errors)
     }
 
     /// Whether an environment variable sets `[[apps]]`, whatever the document says.

@@ -30,13 +30,7 @@ impl From<&LimitsChange> for AccessOrigin {
 impl Tuning {
     /// Everything that is wrong with a draft of `[access]`, before it is saved. `from` is where its author is.
     pub fn check_access(&self, draft: &Json, from: IpAddr) -> Result<(), Vec<DraftError>> {
-        match self.0.live.check_access(&self.access_edit(draft, from)?) {
-            Ok(()) | Err(NotWritten::Stale { .. }) => Ok(()),
-            Err(NotWritten::Invalid(errors)) => Err(errors),
-            Err(NotWritten::Backend(message)) => {
-                Err(vec![DraftError { field: String::new(), message, line: None }])
-            }
-        }
+        self.0.live.check_access(&self.access_edit(draft, from)?)
     }
 
     /// Puts a draft of `[access]` in force, if `if_match` is the current version of the document. After `Ok` it is in

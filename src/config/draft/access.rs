@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
-use super::errors::{DraftError, DraftSaveError, draft_errors, whole_draft};
+use super::errors::{DraftError, DraftRefusal, draft_errors, whole_draft};
 use super::overridden::overridden_access;
 use super::{SET_BY_VARIABLE, cannot_write, edited, not_ours, refused, tree, view};
 use crate::clock::Micros;
@@ -69,13 +69,13 @@ impl AccessEdit {
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<String, DraftSaveError> {
+    ) -> Result<String, DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = stands(&theirs);
         let fixed = overridden_access(source.environment());
         let put = |wanted: &AccessSettings| {
             let edit = |document: &mut DocumentMut| write(document, wanted, &before, &fixed);
-            let merged = edited(text, edit).map_err(DraftSaveError::Backend)?;
+            let merged = edited(text, edit).map_err(DraftRefusal::Backend)?;
             let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
             let config =
                 source.read(root).map_err(|error| told(refused(source, &theirs, &error, "access")))?;
@@ -90,7 +90,7 @@ impl AccessEdit {
             .map(|key| DraftError::at(key, SET_BY_VARIABLE.to_owned(), None))
             .collect();
         if !errors.is_empty() {
-            return Err(DraftSaveError::Invalid(errors));
+            return Err(DraftRefusal::Invalid(errors));
         }
         let (merged, in_force) = put(&self.kept)?;
         let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, in_force.settings());
@@ -112,9 +112,9 @@ fn refuses_you(field: &str) -> DraftError {
 }
 
 /// As API and forms name fields: `deny[0].until`.
-fn told(error: DraftSaveError) -> DraftSaveError {
+fn told(error: DraftRefusal) -> DraftRefusal {
     match error {
-        DraftSaveError::Invalid(errors) => DraftSaveError::Invalid(errors.into_iter().map(short).collect()),
+        DraftRefusal::Invalid(errors) => DraftRefusal::Invalid(errors.into_iter().map(short).collect()),
         other => other,
     }
 }

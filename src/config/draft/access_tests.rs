@@ -36,15 +36,15 @@ fn settings(document: &str, variables: &[(&str, &str)]) -> AccessSettings {
     source.read(source.tree(document).unwrap()).unwrap().live.access.settings().clone()
 }
 
-fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
+fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
     let current = settings(document, variables);
     let address: IpAddr = "192.0.2.1".parse().unwrap();
     let saver = AccessSaver { current: &current, address, now: NOW };
-    let edit = AccessEdit::read(draft, saver).map_err(DraftSaveError::Invalid)?;
+    let edit = AccessEdit::read(draft, saver).map_err(DraftRefusal::Invalid)?;
     edit.put_into(&source(variables), document)
 }
 
-fn put(document: &str, draft: &Value) -> Result<String, DraftSaveError> {
+fn put(document: &str, draft: &Value) -> Result<String, DraftRefusal> {
     put_with(document, draft, &[])
 }
 
@@ -53,9 +53,9 @@ fn entry(network: &str, until: &str) -> Value {
 }
 
 /// The field and the message of the first mistake.
-fn mistake(refused: Result<String, DraftSaveError>) -> (String, String) {
+fn mistake(refused: Result<String, DraftRefusal>) -> (String, String) {
     match refused {
-        Err(DraftSaveError::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
+        Err(DraftRefusal::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -184,8 +184,5 @@ fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
         AccessSaver { current: &AccessSettings::default(), address: "192.0.2.1".parse().unwrap(), now: NOW },
     );
     let refused = edit.unwrap().put_into(&source(&[]), &broken).unwrap_err();
-    assert!(
-        matches!(&refused, DraftSaveError::Backend(why) if why.contains("password.queue")),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, DraftRefusal::Backend(why) if why.contains("password.queue")), "{refused:?}");
 }

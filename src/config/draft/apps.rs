@@ -3,7 +3,7 @@
 use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
-use super::errors::{DraftError, DraftSaveError, draft_errors};
+use super::errors::{DraftError, DraftRefusal, draft_errors};
 use super::overridden::overridden_apps;
 use super::{DocumentDraft, SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, refused, view};
 use crate::config::apps::{self, Apps};
@@ -51,7 +51,7 @@ impl AppsEdit {
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<(String, Apps), DraftSaveError> {
+    ) -> Result<(String, Apps), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         if overridden_apps(source.environment()) {
             return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
@@ -66,7 +66,7 @@ impl AppsEdit {
         let merged = if view::apps_toml(text) == self.toml() {
             text.to_owned()
         } else {
-            edited(text, |document| self.write(document)).map_err(DraftSaveError::Backend)?
+            edited(text, |document| self.write(document)).map_err(DraftRefusal::Backend)?
         };
         let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
         let config = source.read(root).map_err(|error| refused(source, &theirs, &error, KEY))?;
@@ -78,14 +78,14 @@ impl AppsEdit {
     }
 
     /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
-    fn overridden_by(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<Apps, DraftSaveError> {
+    fn overridden_by(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<Apps, DraftRefusal> {
         let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
         let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
         let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
         if self.apps == config.live.apps || self.apps == stands {
             return Ok(config.live.apps);
         }
-        Err(DraftSaveError::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
+        Err(DraftRefusal::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
     }
 
     /// Replaces the applications of a document by those of the draft, in the place of the first.

@@ -43,17 +43,17 @@ fn ours() -> Url {
     Url::parse("https://id.example").unwrap()
 }
 
-fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
-    let edit = AppsEdit::read(DocumentDraft::Toml(draft), &ours()).map_err(DraftSaveError::Invalid)?;
+fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
+    let edit = AppsEdit::read(DocumentDraft::Toml(draft), &ours()).map_err(DraftRefusal::Invalid)?;
     edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
-fn put(document: &str, draft: &str) -> Result<String, DraftSaveError> {
+fn put(document: &str, draft: &str) -> Result<String, DraftRefusal> {
     put_with(document, draft, &[])
 }
 
-fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftSaveError> {
-    let edit = AppsEdit::read(DocumentDraft::Json(draft), &ours()).map_err(DraftSaveError::Invalid)?;
+fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftRefusal> {
+    let edit = AppsEdit::read(DocumentDraft::Json(draft), &ours()).map_err(DraftRefusal::Invalid)?;
     edit.put_into(&source(&[]), document).map(|(merged, _)| merged)
 }
 
@@ -174,12 +174,12 @@ fn mistakes_of_applications_are_told_at_their_field_and_line() {
         ("[[apps]\n", "", 1, ""),
         ("\napps = 3\n", "apps", 2, "list"),
     ] {
-        let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
+        let Err(DraftRefusal::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, Some(line)), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
     let both = "[[apps]]\nname = \"\"\nhosts = [\"*\"]\nwho = [\"Ada\"]\n";
-    let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
+    let Err(DraftRefusal::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
     assert_eq!(errors.len(), 3, "all at once: {errors:?}");
 }
 
@@ -219,7 +219,7 @@ fn mistakes_of_applications_in_json_are_told_at_their_field_without_a_line() {
         (json!({ "name": "a" }), "apps", "list"),
         (json!("[[apps]]"), "apps", "list"),
     ] {
-        let Err(DraftSaveError::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
+        let Err(DraftRefusal::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, None), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
@@ -231,9 +231,7 @@ fn applications_that_a_variable_sets_are_refused_unless_they_stay_as_they_are_sh
     for same in [apps_toml(DOCUMENT), app("env")] {
         assert_eq!(put_with(DOCUMENT, &same, &variables).unwrap(), DOCUMENT);
     }
-    let Err(DraftSaveError::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else {
-        panic!()
-    };
+    let Err(DraftRefusal::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else { panic!() };
     assert!(errors[0].field == "apps" && errors[0].message.contains("environment variable"), "{errors:?}");
     assert!(overridden_apps(source(&variables).environment()) && !overridden_apps(&[]));
 }
@@ -243,7 +241,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_that_of_the_applications() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, &app("wiki")).unwrap_err();
     assert!(
-        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, DraftRefusal::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("\"shop.example\"", "\"SHOP\"");

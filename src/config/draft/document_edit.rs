@@ -2,7 +2,7 @@
 
 use super::access::{AccessEdit, stands};
 use super::apps::AppsEdit;
-use super::errors::DraftSaveError;
+use super::errors::{DraftRefusal, DraftSaveError};
 use super::{DraftEdit, view};
 use crate::config::backend::BackendRead;
 use crate::config::settings::LiveSettings;
@@ -21,7 +21,7 @@ impl DocumentEdit {
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<String, DraftSaveError> {
+    ) -> Result<String, DraftRefusal> {
         match self {
             Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
             Self::Access(edit) => edit.put_into(source, text),

@@ -47,13 +47,28 @@ pub enum DraftSaveError {
     Backend(String),
 }
 
-impl DraftSaveError {
-    /// The same about a draft that was only tried.
+/// Why a draft cannot be written into a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DraftRefusal {
+    Invalid(Vec<DraftError>),
+    /// The document cannot take it, whatever the draft says: the reason, and what to do about it.
+    Backend(String),
+}
+
+impl DraftRefusal {
     pub(in crate::config) fn into_errors(self) -> Vec<DraftError> {
         match self {
             Self::Invalid(errors) => errors,
             Self::Backend(reason) => vec![DraftError::at("", reason, None)],
-            Self::Stale { .. } => unreachable!("nothing is compared"),
+        }
+    }
+}
+
+impl From<DraftRefusal> for DraftSaveError {
+    fn from(refusal: DraftRefusal) -> Self {
+        match refusal {
+            DraftRefusal::Invalid(errors) => Self::Invalid(errors),
+            DraftRefusal::Backend(reason) => Self::Backend(reason),
         }
     }
 }

@@ -24,7 +24,7 @@ pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
 pub use document_edit::DocumentEdit;
 pub use edit::with_limit;
-pub use errors::{DraftError, DraftSaveError, SavedDraft};
+pub use errors::{DraftError, DraftRefusal, DraftSaveError, SavedDraft};
 pub(super) use overridden::{overridden, overridden_access, overridden_apps};
 pub use view::{apps_toml, limits_toml};
 pub use written::{rule_json, span_text};
@@ -114,11 +114,11 @@ impl DraftEdit {
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<(String, Limits), DraftSaveError> {
+    ) -> Result<(String, Limits), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let overridden = overridden(source.environment());
         let kept = |name: &str| covers(&overridden, name);
-        let merged = self.merged(text, &theirs, &kept).map_err(DraftSaveError::Backend)?;
+        let merged = self.merged(text, &theirs, &kept).map_err(DraftRefusal::Backend)?;
         let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
         let config = source.read(root).map_err(|error| refused(source, &theirs, &error, "limits"))?;
         let limits = config.live.limits;
@@ -182,7 +182,7 @@ impl DraftEdit {
         kept: &dyn Fn(&str) -> bool,
         in_force: &Limits,
         theirs: &ConfigTable,
-    ) -> Result<(), DraftSaveError> {
+    ) -> Result<(), DraftRefusal> {
         let stands = stands(theirs);
         let refused = |name: &str| {
             let (wanted, stands) =
@@ -193,7 +193,7 @@ impl DraftEdit {
         let errors: Vec<_> = refused
             .map(|(name, line)| DraftError::at(&format!("limits.{name}"), SET_BY_VARIABLE.to_owned(), *line))
             .collect();
-        if errors.is_empty() { Ok(()) } else { Err(DraftSaveError::Invalid(errors)) }
+        if errors.is_empty() { Ok(()) } else { Err(DraftRefusal::Invalid(errors)) }
     }
 }
 
@@ -214,8 +214,8 @@ fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>)
     Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
 }
 
-fn cannot_write(why: &str) -> DraftSaveError {
-    DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
+fn cannot_write(why: &str) -> DraftRefusal {
+    DraftRefusal::Backend(format!("the draft cannot be written into this document{why}"))
 }
 
 /// The limits of a document without the variables; `None` if one of them has a mistake.
@@ -235,23 +235,18 @@ pub fn named(text: &str) -> Vec<String> {
 }
 
 /// A mistake that was there before the draft is not the draft's.
-fn refused(
-    source: &ConfigSource,
-    theirs: &ConfigTable,
-    error: &ConfigError,
-    section: &str,
-) -> DraftSaveError {
+fn refused(source: &ConfigSource, theirs: &ConfigTable, error: &ConfigError, section: &str) -> DraftRefusal {
     let elsewhere =
         |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with(section));
     match source.read(theirs.clone()) {
         Err(before) if elsewhere(&before) && elsewhere(error) => not_ours(source, &before),
-        _ => DraftSaveError::Invalid(draft_errors(error)),
+        _ => DraftRefusal::Invalid(draft_errors(error)),
     }
 }
 
 /// What is wrong with the document outside the draft.
-fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
-    DraftSaveError::Backend(format!(
+fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftRefusal {
+    DraftRefusal::Backend(format!(
         "{} has a mistake that this change is not about; correct it there first: {error}",
         source.path().display()
     ))

@@ -39,13 +39,9 @@ fn source(variables: &[(&str, &str)]) -> ConfigSource {
     ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
 }
 
-fn put(
-    document: &str,
-    draft: DocumentDraft<'_>,
-    variables: &[(&str, &str)],
-) -> Result<String, DraftSaveError> {
+fn put(document: &str, draft: DocumentDraft<'_>, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
     let source = source(variables);
-    let edit = DraftEdit::read(draft).map_err(DraftSaveError::Invalid)?;
+    let edit = DraftEdit::read(draft).map_err(DraftRefusal::Invalid)?;
     edit.put_into(&source, document).map(|(merged, _)| merged)
 }
 
@@ -64,9 +60,9 @@ fn as_json(document: &str) -> serde_json::Value {
     all
 }
 
-fn field(error: DraftSaveError) -> (String, Option<usize>) {
+fn field(error: DraftRefusal) -> (String, Option<usize>) {
     match error {
-        DraftSaveError::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
+        DraftRefusal::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
         other => panic!("{other:?}"),
     }
 }
@@ -247,7 +243,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_the_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, Json(&as_json(DOCUMENT)), &[]).unwrap_err();
     assert!(
-        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, DraftRefusal::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("max = 5", "max = 0");
