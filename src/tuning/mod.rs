@@ -90,7 +90,7 @@ struct SaveAuthor {
     reason: String,
 }
 
-/// Why nothing was saved; the limits in force are unchanged.
+/// Why nothing was saved; what is in force is unchanged.
 #[derive(Debug)]
 pub enum SaveError {
     /// The document was not written.
@@ -186,8 +186,7 @@ impl Tuning {
         // On its own task: the caller may hang up, and the change is still recorded.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
-        let gone =
-            |_| NotWritten::Backend("the save did not finish; check which limits are in force".to_owned());
+        let gone = |_| NotWritten::Backend("the save did not finish; check what is in force".to_owned());
         saving.await.map_err(gone)?
     }
 
@@ -207,7 +206,7 @@ impl Tuning {
         {
             // It is in force even if the history could not be written; it will be recorded later without its
             // author.
-            tracing::error!(%error, "a change of the limits could not be written to the history yet");
+            tracing::error!(%error, "a change of the document could not be written to the history yet");
         }
         Ok(saved)
     }
@@ -245,14 +244,14 @@ impl Tuning {
     /// Tells the others that this instance stops.
     pub async fn leave(&self) {
         if let Err(error) = self.gone().await {
-            tracing::warn!(%error, "limits: this instance could not be removed from the list, and stays there for a minute");
+            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
         }
     }
 
     /// One round of [`Self::keep_up`].
     pub async fn look_after(&self) {
         for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
-            tracing::warn!(error = %failed, "limits: history and instances are not up to date");
+            tracing::warn!(error = %failed, "the history of the document and the list of instances are not up to date");
         }
     }
 }
