@@ -106,20 +106,20 @@ impl AppsEdit {
         };
         document.remove(KEY);
         edit::keep_hidden(document, &above_key, None);
-        let Some(mut new) = self.toml.get(KEY).cloned() else {
-            edit::keep_hidden(document, &old.all_hidden(), old.position);
-            return Ok(());
-        };
-        if new.is_value() {
-            edit::keep_hidden(document, &old.all_hidden(), old.position);
-        } else {
-            let position = old.position.or_else(|| last_position(document).map(|last| last + 1));
-            let lead = if document.iter().next().is_none() { "" } else { "\n" };
-            old.carry_into(&mut new, position.or(Some(0)), lead);
+        let mut new = self.toml.get(KEY).cloned();
+        match &mut new {
+            Some(tables) if !tables.is_value() => {
+                let position = old.position.or_else(|| last_position(document).map(|last| last + 1));
+                let lead = if document.iter().next().is_none() { "" } else { "\n" };
+                old.carry_into(tables, position.or(Some(0)), lead);
+            }
+            Some(_) | None => edit::keep_hidden(document, &old.all_hidden(), old.position),
         }
-        document.insert(KEY, new);
-        if fresh {
-            view::set_end_apart(document);
+        if let Some(new) = new {
+            document.insert(KEY, new);
+            if fresh {
+                view::set_end_apart(document);
+            }
         }
         Ok(())
     }
@@ -129,7 +129,8 @@ impl AppsEdit {
 #[derive(Default)]
 struct OldApps {
     position: Option<isize>,
-    /// By the name of the application.
+    /// Comments that are not the applications' own (see view.rs): not shown, and kept. By the name of the application
+    /// that they are above.
     hidden: Vec<(Option<String>, String)>,
 }
 
@@ -191,11 +192,12 @@ fn last_position(document: &mut DocumentMut) -> Option<isize> {
     last
 }
 
-/// The text above `apps = […]`, which is not shown; there is none above tables.
+/// The text above `apps = […]`, which is not shown; there is none above tables. It ends with an empty line, so that it
+/// does not become a comment of what follows.
 fn text_above(document: &DocumentMut) -> String {
     let Some((key, Item::Value(_))) = document.get_key_value(KEY) else { return String::new() };
     let above = key.leaf_decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
-    if above.trim().is_empty() { String::new() } else { format!("{}\n", above.trim_matches('\n')) + "\n" }
+    if above.trim().is_empty() { String::new() } else { format!("{}\n\n", above.trim_matches('\n')) }
 }
 
 fn read(root: ConfigTable, public_url: &Url) -> (Apps, Vec<ConfigProblem>) {
