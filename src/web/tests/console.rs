@@ -17,7 +17,7 @@ use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document::diff;
 use crate::web::console::document::draft::{Controls, Stretch};
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{StalePage, TomlDraft, Word};
+use crate::web::console::document::view::{EditorNotice, StalePage, TomlDraft};
 use crate::web::console::events::EventsAsked;
 use crate::web::console::events::view::{EventsFound, EventsPage};
 use crate::web::console::figures::Hour;
@@ -262,8 +262,8 @@ fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
             "editor-too-much",
             account().preview(Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) }),
         ),
-        ("editor-expired", account().word(Word::Expired)),
-        ("editor-home", account().word(Word::NotSaved("gatehouse.toml cannot be written".into()))),
+        ("editor-expired", account().notice(EditorNotice::Expired)),
+        ("editor-home", account().notice(EditorNotice::NotSaved("gatehouse.toml cannot be written".into()))),
         ("editor-off", account().typed(LimitForm::default(), controls())),
     ]
 }

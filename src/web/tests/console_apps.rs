@@ -12,7 +12,7 @@ use crate::web::console::apps::trial::TriedApps;
 use crate::web::console::apps::view::{AppsEditPage, AppsPage};
 use crate::web::console::document::draft::Controls;
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{TomlDraft, Word};
+use crate::web::console::document::view::{EditorNotice, TomlDraft};
 use crate::web::kit::visit::Visit;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -27,7 +27,7 @@ pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
     let draft = |toml: &str| TomlDraft::new(DocumentPart::Apps, toml.into(), controls(false));
     let shown = |draft| AppsEditPage::new(visit, "ada", draft, false);
     let page = |toml: &str| shown(draft(toml));
-    let notice = |word| shown(TomlDraft { word, ..draft("") });
+    let notice = |notice| shown(TomlDraft { notice, ..draft("") });
     let mistake =
         |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
     let tried = |trial| page("[[apps]]\n").trial(TriedApps { trial, checks: checks() });
@@ -36,8 +36,8 @@ pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
         ("apps-example", page("")),
         ("apps-overridden", AppsEditPage::new(visit, "ada", draft(""), true)),
         ("apps-busy", page("").busy()),
-        ("apps-expired", notice(Word::Expired)),
-        ("apps-not-saved", notice(Word::NotSaved("it is full".into()))),
+        ("apps-expired", notice(EditorNotice::Expired)),
+        ("apps-not-saved", notice(EditorNotice::NotSaved("it is full".into()))),
         ("apps-mistakes", shown(TomlDraft { mistakes: vec![mistake(Some(3)), mistake(None)], ..draft("x") })),
         ("apps-reason", shown(TomlDraft { controls: controls(true), ..draft("x") })),
         ("apps-no-difference", tried(AppsTrial::default())),

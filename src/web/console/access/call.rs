@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::web::console::document::call::{DocumentSaved, answer, reason, seen, tag, told};
+use crate::web::console::document::call::{
+    DocumentSaved, checked_reason, etag, if_match, record_save, save_response,
+};
 use crate::web::console::permitted::{Permitted, ReadAccess, SaveAccess};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -23,7 +25,7 @@ use crate::web::kit::services::Shared;
     "pause_sms": [{ "prefix": "+86138", "until": "2026-12-01T12:00:00Z", "reason": "pumping" }]
 }))]
 struct AccessInForce {
-    /// As in ETag: of the document with the limits, too.
+    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     /// Networks whose requests are refused.
     deny: Vec<NetworkBody>,
@@ -92,7 +94,7 @@ pub async fn show(_: Permitted<ReadAccess>, services: Shared) -> HttpResponse {
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
-    let tag = tag(&current.version);
+    let tag = etag(&current.version);
     let body = AccessInForce {
         version: current.version,
         deny: deny.into_iter().map(NetworkBody::from).collect(),
@@ -157,8 +159,8 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = seen(&request, &services.tuning.version())?;
-    let reason = reason(&wanted.reason)?;
+    let seen = if_match(&request, &services.tuning.version())?;
+    let reason = checked_reason(&wanted.reason)?;
     let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = &wanted;
     let parts = [
         ("deny", deny),
@@ -171,6 +173,6 @@ pub async fn save(
     let by = admin.id();
     let saved = services.tuning.save_access(&draft, admin.address(), &seen, admin.by(&by), reason).await;
     let detail = json!({ "reason": reason, "from": seen });
-    told(&services, &admin, "access.save", detail, &saved);
-    answer(saved)
+    record_save(&services, &admin, "access.save", detail, &saved);
+    save_response(saved)
 }

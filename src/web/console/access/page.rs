@@ -12,7 +12,7 @@ use crate::web::console::LONGEST_REASON;
 use crate::web::console::access::answer::AccessAnswer;
 use crate::web::console::access::view::{AccessPage, AnswerForm, AnswerRow, PageWord};
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::call::told;
+use crate::web::console::document::call::record_save;
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::services::{Services, Shared};
@@ -138,7 +138,7 @@ async fn save(
         let overtaken = matches!(saved, Err(SaveError::NotWritten(NotWritten::Stale { .. })));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
-            told(services, admin, act, detail, &saved);
+            record_save(services, admin, act, detail, &saved);
             return saved;
         }
     }

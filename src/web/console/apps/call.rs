@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
 use super::trial::{TrialOutcome, tried};
-use crate::web::console::document::call::{DocumentSaved, SentDraft, tag};
+use crate::web::console::document::call::{DocumentSaved, SentDraft, etag};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -29,7 +29,7 @@ const BUSY_RETRY: Duration = Duration::from_secs(5);
     "overridden": false
 }))]
 struct AppsInForce {
-    /// As in ETag: of the document with the limits, too.
+    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     apps: Vec<AppBody>,
     /// `[[apps]]` of the document, with its comments.
@@ -55,7 +55,7 @@ struct AppsInForce {
 )]
 pub async fn show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
     let current = services.tuning.current_apps();
-    let tag = tag(&current.version);
+    let tag = etag(&current.version);
     let body = AppsInForce {
         version: current.version,
         apps: current.live.apps.all().iter().map(|app| AppBody::from(&**app)).collect(),

@@ -12,7 +12,7 @@ use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
 use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial};
 use crate::login::EntryCount;
-use crate::web::console::document::view::{TomlDraft, Word};
+use crate::web::console::document::view::{EditorNotice, TomlDraft};
 use crate::web::console::words::{exactly, grouped};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;

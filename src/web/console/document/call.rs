@@ -53,16 +53,16 @@ impl<'a> SentDraft<'a> {
         request: &HttpRequest,
         reason: &str,
     ) -> Result<HttpResponse, Problem> {
-        let seen = seen(request, &services.tuning.version())?;
-        let reason = self::reason(reason)?;
+        let seen = if_match(request, &services.tuning.version())?;
+        let reason = checked_reason(reason)?;
         let saved = self.part.save(services, admin, self.read()?, &seen, reason).await;
-        told(services, admin, self.part.act(), json!({ "reason": reason, "from": seen }), &saved);
-        answer(saved)
+        record_save(services, admin, self.part.act(), json!({ "reason": reason, "from": seen }), &saved);
+        save_response(saved)
     }
 }
 
 /// Records what somebody did, or would have done.
-pub fn told(
+pub fn record_save(
     services: &Services,
     admin: &Admin,
     act: &str,
@@ -90,10 +90,10 @@ pub fn told(
     admin.failed(services, act, &detail);
 }
 
-pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
+pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
         Ok(SavedDraft { version, changed, .. }) => {
-            let tag = tag(&version);
+            let tag = etag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(DocumentSaved { version, changed }))
         }
         Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
@@ -109,7 +109,7 @@ pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Prob
 }
 
 /// The version that the caller has seen (RFC 9110, 13.1.1). `*` names none.
-pub fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
+pub fn if_match(request: &HttpRequest, current: &str) -> Result<String, Problem> {
     let fields = request.headers().get_all(IF_MATCH).filter_map(|value| value.to_str().ok());
     let tags: Vec<&str> = fields
         .flat_map(|field| field.split(','))
@@ -119,7 +119,7 @@ pub fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
     known.map(|tag| (*tag).to_owned()).ok_or(Problem::PreconditionRequired)
 }
 
-pub fn reason(text: &str) -> Result<&str, Problem> {
+pub fn checked_reason(text: &str) -> Result<&str, Problem> {
     let text = text.trim();
     let fits = !text.is_empty()
         && text.chars().count() <= LONGEST_REASON
@@ -128,6 +128,6 @@ pub fn reason(text: &str) -> Result<&str, Problem> {
     if fits { Ok(text) } else { Err(wrong()) }
 }
 
-pub fn tag(version: &str) -> HeaderValue {
+pub fn etag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
 }

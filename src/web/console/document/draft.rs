@@ -16,7 +16,7 @@ pub enum Act {
     Save,
     AddRule,
     RemoveRule(usize),
-    Default,
+    RestoreDefault,
 }
 
 impl Act {
@@ -24,7 +24,7 @@ impl Act {
         match word {
             "save" => Self::Save,
             "add" => Self::AddRule,
-            "default" => Self::Default,
+            "default" => Self::RestoreDefault,
             _ => match word.strip_prefix("remove-").and_then(|index| index.parse().ok()) {
                 Some(index) => Self::RemoveRule(index),
                 None => Self::Try,

@@ -31,7 +31,7 @@ impl DocumentPart {
     }
 
     /// Its page, where a saved draft leads to.
-    pub const fn home(self) -> &'static str {
+    pub const fn page(self) -> &'static str {
         match self {
             Self::Limits => "/admin/limits",
             Self::Apps => "/admin/apps",

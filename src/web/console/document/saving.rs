@@ -3,11 +3,11 @@
 
 use actix_web::HttpResponse;
 
-use super::call::told;
+use super::call::record_save;
 use super::diff;
 use super::draft::{Act, Controls};
 use super::part::DocumentPart;
-use super::view::{StalePage, TomlDraft, Word};
+use super::view::{EditorNotice, StalePage, TomlDraft};
 use crate::tuning::{DocumentDraft, DraftError, NotWritten, SaveError};
 use crate::web::console::confirm::carried;
 use crate::web::console::guard::Admin;
@@ -36,20 +36,20 @@ pub async fn submitted(
     let draft = TomlDraft::new(part, toml, Controls::read(pairs));
     if !visit.admits_form(&draft.controls.csrf_token) {
         admin.was_foreign(services, visit.pattern());
-        return Ok(Submitted::Answered(page(TomlDraft { word: Word::Expired, ..draft })));
+        return Ok(Submitted::Answered(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
     }
     if draft.controls.act != Act::Save {
         return Ok(Submitted::Try(draft));
     }
-    let again = |controls: &Controls, mistakes, word| {
-        page(TomlDraft { controls: controls.clone(), mistakes, word, ..draft.clone() })
+    let again = |controls: &Controls, mistakes, notice| {
+        page(TomlDraft { controls: controls.clone(), mistakes, notice, ..draft.clone() })
     };
-    let saving = Saving { part, visit, services, admin, action: part.editor(), pairs };
+    let saving = DraftSave { part, visit, services, admin, action: part.editor(), pairs };
     saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
 }
 
 /// A draft to be saved.
-pub struct Saving<'a> {
+pub struct DraftSave<'a> {
     pub part: DocumentPart,
     pub visit: &'a Visit,
     pub services: &'a Services,
@@ -59,41 +59,41 @@ pub struct Saving<'a> {
     pub pairs: &'a [(String, String)],
 }
 
-impl Saving<'_> {
+impl DraftSave<'_> {
     /// `again` renders the page with the draft as typed.
     pub async fn save(
         &self,
         draft: &str,
         controls: Controls,
-        again: &dyn Fn(&Controls, Vec<DraftError>, Word) -> HttpResponse,
+        again: &dyn Fn(&Controls, Vec<DraftError>, EditorNotice) -> HttpResponse,
     ) -> WebResult {
-        let Saving { part, visit, services, admin, action, pairs } = *self;
+        let DraftSave { part, visit, services, admin, action, pairs } = *self;
         let mistakes = part.mistakes(services, DocumentDraft::Toml(draft));
         if !mistakes.is_empty() || controls.reason.is_empty() {
             let reason_missing = controls.reason.is_empty();
-            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
+            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
         }
         let confirmed = carried::require(visit, services, admin, action, pairs).await?;
         let answer = async {
             let Controls { version, reason, .. } = &controls;
             let saved = part.save(services, admin, DocumentDraft::Toml(draft), version, reason).await;
             let detail = serde_json::json!({ "reason": reason, "from": version });
-            told(services, admin, part.act(), detail, &saved);
+            record_save(services, admin, part.act(), detail, &saved);
             Ok(match saved {
-                Ok(_) => visit.see_other(part.home(), Some(part.saved())),
+                Ok(_) => visit.see_other(part.page(), Some(part.saved())),
                 Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
                     let diff = diff::lines(&diff);
                     StalePage::new(visit, admin.login(), part, &controls, version, diff, draft.to_owned())
                         .respond(visit)
                 }
                 Err(SaveError::NotWritten(NotWritten::Invalid(mistakes))) => {
-                    again(&controls, mistakes, Word::None)
+                    again(&controls, mistakes, EditorNotice::None)
                 }
                 Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                    again(&controls, Vec::new(), Word::NotSaved(reason))
+                    again(&controls, Vec::new(), EditorNotice::NotSaved(reason))
                 }
                 // Only a change of the history can be missing, and none is asked for.
-                Err(SaveError::NoSuchChange) => visit.see_other(part.home(), None),
+                Err(SaveError::NoSuchChange) => visit.see_other(part.page(), None),
                 Err(SaveError::Db(error)) => return Err(error.into()),
             })
         };

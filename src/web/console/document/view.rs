@@ -13,7 +13,7 @@ use crate::web::kit::visit::Visit;
 
 /// Why a draft is shown again.
 #[derive(Debug, Clone, Default)]
-pub enum Word {
+pub enum EditorNotice {
     #[default]
     None,
     /// The form is not ours, or too old.
@@ -29,12 +29,12 @@ pub struct TomlDraft {
     pub toml: String,
     pub controls: Controls,
     pub mistakes: Vec<DraftError>,
-    pub word: Word,
+    pub notice: EditorNotice,
 }
 
 impl TomlDraft {
     pub const fn new(part: DocumentPart, toml: String, controls: Controls) -> Self {
-        Self { part, toml, controls, mistakes: Vec::new(), word: Word::None }
+        Self { part, toml, controls, mistakes: Vec::new(), notice: EditorNotice::None }
     }
 
     /// Its page has a mistake to show.
@@ -43,7 +43,7 @@ impl TomlDraft {
     }
 
     pub fn status(&self) -> StatusCode {
-        status(&self.controls, &self.mistakes, &self.word)
+        status(&self.controls, &self.mistakes, &self.notice)
     }
 
     pub const fn words(&self) -> PartWords {
@@ -55,12 +55,12 @@ impl TomlDraft {
     }
 }
 
-pub fn status(controls: &Controls, mistakes: &[DraftError], word: &Word) -> StatusCode {
-    match word {
-        Word::Expired => StatusCode::FORBIDDEN,
-        Word::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-        Word::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
-        Word::None => StatusCode::UNPROCESSABLE_ENTITY,
+pub fn status(controls: &Controls, mistakes: &[DraftError], notice: &EditorNotice) -> StatusCode {
+    match notice {
+        EditorNotice::Expired => StatusCode::FORBIDDEN,
+        EditorNotice::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
+        EditorNotice::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
+        EditorNotice::None => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -88,7 +88,7 @@ impl StalePage {
         diff: Vec<DiffLine>,
         draft: String,
     ) -> Self {
-        let layout = visit.layout(part.home(), Some(user));
+        let layout = visit.layout(part.page(), Some(user));
         let Controls { version, reason, .. } = controls;
         Self { layout, part, was: version.clone(), now, diff, draft, reason: reason.clone() }
     }

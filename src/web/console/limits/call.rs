@@ -12,7 +12,9 @@ use super::schema::LimitSettings;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, LimitMode};
 use crate::tuning::{CurrentLimits, Instance};
-use crate::web::console::document::call::{DocumentSaved, SentDraft, answer, reason, seen, tag, told};
+use crate::web::console::document::call::{
+    DocumentSaved, SentDraft, checked_reason, etag, if_match, record_save, save_response,
+};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -111,7 +113,7 @@ pub async fn show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResp
     let current = services.tuning.current();
     let sources = sources(&current);
     let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
-    let tag = tag(&version);
+    let tag = etag(&version);
     let body = LimitsInForce {
         version,
         home: home.as_str(),
@@ -254,10 +256,10 @@ pub async fn rollback(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let back = back.read().await?;
-    let seen = seen(&request, &services.tuning.version())?;
-    let reason = reason(&back.reason)?;
+    let seen = if_match(&request, &services.tuning.version())?;
+    let reason = checked_reason(&back.reason)?;
     let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen, "change": back.change });
-    told(&services, &admin, "limits.rollback", detail, &saved);
-    answer(saved)
+    record_save(&services, &admin, "limits.rollback", detail, &saved);
+    save_response(saved)
 }

@@ -9,8 +9,8 @@ use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::confirm::carried::FormPairs;
 use crate::web::console::document::draft::{Act, Controls};
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::saving::{Saving, Submitted, submitted};
-use crate::web::console::document::view::{TomlDraft, Word};
+use crate::web::console::document::saving::{DraftSave, Submitted, submitted};
+use crate::web::console::document::view::{EditorNotice, TomlDraft};
 use crate::web::console::guard::Admin;
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
@@ -54,12 +54,12 @@ pub async fn submit(
     };
     if !visit.admits_form(&controls.csrf_token) {
         admin.was_foreign(&services, visit.pattern());
-        return Ok(page(&form, &controls).word(Word::Expired).respond(&visit));
+        return Ok(page(&form, &controls).notice(EditorNotice::Expired).respond(&visit));
     }
     match controls.act {
         Act::AddRule => form.rows.push(RuleRow::default()),
         Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
-        Act::Default => {
+        Act::RestoreDefault => {
             if let Some(default) = Limits::default().get(&name) {
                 form = LimitForm::from(default);
             }
@@ -71,20 +71,27 @@ pub async fn submit(
         Err(error) => return Ok(page(&form, &controls).mistakes(vec![error]).respond(&visit)),
     };
     match controls.act {
-        Act::AddRule | Act::RemoveRule(_) | Act::Default => Ok(page(&form, &controls).respond(&visit)),
+        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(&form, &controls).respond(&visit)),
         Act::Try => Ok(match tried(&services, &draft, controls.stretch).await? {
             Ok(trial) => page(&form, &controls).preview(trial).respond(&visit),
             Err(mistakes) => page(&form, &controls).mistakes(mistakes).respond(&visit),
         }),
         Act::Save => {
             let action = format!("/admin/limits/edit/{name}");
-            let again = |controls: &Controls, mistakes, word| {
-                page(&form, controls).mistakes(mistakes).word(word).respond(&visit)
+            let again = |controls: &Controls, mistakes, notice| {
+                page(&form, controls).mistakes(mistakes).notice(notice).respond(&visit)
             };
             let part = DocumentPart::Limits;
-            Saving { part, visit: &visit, services: &services, admin: &admin, action: &action, pairs: &pairs }
-                .save(&draft, controls, &again)
-                .await
+            DraftSave {
+                part,
+                visit: &visit,
+                services: &services,
+                admin: &admin,
+                action: &action,
+                pairs: &pairs,
+            }
+            .save(&draft, controls, &again)
+            .await
         }
     }
 }

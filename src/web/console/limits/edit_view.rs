@@ -11,7 +11,7 @@ use crate::config::LimitName;
 use crate::throttle::{Limit, MOST_RULES};
 use crate::tuning::DraftError;
 use crate::web::console::document::draft::{Controls, Stretch};
-use crate::web::console::document::view::{TomlDraft, Word, status};
+use crate::web::console::document::view::{EditorNotice, TomlDraft, status};
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::preview::Trial;
 use crate::web::console::words::{about, sentences, title};
@@ -31,7 +31,7 @@ pub struct EditorPage {
     controls: Controls,
     mistakes: Vec<DraftError>,
     preview: Trial,
-    word: Word,
+    notice: EditorNotice,
 }
 
 impl EditorPage {
@@ -46,7 +46,7 @@ impl EditorPage {
             controls: Controls { version: version.to_owned(), ..Controls::default() },
             mistakes: Vec::new(),
             preview: Trial::None,
-            word: Word::None,
+            notice: EditorNotice::None,
         }
     }
 
@@ -67,13 +67,13 @@ impl EditorPage {
         self
     }
 
-    pub fn word(mut self, word: Word) -> Self {
-        self.word = word;
+    pub fn notice(mut self, notice: EditorNotice) -> Self {
+        self.notice = notice;
         self
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        visit.page(status(&self.controls, &self.mistakes, &self.word), self)
+        visit.page(status(&self.controls, &self.mistakes, &self.notice), self)
     }
 
     fn title(&self) -> Cow<'static, str> {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::call::told;
+use crate::web::console::document::call::record_save;
 use crate::web::console::document::diff;
 use crate::web::console::document::draft::Controls;
 use crate::web::console::guard::Admin;
@@ -126,7 +126,7 @@ pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, servic
         let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
         let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
         let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
-        told(&services, &admin, "limits.rollback", detail, &saved);
+        record_save(&services, &admin, "limits.rollback", detail, &saved);
         Ok(match saved {
             Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
             Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
