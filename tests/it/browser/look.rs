@@ -25,6 +25,14 @@ const HOUSE: &str = r#"
     [sms.brake]
     min_sent = 5
     min_entered = 0.9
+    [[apps]]
+    name = "wiki"
+    hosts = ["wiki.example"]
+    who = ["everyone"]
+    [[apps]]
+    name = "Invoices and reminders of every branch north of the river"
+    hosts = ["invoices.example"]
+    who = ["everyone"]
 "#;
 
 const FAULTS: &str = include_str!("faults.js");
