@@ -1,4 +1,4 @@
-//! Every set of limits that was in force, in SQL, whoever changed it and on any instance.
+//! What was in force of each part of the live document, in SQL, whoever changed it and on any instance.
 
 use sqlx::{FromRow, query, query_as, query_scalar};
 
@@ -7,7 +7,7 @@ use crate::clock::Micros;
 use crate::config;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
 
-/// One set of limits, and who put it in force.
+/// A part of the document as it was put in force, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LimitsChange {
     pub id: String,
