@@ -90,16 +90,18 @@ pub struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The page as it is, on every screen.
+    /// The page as it is, on every screen. Each screen is checked in one scheme, because colours do not change with the
+    /// width; for pictures, the wider ones in both.
     pub async fn at(&self, page: &str) {
-        let screens = [("desktop", DESKTOP), ("phone", PHONE), ("narrow", NARROWEST)];
-        for (kind, screen) in screens {
+        let looks = [
+            ("desktop", DESKTOP, [Some("light"), pictures().map(|_| "dark")]),
+            ("phone", PHONE, [pictures().map(|_| "light"), Some("dark")]),
+            ("narrow", NARROWEST, [Some("light"), None]),
+        ];
+        for (kind, screen, schemes) in looks {
             self.browser.screen(screen).await;
-            for (scheme, dark) in [("light", false), ("dark", true)] {
-                if dark && kind == "narrow" {
-                    continue;
-                }
-                self.browser.dark(dark).await;
+            for scheme in schemes.into_iter().flatten() {
+                self.browser.dark(scheme == "dark").await;
                 let name = format!("{}-{page}-{kind}-{scheme}", self.language);
                 self.check(&name).await;
                 self.browser.picture(&name).await;
