@@ -97,10 +97,10 @@ class Faults:
     def of_clocks(self):
         for hours in (1, -1):
             if self.parts.instances[0].steerable:
-                # libfaketime reads the file once a second: until then, the clock is not back.
                 self.add(f"an instance's clock steps {hours:+d} h, and back",
                          lambda hours=hours: self.an_instance().ahead(3600 * hours), 6,
-                         lambda: (self.chosen.ahead(0), time.sleep(1.5)), in_short=hours == 1)
+                         lambda: (self.chosen.ahead(0), time.sleep(1.5)),  # libfaketime reads its file once a second
+                         in_short=hours == 1)
             else:
                 self.left_out.append(f"clock step {hours:+d} h: libfaketime is missing (scripts/setup)")
 

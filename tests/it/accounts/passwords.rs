@@ -113,8 +113,7 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
         if hash().await != old {
             break;
         }
-        // A hash is computed on another thread, which our clock does not move.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await; // another thread hashes, which our clock does not move
     }
     assert!(hash().await.as_str().contains("m=64,t=1,p=1"));
     assert_eq!(client.login("alice", PASSWORD).await.status, 200);
