@@ -83,6 +83,10 @@ fn an_odd_path_is_not_public() {
         "/static/a\u{1}",
         "/static/é",
         "/static/a#b",
+        "/static/...",
+        "/static/..::$DATA/admin",
+        "/static/::$INDEX_ALLOCATION",
+        "/static/ADMINI~1",
         "/STATIC/a",
         "/static",
         "/health/",
@@ -100,7 +104,7 @@ fn an_odd_path_is_not_public() {
 fn a_part_applies_to_every_path_that_some_server_takes_for_its_own() {
     let bob = visitor("bob", &["staff"]);
     let verdict = |target| judge(&wiki(), asked("GET", target), Some(&bob), NOW);
-    for free in ["/", "/page", "/administration", "/keys/1", "/admin.html"] {
+    for free in ["/", "/page", "/administration", "/keys/1", "/admin.html", "/~1/admin", "/a:b"] {
         assert_eq!(verdict(free), Verdict::Allowed, "{free}");
     }
     for guarded in [
@@ -114,6 +118,20 @@ fn a_part_applies_to_every_path_that_some_server_takes_for_its_own() {
         "/x/../admin/",
         "//admin/",
         "/admin;x/users",
+        "/admin.",
+        "/admin./",
+        "/admin.../users",
+        "/admin::$DATA",
+        "/Admin.:$I30:$INDEX_ALLOCATION/users",
+        "/admin:x",
+        "/.../admin",
+        "/::$INDEX_ALLOCATION/admin",
+        "/:/admin",
+        "/.:x/admin",
+        "/ADMIN~1/users",
+        "/admin%2e",
+        "/admin%20",
+        "/admin/.",
         "/x\\..\\admin",
         "/page%20two",
     ] {

@@ -19,7 +19,8 @@ pub struct PathPattern {
 pub enum AskedPath<'a> {
     /// Servers read it in one way only.
     Plain(&'a str),
-    /// Servers differ in what they make of it: escapes, dot segments, empty segments, parameters, backslashes.
+    /// Servers differ in what they make of it: escapes, dot segments, empty segments, parameters, backslashes, and
+    /// short names as Windows makes them (`ADMINI~1`).
     Odd,
 }
 
@@ -33,11 +34,17 @@ impl<'a> AskedPath<'a> {
 
 /// Visible ASCII, from a slash on, without anything that is decoded, resolved, collapsed or cut off by some servers.
 fn is_plain(path: &str) -> bool {
-    let dots = |segment: &str| matches!(segment, "." | "..");
+    // Windows drops dots at the end of a name, and what follows a colon (`::$INDEX_ALLOCATION` is the folder itself).
+    let dots = |segment: &str| {
+        let name = segment.split(':').next().unwrap_or_default();
+        !segment.is_empty() && name.bytes().all(|byte| byte == b'.')
+    };
+    let short_name = |name: &[u8]| name[0] != b'/' && name[1] == b'~' && name[2].is_ascii_digit();
     path.starts_with('/')
         && path.bytes().all(|byte| byte.is_ascii_graphic() && !b"%\\;#\"<>^`{|}".contains(&byte))
         && !path.contains("//")
         && !path.split('/').any(dots)
+        && !path.as_bytes().windows(3).any(short_name)
 }
 
 impl PathPattern {
@@ -75,14 +82,22 @@ impl PathPattern {
     }
 
     /// Whether some server might take the path for one that the pattern covers: in other letters' case, with a slash
-    /// more or less at its end, or if it is odd. For what closes.
+    /// more or less at its end, with what Windows drops at the end of a name, or if it is odd. For what closes.
     pub fn may_cover(&self, asked: AskedPath<'_>) -> bool {
         let AskedPath::Plain(path) = asked else { return true };
-        let (path, own) = (path.trim_end_matches('/'), self.path.trim_end_matches('/'));
-        let Some(begin) = path.as_bytes().get(..own.len()) else { return false };
-        let rest = &path.as_bytes()[own.len()..];
-        begin.eq_ignore_ascii_case(own.as_bytes()) && (rest.is_empty() || (self.below && rest[0] == b'/'))
+        let mut asked = path.trim_end_matches('/').split('/');
+        let mut own = self.path.trim_end_matches('/').split('/');
+        own.all(|own| asked.next().is_some_and(|asked| may_name(own, asked)))
+            && (self.below || asked.next().is_none())
     }
+}
+
+/// Whether some server might take one name in a path for another: `admin.` and `ADMIN::$DATA` for `admin`.
+fn may_name(own: &str, asked: &str) -> bool {
+    let own = own.trim_end_matches('.');
+    let Some((begin, rest)) = asked.as_bytes().split_at_checked(own.len()) else { return false };
+    let first = rest.iter().find(|byte| **byte != b'.');
+    begin.eq_ignore_ascii_case(own.as_bytes()) && first.is_none_or(|byte| *byte == b':')
 }
 
 /// Longer than what is in any pattern.
