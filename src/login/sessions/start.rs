@@ -39,6 +39,10 @@ const SQLITE_SETUP: &str = "
             SELECT NEW.session || account, account, NEW.now FROM sessions
             WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
             OR (token_hash = NEW.token_hash AND (SELECT COUNT(*) FROM sessions WHERE account = NEW.account) > 100));
+        DELETE FROM session_changes
+            WHERE account IN (NEW.account, (SELECT account FROM sessions WHERE token_hash = NEW.replaces))
+            AND id <> NEW.session || account
+            AND EXISTS (SELECT 1 FROM session_changes said WHERE said.id = NEW.session || session_changes.account);
         DELETE FROM sessions WHERE token_hash = NEW.replaces
             AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash);
         DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
@@ -68,9 +72,10 @@ const POSTGRES: &str = "WITH started AS (
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
         ORDER BY last_seen DESC, id OFFSET 99) RETURNING account),
-    changed AS (INSERT INTO session_changes (id, account, at)
-        SELECT CAST($2 AS TEXT) || account, account, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
-        FROM (SELECT account FROM replaced UNION SELECT account FROM past_the_most) AS ended),
+    changed AS (SELECT account FROM replaced UNION SELECT account FROM past_the_most),
+    said_before AS (DELETE FROM session_changes WHERE account IN (SELECT account FROM changed)),
+    said AS (INSERT INTO session_changes (id, account, at) SELECT CAST($2 AS TEXT) || account, account,
+        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) FROM changed),
     recorded AS (INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
         SELECT $12, account, created_at, network, user_agent FROM started),
     forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use gatehouse::db::Db;
 use gatehouse::login::{AccountAct, Groups};
 
 use super::{Visitor, account, behind};
-use crate::support::app::{Store, TestApp, on_both_stores};
+use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
 
 const WIKI: &str = "https://wiki.example";
 
@@ -86,6 +87,54 @@ async fn who_is_told_to_the_application_and_nobody_where_it_is_public() {
     );
     assert!(admin.headers.get("set-cookie").is_none());
     assert_eq!(bob.ask_nginx("GET", &format!("{WIKI}/admin/users")).await.status, 403);
+}
+
+/// Windows drops dots at the end of a name, and what follows a colon; other servers differ in what else they read.
+#[tokio::test]
+async fn odd_spellings_of_a_part_take_its_rule() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    account(&app, "bob", &["staff"]).await;
+    account(&app, "eve", &["staff", "on-call"]).await;
+    let mut bob = Visitor::of(&app);
+    let start = bob.ask("GET", &format!("{WIKI}/page")).await.header("location").to_owned();
+    let (sign_in, _) = bob.follow(&start).await;
+    bob.sign_in(&sign_in, "bob").await;
+    for path in ["/page", "/administration", "/admin.html", "/wiki/Talk:Admin", "/~1", "/a.b./c"] {
+        assert_eq!(bob.ask("GET", &format!("{WIKI}{path}")).await.status, 200, "{path}");
+    }
+    let mut odd =
+        vec!["/.../admin/x", "/::$INDEX_ALLOCATION/admin/x", "/.:x/admin/x", "/ADMIN~1/x", "/x/..;/admin"];
+    odd.extend([
+        "/admin",
+        "/admin.",
+        "/admin./",
+        "/admin../x",
+        "/ADMIN./x",
+        "/admin::$DATA",
+        "/admin:$I30:$INDEX_ALLOCATION/x",
+    ]);
+    odd.extend([
+        "/admin.:x/",
+        "/ADMIN",
+        "/admin;x",
+        "/admin%2e",
+        "/admin%20",
+        "/admin/.",
+        "//admin",
+        "/admin%3a%3a$DATA",
+    ]);
+    let mut eve = Visitor::of(&app);
+    let start = eve.ask("GET", &format!("{WIKI}/admin./")).await.header("location").to_owned();
+    let (sign_in, _) = eve.follow(&start).await;
+    let (back, _) = eve.sign_in(&sign_in, "eve").await;
+    assert_eq!(back, format!("{WIKI}/admin./"));
+    for path in odd {
+        assert_eq!(bob.ask("GET", &format!("{WIKI}{path}")).await.status, 403, "{path}");
+        assert_eq!(bob.ask_nginx("GET", &format!("{WIKI}{path}")).await.status, 403, "{path}");
+    }
+    for path in ["/admin.", "/admin./", "/admin::$DATA"] {
+        assert_eq!(eve.ask("GET", &format!("{WIKI}{path}")).await.status, 200, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -174,6 +223,7 @@ async fn at_the_host_of_an_application_nothing_else_answers() {
 on_both_stores!(
     a_session_ends_at_every_application_within_a_second_on_every_instance,
     a_change_of_groups_is_noticed,
+    however_often_one_account_signs_in_and_out_there_is_one_change_to_read,
 );
 
 async fn signed_in(app: &TestApp, login: &str) -> Visitor {
@@ -238,4 +288,50 @@ async fn a_change_of_groups_is_noticed(store: Store) {
     let groups = Groups::parse(["staff", "on-call"]).unwrap();
     app.services.accounts.set_groups(ada, &groups, false).await.unwrap();
     until(&browser, "https://wiki.example/admin/", true).await;
+}
+
+async fn however_often_one_account_signs_in_and_out_there_is_one_change_to_read(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    let ada = account(&app, "ada", &["staff"]).await;
+    account(&app, "bob", &["staff"]).await;
+    assert_eq!(app.client().login("bob", PASSWORD).await.status, 200);
+    let bobs = app.client();
+    assert_eq!(bobs.login("bob", PASSWORD).await.status, 200);
+    assert_eq!(bobs.call("/logout", serde_json::json!({})).await.status, 204);
+    let browser = signed_in(&app, "ada").await;
+    let mut last = Vec::new();
+    for round in 0..30 {
+        let client = app.client();
+        assert_eq!(client.login("ada", PASSWORD).await.status, 200);
+        // A second sign-in in the same browser ends the session of the first.
+        assert_eq!(client.login("ada", PASSWORD).await.status, 200);
+        assert_eq!(client.call("/logout", serde_json::json!({})).await.status, 204);
+        let changes = changes_of(&app).await;
+        assert_eq!(
+            changes.iter().filter(|(_, account)| *account == ada.to_string()).count(),
+            1,
+            "round {round}"
+        );
+        assert_eq!(changes.len(), 2, "the other account keeps its own: {changes:?}");
+        assert_ne!(last, changes, "each change is told");
+        last = changes;
+    }
+    until(&browser, "https://wiki.example/", true).await;
+    // One who comes with the session of another account ends that one: a change of the other.
+    let client = app.client();
+    assert_eq!(client.login("ada", PASSWORD).await.status, 200);
+    assert_eq!(client.login("bob", PASSWORD).await.status, 200);
+    let changes = changes_of(&app).await;
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    let others =
+        |changes: &[(String, String)]| changes.iter().find(|(_, who)| *who == ada.to_string()).cloned();
+    assert_ne!(others(&changes), others(&last));
+}
+
+async fn changes_of(app: &TestApp) -> Vec<(String, String)> {
+    const SQL: &str = "SELECT id, account FROM session_changes ORDER BY account";
+    match &Db::connect(&app.database).await.unwrap() {
+        Db::Sqlite(pools) => sqlx::query_as(SQL).fetch_all(&pools.all).await.unwrap(),
+        Db::Postgres(pools) => sqlx::query_as(SQL).fetch_all(&pools.all).await.unwrap(),
+    }
 }
