@@ -268,6 +268,7 @@ impl Gatehouse {
             ("STORE__TIMEOUT", "1s".to_owned()),
             ("SERVER__TRUSTED_PROXIES", "['127.0.0.1/32']".to_owned()),
             // Everything here comes from one address.
+            ("LIMITS__REGISTER_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_NETWORK__RULES", "[]".to_owned()),
             ("LIMITS__GUARD_ADDRESS__RULES", "[]".to_owned()),

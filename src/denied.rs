@@ -43,6 +43,11 @@ impl Denied {
         }
     }
 
+    /// Whether there was no room to hash.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy { .. }) || matches!(self, Self::Challenged { limit, .. } if limit == BUSY)
+    }
+
     /// While everybody is challenged.
     pub const fn challenged_with_everyone(retry_after: Duration) -> Self {
         Self::Challenged { limit: Cow::Borrowed(ACCESS), retry_after }

@@ -130,8 +130,9 @@ limits! {
     GuardAddress, guard_address = "guard-address", RealmAddress, Attempt, Possible, from_an_address();
     /// The same from one network.
     GuardNetwork, guard_network = "guard-network", RealmNetwork, Attempt, Possible, from_a_network();
-    /// Accounts created from one client address.
-    RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, RuleAction::Block)];
+    /// Accounts created from one client address, and names found taken. Many may share it, so it challenges and
+    /// blocks nobody. As many as messages, which most newcomers ask for: a family or an office at once, unasked.
+    RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(10, HOUR, RuleAction::Captcha)];
     /// Challenge images drawn for one client address. Many may share it, so it gets half of what its network
     /// gets.
     CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];

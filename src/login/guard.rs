@@ -261,14 +261,14 @@ impl LoginGuard {
             || path::challenges_next(&self.limiter, before, (subject, who), path).await.unwrap_or(true)
     }
 
-    /// Counts one action of an address whose outcome does not matter, or returns why it is refused. In an
-    /// outage: by a stricter window of this process.
+    /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
+    /// stricter window of this process.
     pub async fn count_address(
         &self,
         limit: &Limit,
         address: &[u8],
         solved: bool,
-    ) -> Result<CountedAttempt, Refusal> {
+    ) -> Result<(CountedAttempt, HitId), Refusal> {
         let decision = match self.limiter.reserve(&[self.limiter.bucket(limit, address)], solved).await {
             Ok(decision) => decision,
             Err(error) => {
@@ -280,9 +280,18 @@ impl LoginGuard {
         };
         match decision {
             HitDecision::Refused(refusal) => Err(refusal),
-            HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. }) => {
-                Ok(CountedAttempt { at, noted })
+            HitDecision::Admitted(throttle::AdmittedHit { at, noted, id, .. }) => {
+                Ok((CountedAttempt { at, noted }, id))
             }
+        }
+    }
+
+    /// Takes back what [`LoginGuard::count_address`] counted, whichever window that was. Harmless if repeated.
+    pub async fn uncount_address(&self, limit: &Limit, address: &[u8], hit: HitId) {
+        let bucket = self.insurance.bucket(limit, address);
+        self.insurance.refund(&[bucket], hit).await.expect("the in-process store does not fail");
+        if let Err(error) = self.limiter.refund(&[self.limiter.bucket(limit, address)], hit).await {
+            self.note_outage(&error);
         }
     }
 

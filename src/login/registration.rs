@@ -48,11 +48,8 @@ pub enum RegistrationOutcome {
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
     WrongCode,
-    Unfit {
-        password: PasswordError,
-        /// The name is taken as well.
-        login_taken: bool,
-    },
+    /// Whether the name is taken was not looked up.
+    Unfit(PasswordError),
     Denied(Denied),
 }
 
@@ -79,8 +76,9 @@ impl Registration {
         Self(Arc::new(RegistrationInner { guard, accounts, hasher, codes }))
     }
 
-    /// Counts the address first, because an attacker would want us to compute hashes. The code is checked
-    /// last, so that a mistake does not use it up.
+    /// Counts the address first, because an attacker would want us to compute hashes. A form that ends before its
+    /// name is looked up is not counted after all, and tells nothing of the name. The code is checked last, so that
+    /// a mistake does not use it up.
     pub async fn register(
         &self,
         live: &LiveSettings,
@@ -97,52 +95,61 @@ impl Registration {
         }
         let limit = &live.limits.register_address;
         let counted = self.0.guard.count_address(limit, &origin.address, solved).await;
-        let counted = match counted {
+        let (counted, hit) = match counted {
             Ok(counted) => counted,
             Err(refusal) => {
                 self.record_refused(newcomer, &refusal);
                 return Ok(RegistrationOutcome::Denied(Denied::by(LIMIT, &refusal)));
             }
         };
-        let registered = self.admitted(live, newcomer).await?;
+        let registered = match self.hash(newcomer).await {
+            Ok(hash) => self.with_hash(live, newcomer, &hash).await?,
+            Err(unhashed) => {
+                self.0.guard.uncount_address(limit, &origin.address, hit).await;
+                unhashed
+            }
+        };
         self.record(newcomer, counted, &registered);
         Ok(registered)
     }
 
-    async fn admitted(
+    /// The hash of the password, or what the form ends with.
+    async fn hash(&self, newcomer: RegistrationRequest<'_>) -> Result<Phc, RegistrationOutcome> {
+        let RegistrationRequest { login, password, origin, solved, .. } = newcomer;
+        let caller = HashCaller::stranger(&origin.network, solved);
+        match self.0.hasher.hash_new_for(&caller, password, login).await {
+            Ok(hash) => hash.map_err(RegistrationOutcome::Unfit),
+            Err(busy) => Err(refused(solved, busy)),
+        }
+    }
+
+    async fn with_hash(
         &self,
         live: &LiveSettings,
         newcomer: RegistrationRequest<'_>,
+        hash: &Phc,
     ) -> Result<RegistrationOutcome, ServiceError> {
-        let RegistrationInner { accounts, hasher, .. } = &*self.0;
+        let accounts = &self.0.accounts;
         let RegistrationRequest {
             login,
-            password,
             phone,
             origin: RequestOrigin { address, network },
             browser,
             solved,
+            ..
         } = newcomer;
-        let hash = match hasher.hash_new_for(&HashCaller::stranger(network, solved), password, login).await {
-            Ok(Ok(hash)) => hash,
-            Ok(Err(password)) => {
-                let login_taken = is_reserved(live, login) || accounts.find(login).await?.is_some();
-                return Ok(RegistrationOutcome::Unfit { password, login_taken });
-            }
-            Err(busy) => return Ok(refused(solved, busy)),
-        };
         // Looked up although it is known, so that it takes the same time.
         let taken = accounts.find(login).await?.is_some();
         if is_reserved(live, login) || (taken && phone.is_some()) {
             return Ok(RegistrationOutcome::LoginTaken);
         }
         let Some((phone, code)) = phone else {
-            return self.made(accounts.create(login, &hash, Roles::default()).await);
+            return self.made(accounts.create(login, hash, Roles::default()).await);
         };
         // If an account has the number already, no code creates another.
         let purpose = Purpose::Register;
         let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };
-        self.with_number(live, login, &hash, guess).await
+        self.with_number(live, login, hash, guess).await
     }
 
     async fn with_number(
@@ -192,7 +199,8 @@ impl Registration {
         audit.record(about(newcomer, AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Busy)));
     }
 
-    /// Events of attempts that were admitted: all of them count, however they end.
+    /// Events of attempts that were admitted. Those that are unfit or met a busy server do not count: a replay knows
+    /// them by their names.
     fn record(
         &self,
         newcomer: RegistrationRequest<'_>,
@@ -204,8 +212,8 @@ impl Registration {
             RegistrationOutcome::Made(_) => (audit::Outcome::Ok, None),
             RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
             RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
-            RegistrationOutcome::Unfit { .. } => (audit::Outcome::Failed, Some("unfit-password")),
-            RegistrationOutcome::Denied(Denied::Busy { .. }) => (audit::Outcome::Failed, Some("busy")),
+            RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
+            RegistrationOutcome::Denied(denied) if denied.is_busy() => (audit::Outcome::Failed, Some("busy")),
             // Which is an event of its own.
             RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => {
                 (audit::Outcome::Failed, Some("code"))

@@ -63,13 +63,18 @@ const ACTIONS: [(&str, ReplayAction); 13] = [
     ("action = 'reset'", ReplayAction::Clear),
     ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", ReplayAction::Clear),
 ];
+/// The first condition that is true.
 const OUTCOMES: [(&str, ReplayOutcome); 6] = [
-    ("ok", ReplayOutcome::Ok),
-    ("unknown", ReplayOutcome::Ok),
-    ("wrong", ReplayOutcome::Wrong),
-    ("failed", ReplayOutcome::Failed),
-    ("challenged", ReplayOutcome::Challenged),
-    ("throttled", ReplayOutcome::Throttled),
+    // A registration counts however it ends, if its name was looked up.
+    (
+        "action = 'register' AND outcome = 'failed' AND COALESCE(name, '') NOT IN ('unfit-password', 'busy')",
+        ReplayOutcome::Ok,
+    ),
+    ("outcome IN ('ok', 'unknown')", ReplayOutcome::Ok),
+    ("outcome = 'wrong'", ReplayOutcome::Wrong),
+    ("outcome = 'failed'", ReplayOutcome::Failed),
+    ("outcome = 'challenged'", ReplayOutcome::Challenged),
+    ("outcome = 'throttled'", ReplayOutcome::Throttled),
 ];
 
 /// Everything in a row except its times and subjects, in one number: action, outcome, limit (each 31 if
@@ -85,7 +90,7 @@ fn sql() -> String {
         case + " ELSE 31 END"
     };
     let action = case(&mut ACTIONS.iter().map(|(condition, _)| (*condition).to_owned()));
-    let outcome = case(&mut OUTCOMES.iter().map(|(word, _)| format!("outcome = '{word}'")));
+    let outcome = case(&mut OUTCOMES.iter().map(|(condition, _)| (*condition).to_owned()));
     let limit = case(&mut LimitName::ALL.iter().map(|name| match name {
         // A new password, which clears the account's log.
         LimitName::LoginAccount => {
@@ -157,12 +162,7 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
     let part = |shift: u32| (code >> shift & 31) as usize;
     let flag = |bit: u32| code >> bit & 1 == 1;
     let action = ACTIONS.get(part(0))?.1;
-    let outcome = match OUTCOMES.get(part(5)) {
-        // However it ended, it counts.
-        Some((_, ReplayOutcome::Failed)) if action == ReplayAction::Register => ReplayOutcome::Ok,
-        Some((_, outcome)) => *outcome,
-        None => ReplayOutcome::Undecided,
-    };
+    let outcome = OUTCOMES.get(part(5)).map_or(ReplayOutcome::Undecided, |(_, outcome)| *outcome);
     let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
     let limit = match LimitName::ALL.get(part(10)).copied() {
         Some(LimitName::SmsGuess) if apart => None,

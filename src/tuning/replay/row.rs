@@ -87,7 +87,7 @@ pub enum ReplayOutcome {
     Ok,
     /// It was compared, and counts.
     Wrong,
-    /// A message that the gateway refused.
+    /// Taken back: a message that the gateway refused, a registration whose name was not looked up.
     Failed,
     Challenged,
     Throttled,

@@ -73,13 +73,8 @@ pub async fn submit(body: Json<RegisterBody>, call: Call) -> WebResult {
         RegistrationOutcome::WrongCode => wrong_code(&call),
         RegistrationOutcome::PhoneTaken => Problem::PhoneTaken.into(),
         RegistrationOutcome::LoginTaken => Problem::LoginTaken.into(),
-        RegistrationOutcome::Unfit { password, login_taken } => {
-            let mut errors = FieldErrors::default();
-            if login_taken {
-                errors.add(Field::Login, Message::LoginTaken);
-            }
-            errors.add(Field::Password, Message::from(password));
-            Problem::invalid(&errors).into()
+        RegistrationOutcome::Unfit(password) => {
+            Problem::invalid(&FieldErrors::one(Field::Password, password.into())).into()
         }
         RegistrationOutcome::Denied(denied) => call.denied(CaptchaForm::Register, &denied).await.into(),
     })

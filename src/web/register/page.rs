@@ -98,14 +98,7 @@ async fn register(visit: Visit, form: RegisterForm, services: Shared) -> WebResu
             page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent)
         }
         RegistrationOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
-        RegistrationOutcome::Unfit { password, login_taken } => {
-            let mut errors = FieldErrors::default();
-            if login_taken {
-                errors.add(Field::Login, Message::LoginTaken);
-            }
-            errors.add(Field::Password, Message::from(password));
-            reply.plain(Notice::Invalid(errors))
-        }
+        RegistrationOutcome::Unfit(password) => reply.invalid(Field::Password, password.into()),
         RegistrationOutcome::Denied(denied) => reply.denied(&denied).await,
     })
 }

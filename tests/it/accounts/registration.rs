@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -10,6 +12,8 @@ on_both_stores!(
     a_taken_name_is_a_conflict_in_every_spelling,
     each_field_at_fault_is_named,
     registrations_of_one_address_are_limited,
+    two_hundred_at_once_have_their_neighbour_challenged_and_not_refused,
+    a_form_with_a_weak_password_counts_nothing_and_tells_nothing_of_its_name,
     of_fifty_who_register_one_name_at_once_one_gets_it,
     the_page_registers_and_leads_on,
     every_mistake_is_told_at_once,
@@ -91,8 +95,78 @@ async fn registrations_of_one_address_are_limited(store: Store) {
     assert_eq!(client.register("third", PASSWORD).await.status, 201);
 }
 
-async fn of_fifty_who_register_one_name_at_once_one_gets_it(store: Store) {
+/// With the limits as they come.
+async fn two_hundred_at_once_have_their_neighbour_challenged_and_not_refused(store: Store) {
+    const FREE: usize = 10;
     let app = TestApp::start(store).await;
+    let attack = async |round: usize| {
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let client = app.client();
+            // Every other name is taken once the first one has it.
+            let login = if number % 2 == 0 { "mallory".to_owned() } else { format!("m{round}-{number}") };
+            tasks.spawn(async move { client.register(&login, PASSWORD).await });
+        }
+        tasks.join_all().await
+    };
+    let mut admitted = 0;
+    for round in 0..3 {
+        for answer in attack(round).await {
+            match (answer.status, answer.problem()) {
+                (201, _) | (409, "login-taken") => admitted += 1,
+                refused => assert_eq!(refused, (403, "captcha-required"), "{}", answer.text),
+            }
+        }
+        app.advance(Duration::from_secs(60));
+    }
+    assert_eq!(admitted, FREE);
+    for number in 0..2 * FREE {
+        let neighbour = app.client();
+        let refused = neighbour.register(&format!("n{number}"), PASSWORD).await;
+        assert_eq!((refused.status, refused.problem()), (403, "captcha-required"));
+        let captcha = json!({ "id": refused.body["captcha"]["id"], "answer": ANSWER });
+        let body = json!({ "login": format!("n{number}"), "password": PASSWORD, "captcha": captcha });
+        assert_eq!(neighbour.call("/register", body).await.status, 201, "neighbour {number}");
+    }
+}
+
+/// With the limits as they come.
+async fn a_form_with_a_weak_password_counts_nothing_and_tells_nothing_of_its_name(store: Store) {
+    const WEAK: &str = "passwordpassword";
+    let app = TestApp::start(store).await;
+    app.register("taken").await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        let client = app.client();
+        let login = ["taken", "admin", "TAKEN", "free"][number % 4];
+        tasks.spawn(async move { client.register(login, WEAK).await });
+    }
+    let answers = tasks.join_all().await;
+    let of_nobody = app.client().register("nobody", WEAK).await;
+    assert_eq!(of_nobody.status, 422);
+    for answer in answers {
+        // While ten are in flight the others are challenged.
+        match answer.status {
+            403 => assert_eq!(answer.problem(), "captcha-required"),
+            _ => assert_eq!((answer.status, &answer.body), (422, &of_nobody.body)),
+        }
+    }
+    for _ in 0..30 {
+        assert_eq!(app.client().register("taken", WEAK).await.body, of_nobody.body);
+    }
+    let page = app.client();
+    for login in ["taken", "free"] {
+        let shown = page.submit("/register", "/register", &[("login", login), ("password", WEAK)]).await;
+        assert_eq!((shown.status, shown.text.contains("is taken")), (422, false), "{login}");
+    }
+    for number in 1..10 {
+        assert_eq!(app.client().register(&format!("n{number}"), PASSWORD).await.status, 201, "{number}");
+    }
+    assert_eq!(app.client().register("n10", PASSWORD).await.problem(), "captcha-required");
+}
+
+async fn of_fifty_who_register_one_name_at_once_one_gets_it(store: Store) {
+    let app = TestApp::on(store).without(&["register-address"]).start().await;
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..50 {
         let client = app.client();
@@ -143,10 +217,6 @@ async fn every_mistake_is_told_at_once(store: Store) {
     // A number alone is a problem of its own.
     let body = serde_json::json!({ "login": "ab", "password": PASSWORD, "phone": "12", "code": "123456" });
     assert_eq!(client.call("/register", body).await.problem(), "invalid-phone");
-    // What only the hashing finds is told together with the name.
-    app.register("taken").await;
-    let both = client.register("taken", "passwordpassword").await;
-    assert_eq!((both.status, named(&both)), (422, vec!["login".to_owned(), "password".to_owned()]));
 
     let good_until = (app.clock.now().seconds() + 300).to_string();
     let fields = [

@@ -96,7 +96,7 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
             "login-account" => 20,
             "login-address" => 60,
             "login-network" => 600,
-            "register-address" => 100,
+            "register-address" => 10,
             "spent" => 1,
             other => panic!("whose is {other}?"),
         };
