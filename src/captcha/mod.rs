@@ -13,8 +13,8 @@
 mod answer;
 mod draw;
 mod drawing_queue;
+mod glyphs;
 mod id;
-mod letters;
 mod picture;
 mod proof;
 #[cfg(test)]
@@ -24,7 +24,6 @@ mod service;
 mod spent;
 #[cfg(test)]
 mod tests;
-mod writing;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ use crate::secret::{MasterKey, UniqueIds};
 pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
 use answer::CaptchaAnswers;
-pub use draw::png;
+pub use draw::{HEIGHT, WIDTH, png};
 use drawing_queue::DrawingPermit;
 use id::{ChallengeIds, VerifiedId};
 use picture::ChallengeImages;
@@ -47,7 +46,6 @@ use proof::{Proofs, ReadyProof, SignedProof};
 pub use redis_marks::RedisMarks;
 pub use service::{CaptchaService, ChallengeImage, ImageRequester};
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
-pub use writing::{HEIGHT, WIDTH};
 
 /// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
 /// would otherwise accept an id whose mark has expired.
