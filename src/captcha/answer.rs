@@ -4,7 +4,7 @@ use super::id::VerifiedId;
 use super::{Difficulty, Provider};
 use crate::secret::{MasterKey, SigningKeys, SubKey, same};
 
-/// Letters that people told apart in 79 of 80 images, turned and over each other's edges, in either case, because some
+/// Letters that a reader told apart in 39 of 40 images, turned and over each other's edges, in either case, because some
 /// are drawn small. Left out: I J L (each other, and 1), O Q (each other, and 0), U V (each other), G (C), B S Z (8 5 2),
 /// F (an E without its foot), N (H and M), K and Y (H, T and X that lean); and every digit, so that a phone's keyboard
 /// need not switch.
