@@ -145,7 +145,9 @@ async fn answers_carry_what_is_described_and_nothing_else() {
         assert_eq!(held.client.image(&held.client.challenge().await).await.status, 200);
     }
     assert_eq!(held.post("/captcha", json!({})).await, told(429, "throttled"));
-    assert_eq!(limited("/register", credentials("bea", "passwordpassword")).await, told(429, "throttled"));
+    let weak = credentials("bea", "passwordpassword");
+    assert_eq!(held.post("/register", weak).await, told(422, "invalid-input"));
+    assert_eq!(limited("/register", credentials("ada", PASSWORD)).await, told(429, "throttled"));
     insta::assert_snapshot!("anybody", held.transcript.borrow().as_str());
 }
 
