@@ -19,7 +19,7 @@ pub const MOST_RULES: usize = 8;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit(Arc<LimitInner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct LimitInner {
     name: String,
     /// Replaces the name when a subject is hashed.
@@ -30,13 +30,15 @@ struct LimitInner {
     /// The longest window, if no rule follows the calendar: how long a hit can be counted.
     sight: Option<Duration>,
     mode: LimitMode,
+    /// Its `captcha` rules refuse nobody.
+    unchallenged: bool,
 }
 
 /// Two limits are equal if they decide the same, however much their logs keep.
 impl PartialEq for LimitInner {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, tag: _, rules, capacity: _, sight: _, mode } = self;
-        (name, rules, mode) == (&other.name, &other.rules, &other.mode)
+        let Self { name, tag: _, rules, capacity: _, sight: _, mode, unchallenged } = self;
+        (name, rules, mode, unchallenged) == (&other.name, &other.rules, &other.mode, &other.unchallenged)
     }
 }
 
@@ -168,19 +170,30 @@ impl Limit {
         let tag = *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("32 bytes hold 8");
         let capacity = rules.iter().map(|rule| rule.max).max().unwrap_or(0);
         let sight = longest_window(&rules);
-        Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode })))
+        let unchallenged = false;
+        Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode, unchallenged })))
     }
 
     /// The same limit, whose logs keep at least so many hits: for limits of the same name with different rules, which
     /// use the same logs. Otherwise a hit under the smaller one would drop hits that the larger one counts.
     #[must_use]
     pub fn keeping(&self, hits: u32) -> Self {
-        let LimitInner { name, tag, rules, capacity, sight, mode } = &*self.0;
-        if rules.is_empty() || *capacity >= hits {
+        if self.0.rules.is_empty() || self.0.capacity >= hits {
             return self.clone();
         }
-        let (name, rules) = (name.clone(), rules.clone());
-        Self(Arc::new(LimitInner { name, tag: *tag, rules, capacity: hits, sight: *sight, mode: *mode }))
+        Self(Arc::new(LimitInner { capacity: hits, ..LimitInner::clone(&self.0) }))
+    }
+
+    /// The same limit over the same logs, for callers that cannot be shown a challenge, or are asked for one by
+    /// another log: its `captcha` rules let them pass, as if they had solved one.
+    #[must_use]
+    pub fn unchallenged(&self) -> Self {
+        Self(Arc::new(LimitInner { unchallenged: true, ..LimitInner::clone(&self.0) }))
+    }
+
+    /// Whether this rule lets an attempt pass, however full it is. `solved`: a challenge was solved with it.
+    pub fn spares(&self, rule: &Rule, solved: bool) -> bool {
+        rule.then == RuleAction::Captcha && (solved || self.0.unchallenged)
     }
 
     /// Separates this limit's subjects from those of other limits: a hash of the name.

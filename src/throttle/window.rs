@@ -212,7 +212,7 @@ impl GatheredVerdict {
     #[inline(always)]
     pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl WindowLog, now: Micros, solved: bool) {
         for (index, rule) in limit.rules().iter().enumerate() {
-            if solved && rule.then == RuleAction::Captcha {
+            if limit.spares(rule, solved) {
                 continue;
             }
             let place = JudgedRule { bucket: bucket as u32, rule: index as u32, now };

@@ -40,7 +40,7 @@ pub fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, so
     let captcha = rule.then == RuleAction::Captcha;
     let calendar = matches!(rule.span, RuleSpan::Calendar { .. });
     let monitored = limit.mode() == LimitMode::Monitor;
-    let marks = [captcha, monitored, limit.challenges(), solved && captcha, calendar];
+    let marks = [captcha, monitored, limit.challenges(), limit.spares(rule, solved), calendar];
     let bits = marks.iter().rev().fold(0, |bits, mark| bits * 2 + u8::from(*mark));
     command.arg(rule.max).arg(bits);
     match &rule.span {
