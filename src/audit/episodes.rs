@@ -212,14 +212,14 @@ fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
             | LimitSubject::RealmDevice,
         ) => EventKeys { account: keys.account, ..none },
         Some(LimitSubject::Phone) => EventKeys { phone: keys.phone, ..none },
-        Some(LimitSubject::Network | LimitSubject::RealmNetwork) => {
+        Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
             EventKeys { network: keys.network, ..none }
         }
-        Some(LimitSubject::Prefix) => EventKeys { prefix: keys.prefix, ..none },
+        Some(LimitSubject::Prefix | LimitSubject::ProgramPrefix) => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Everyone | LimitSubject::Program) => none,
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
         None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
-        Some(LimitSubject::Address | LimitSubject::RealmAddress) | None => {
+        Some(LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress) | None => {
             EventKeys { address: keys.address, network: keys.network, ..none }
         }
     }

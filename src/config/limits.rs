@@ -31,6 +31,19 @@ fn from_a_network() -> [Rule; 1] {
     [Rule::sliding(600, HOUR, RuleAction::Captcha)]
 }
 
+/// Messages that an address asks for. So are the following: of our pages, and of each other program.
+fn messages_of_an_address() -> [Rule; 2] {
+    [Rule::sliding(10, HOUR, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)]
+}
+
+fn messages_of_a_network() -> [Rule; 2] {
+    [Rule::sliding(20, HOUR, RuleAction::Captcha), Rule::sliding(100, HOUR, RuleAction::Block)]
+}
+
+fn messages_to_a_prefix() -> [Rule; 2] {
+    [Rule::sliding(40, DAY, RuleAction::Captcha), Rule::sliding(200, DAY, RuleAction::Block)]
+}
+
 /// The table of the built-in limits: variant, field, name, subject, unit, whether a rule may ask for a
 /// CAPTCHA, default rules.
 macro_rules! limits {
@@ -146,21 +159,27 @@ limits! {
     SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
         [Rule::sliding(1, MINUTE, RuleAction::Block), Rule::sliding(3, DAY, RuleAction::Captcha),
          Rule::sliding(5, HOUR, RuleAction::Block), Rule::sliding(10, DAY, RuleAction::Block)];
-    /// Messages requested from one client address.
-    SmsAddress, sms_address = "sms-address", Address, Message, Possible,
-        [Rule::sliding(10, HOUR, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
+    /// Messages requested from one client address at our own pages.
+    SmsAddress, sms_address = "sms-address", Address, Message, Possible, messages_of_an_address();
     /// Messages requested from one network, such as one customer or one data centre: a /48 is 65,536
     /// addresses as they are counted.
-    SmsNetwork, sms_network = "sms-network", Network, Message, Possible,
-        [Rule::sliding(20, HOUR, RuleAction::Captcha), Rule::sliding(100, HOUR, RuleAction::Block)];
-    /// Messages to one dialling prefix.
-    SmsPrefix, sms_prefix = "sms-prefix", Prefix, Message, Possible,
-        [Rule::sliding(40, DAY, RuleAction::Captcha), Rule::sliding(200, DAY, RuleAction::Block)];
+    SmsNetwork, sms_network = "sms-network", Network, Message, Possible, messages_of_a_network();
+    /// Messages to one dialling prefix, requested at our own pages.
+    SmsPrefix, sms_prefix = "sms-prefix", Prefix, Message, Possible, messages_to_a_prefix();
     /// All messages: what the owner is ready to pay for, and a tenth of it without a challenge.
     SmsTotal, sms_total = "sms-total", Everyone, Message, Possible,
         [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
-    /// Messages that one other program has asked for, by token: a fifth of what all may have.
-    VerifyToken, verify_token = "verify-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
+    /// Messages that another program has asked for on behalf of one client address. Each program counts for itself:
+    /// strangers here or there spend nothing that its users need. So do the following.
+    ProgramAddress, program_address = "program-address", ProgramAddress, Message, Possible, messages_of_an_address();
+    /// The same of one network.
+    ProgramNetwork, program_network = "program-network", ProgramNetwork, Message, Possible, messages_of_a_network();
+    /// Messages of another program to one dialling prefix.
+    ProgramPrefix, program_prefix = "program-prefix", ProgramPrefix, Message, Possible, messages_to_a_prefix();
+    /// Messages that one other program has asked for, by token: a fifth of what all may have, and as many of them
+    /// without a challenge as our own pages may have.
+    VerifyToken, verify_token = "verify-token", Program, Message, Possible,
+        [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(2_000, DAY, RuleAction::Block)];
     /// Messages that one identity provider has had sent.
     RelayToken, relay_token = "relay-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
     /// Wrong codes for one number; a new code does not reset the count.
@@ -184,6 +203,10 @@ pub enum LimitSubject {
     Everyone,
     /// Another program, by the name in the scope of its token.
     Program,
+    /// An address that a program states. So are the following: each counts for one program.
+    ProgramAddress,
+    ProgramNetwork,
+    ProgramPrefix,
     /// A name in a realm: at another program's login.
     RealmAccount,
     RealmDevice,
@@ -222,10 +245,9 @@ impl LimitName {
 
 impl Limits {
     /// The limits on messages. The ledger must remember messages for as long as they look back.
-    pub fn on_messages(&self) -> [&Limit; 7] {
-        let Self { sms_phone, sms_address, sms_network, sms_prefix, sms_total, .. } = self;
-        let (verifiers, relays) = (&self.verify_token, &self.relay_token);
-        [sms_phone, sms_address, sms_network, sms_prefix, sms_total, verifiers, relays]
+    pub fn on_messages(&self) -> impl Iterator<Item = &Limit> {
+        let named = LimitName::ALL.iter().zip(self.iter());
+        named.filter(|(name, _)| name.unit() == LimitUnit::Message).map(|(_, limit)| limit)
     }
 
     /// For a client in `[access] allow`: the limits of addresses and networks are ten times as high.
@@ -235,7 +257,9 @@ impl Limits {
             LimitSubject::Address
             | LimitSubject::Network
             | LimitSubject::RealmAddress
-            | LimitSubject::RealmNetwork => tenfold(limit),
+            | LimitSubject::RealmNetwork
+            | LimitSubject::ProgramAddress
+            | LimitSubject::ProgramNetwork => tenfold(limit),
             _ => limit.clone(),
         })
     }

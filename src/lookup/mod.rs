@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, LiveSettings};
+use crate::config::{LimitName, LimitUnit, LiveSettings};
 use crate::db::DbError;
-use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts, Realm};
+use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts};
 use crate::request_id;
 use crate::sms::{Guesser, SmsCodes, SmsError};
-use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
+use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};
 
 pub use recorded::{FoundSubject, RecordedSubject};
-pub use subject::{LookupKind, LookupSubject};
+pub use subject::{LookupKind, LookupSubject, NamedProgram};
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -152,7 +152,7 @@ impl Lookup {
         subject: &LookupSubject,
     ) -> Result<Option<LimitStatus>, LookupError> {
         let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(None) };
-        let LookupParts { limiter, issuing, .. } = &*self.0;
+        let LookupParts { limiter, issuing, codes, .. } = &*self.0;
         let name = LimitName::parse(limit.name());
         let of_this_instance = name.is_some_and(LimitName::is_of_one_instance);
         let standing = if of_this_instance {
@@ -160,7 +160,15 @@ impl Lookup {
         } else if let Some(logs) = self.logs_of_guesses(live, name, subject) {
             self.fullest(limit, logs.counted).await?
         } else {
-            read(limiter, limit, &bytes, false).await?
+            let mut standing = read(limiter, limit.clone(), &bytes, false).await?;
+            // Its challenges are for what our own pages have sent.
+            if let Some(pages) = codes.beside(name) {
+                let apart = read(limiter, limit, pages, false).await?;
+                let rules = standing.limit.rules().iter().zip(standing.rules.iter_mut()).zip(apart.rules);
+                let challenges = rules.filter(|((rule, _), _)| rule.then == RuleAction::Captcha);
+                challenges.for_each(|((_, all), of_pages)| *all = of_pages);
+            }
+            standing
         };
         Ok(Some(standing))
     }
@@ -179,7 +187,7 @@ impl Lookup {
         Some(match subject.program() {
             Some(program) => {
                 let number = self.0.codes.phone_key(live, phone);
-                let log = |guesser: Guesser| guesser.subject_in(program.as_str(), number);
+                let log = |guesser: Guesser| guesser.subject_in(program.name.as_str(), number);
                 GuessLogs { counted: of(&Guesser::IN_PROGRAMS, &log), without_code: Vec::new() }
             }
             None => GuessLogs {
@@ -242,7 +250,13 @@ impl Lookup {
         // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
         match (name, subject) {
-            (Some(LimitName::SmsPhone), LookupSubject::Phone(phone)) => codes.waive(live, phone).await?,
+            (Some(name), _) if name.unit() == LimitUnit::Message => {
+                codes.waive(limit, bytes).await?;
+                if let Some(pages) = codes.beside(Some(name)) {
+                    codes.waive(limit, pages).await?;
+                    limiter.clear(limiter.bucket(limit, pages)).await?;
+                }
+            }
             (
                 Some(
                     LimitName::LoginAccount
@@ -273,7 +287,7 @@ impl Lookup {
             for log in logs.counted.iter().chain(&logs.without_code) {
                 limiter.clear(limiter.bucket(limit, log)).await?;
             }
-            codes.forget_tries(live, phone, subject.program().map(Realm::as_str)).await?;
+            codes.forget_tries(live, phone, subject.program().map(|program| program.name.as_str())).await?;
         }
         Ok(())
     }
@@ -299,7 +313,16 @@ impl Lookup {
             }
             other => self.realm_name(other),
         };
-        Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))
+        let bytes = match subject {
+            // As the ledger knows the number.
+            LookupSubject::ProgramPhone { program, phone }
+                if limit.name() == LimitName::SmsPhone.as_str() =>
+            {
+                program.subject(&self.0.codes.phone_key(live, phone).0)
+            }
+            _ => subject.bytes(limit.name(), account),
+        };
+        Ok(Some((limit.clone(), bytes)))
     }
 
     /// An event of the subject, so that whoever looks it up sees who let it in; and of the limit with its
@@ -318,10 +341,10 @@ impl Lookup {
         if let Some(realm) = subject.realm() {
             detail["realm"] = realm.as_str().into();
         }
-        // A replay knows no logs of programs.
-        let replayed = subject.program().is_none();
+        // Of the logs of programs, a replay knows those that only programs have.
+        let replayed = subject.program().is_none() || limit.name().starts_with("program-");
         if let Some(program) = subject.program() {
-            detail["name"] = program.as_str().into();
+            detail["name"] = format!("{}{}", program.kind.lead(), program.name.as_str()).into();
             detail["limit"] = limit.name().into();
         }
         if outcome != Outcome::Ok {

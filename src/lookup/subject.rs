@@ -30,6 +30,10 @@ pub enum LookupKind {
     Program,
     /// A number there.
     ProgramPhone,
+    /// An address that it states.
+    ProgramAddress,
+    /// A dialling prefix there.
+    ProgramPrefix,
 }
 
 /// One of them.
@@ -63,14 +67,33 @@ pub enum LookupSubject {
         address: Vec<u8>,
         network: Vec<u8>,
     },
-    Program {
-        kind: ProgramKind,
-        name: Realm,
-    },
+    Program(NamedProgram),
     ProgramPhone {
-        program: Realm,
+        program: NamedProgram,
         phone: Phone,
     },
+    ProgramAddress {
+        program: NamedProgram,
+        address: Vec<u8>,
+        network: Vec<u8>,
+    },
+    ProgramPrefix {
+        program: NamedProgram,
+        prefix: String,
+    },
+}
+
+/// A program that has messages sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedProgram {
+    pub kind: ProgramKind,
+    pub name: Realm,
+}
+
+impl NamedProgram {
+    pub(super) fn subject(&self, bytes: &[u8]) -> Vec<u8> {
+        self.kind.subject(self.name.as_str(), bytes)
+    }
 }
 
 impl LookupKind {
@@ -90,6 +113,8 @@ impl LookupKind {
             LimitSubject::RealmDevice => Self::RealmDevice,
             LimitSubject::RealmAddress | LimitSubject::RealmNetwork => Self::RealmAddress,
             LimitSubject::Program => Self::Program,
+            LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => Self::ProgramAddress,
+            LimitSubject::ProgramPrefix => Self::ProgramPrefix,
         })
     }
 }
@@ -114,9 +139,12 @@ impl LookupSubject {
     }
 
     /// The program that it belongs to.
-    pub(super) const fn program(&self) -> Option<&Realm> {
+    pub(super) const fn program(&self) -> Option<&NamedProgram> {
         match self {
-            Self::Program { name: program, .. } | Self::ProgramPhone { program, .. } => Some(program),
+            Self::Program(program)
+            | Self::ProgramPhone { program, .. }
+            | Self::ProgramAddress { program, .. }
+            | Self::ProgramPrefix { program, .. } => Some(program),
             _ => None,
         }
     }
@@ -140,19 +168,23 @@ impl LookupSubject {
             Self::RealmLogin { .. } => LookupKind::RealmLogin,
             Self::RealmDevice { .. } => LookupKind::RealmDevice,
             Self::RealmAddress { .. } => LookupKind::RealmAddress,
-            Self::Program { .. } => LookupKind::Program,
+            Self::Program(_) => LookupKind::Program,
             Self::ProgramPhone { .. } => LookupKind::ProgramPhone,
+            Self::ProgramAddress { .. } => LookupKind::ProgramAddress,
+            Self::ProgramPrefix { .. } => LookupKind::ProgramPrefix,
         }
     }
 
-    /// A number is also counted by its prefix; in a program, only wrong codes are.
+    /// A number is also counted by its prefix. A relay checks its codes itself, and asks nobody for a challenge.
     pub fn is_counted_by(&self, limit: &str) -> bool {
         let name = LimitName::parse(limit);
+        let verifies = self.program().is_some_and(|program| program.kind == ProgramKind::Verifier);
         match (LookupKind::of(limit), self) {
             (Some(LookupKind::Prefix), _) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
-            (_, Self::ProgramPhone { .. }) => name == Some(LimitName::SmsGuess),
-            (_, Self::Program { kind: ProgramKind::Verifier, .. }) => name == Some(LimitName::VerifyToken),
-            (_, Self::Program { kind: ProgramKind::Relay, .. }) => name == Some(LimitName::RelayToken),
+            (Some(LookupKind::ProgramPrefix), Self::ProgramPhone { .. }) => true,
+            (Some(LookupKind::Phone), Self::ProgramPhone { .. }) => verifies,
+            (_, Self::Program(_)) if verifies => name == Some(LimitName::VerifyToken),
+            (_, Self::Program(_)) => name == Some(LimitName::RelayToken),
             (kind, _) => kind == Some(self.kind()),
         }
     }
@@ -182,9 +214,19 @@ impl LookupSubject {
                 realm.subject(network)
             }
             Self::RealmAddress { realm, address, .. } => realm.subject(address),
-            Self::Program { name, .. } => name.as_str().as_bytes().to_vec(),
-            // Its logs are found by the ledger's key of the number.
+            Self::Program(program) => program.name.as_str().as_bytes().to_vec(),
+            Self::ProgramPhone { program, phone } if counted == Some(LimitSubject::ProgramPrefix) => {
+                program.subject(phone.block().as_bytes())
+            }
+            // Other logs of it are found by the ledger's key of the number.
             Self::ProgramPhone { phone, .. } => phone.as_str().as_bytes().to_vec(),
+            Self::ProgramAddress { program, network, .. }
+                if counted == Some(LimitSubject::ProgramNetwork) =>
+            {
+                program.subject(network)
+            }
+            Self::ProgramAddress { program, address, .. } => program.subject(address),
+            Self::ProgramPrefix { program, prefix } => program.subject(prefix.as_bytes()),
         }
     }
 
@@ -201,7 +243,9 @@ impl LookupSubject {
             Self::Phone(phone) | Self::ProgramPhone { phone, .. } => {
                 (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str()))
             }
-            Self::Address { address, .. } | Self::RealmAddress { address, .. } => {
+            Self::Address { address, .. }
+            | Self::RealmAddress { address, .. }
+            | Self::ProgramAddress { address, .. } => {
                 (SubjectKind::Address, audit::EventSubject::Address(address))
             }
             Self::Custom(text) => (SubjectKind::Account, audit::EventSubject::Custom(text)),
@@ -210,24 +254,31 @@ impl LookupSubject {
             | Self::Everyone
             | Self::RealmLogin { .. }
             | Self::RealmDevice { .. }
-            | Self::Program { .. } => return None,
+            | Self::Program(_)
+            | Self::ProgramPrefix { .. } => return None,
         })
     }
 
     /// Puts it into an event about this limit, together with the key that the limit counts it by.
     pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut AuditEvent<'a>) {
         match (self, self.recorded(account)) {
-            (Self::Prefix(prefix), _) => event.prefix = Some(audit::EventSubject::Prefix(prefix)),
+            (Self::Prefix(prefix) | Self::ProgramPrefix { prefix, .. }, _) => {
+                event.prefix = Some(audit::EventSubject::Prefix(prefix))
+            }
             (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
             (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
             (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
             (_, None) => {}
         }
         match self {
-            Self::Phone(phone) if LookupKind::of(limit) == Some(LookupKind::Prefix) => {
+            Self::Phone(phone) | Self::ProgramPhone { phone, .. }
+                if matches!(LookupKind::of(limit), Some(LookupKind::Prefix | LookupKind::ProgramPrefix)) =>
+            {
                 event.prefix = Some(audit::EventSubject::Prefix(phone.block()));
             }
-            Self::Address { network, .. } | Self::RealmAddress { network, .. } => {
+            Self::Address { network, .. }
+            | Self::RealmAddress { network, .. }
+            | Self::ProgramAddress { network, .. } => {
                 event.network = Some(audit::EventSubject::Network(network))
             }
             _ => {}

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::Phone;
 use super::ledger::Ledger;
 use super::once;
 use super::rebuild::{LedgerRebuild, LedgerRebuildError, MARK};
 use super::share::BudgetShare;
-use super::watched::{EVERYONE, MessageKeys, SmsLimits};
-use super::{Phone, ProgramKind};
+use super::watched::{MessageKeys, Sender, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{
@@ -25,8 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The requester's own budgets; a program states addresses, so its own is among them. A message that the gateway
 /// refuses still counts there: otherwise a number that no gateway accepts could be requested without end, each time
 /// with a call to the gateway and a row of the ledger.
-const OF_THE_ASKER: [LimitName; 4] =
-    [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::VerifyToken, LimitName::RelayToken];
+const OF_THE_ASKER: [LimitName; 6] = [
+    LimitName::SmsAddress,
+    LimitName::SmsNetwork,
+    LimitName::ProgramAddress,
+    LimitName::ProgramNetwork,
+    LimitName::VerifyToken,
+    LimitName::RelayToken,
+];
 
 /// What the budgets answer for a message.
 pub enum BudgetAdmission {
@@ -70,20 +76,19 @@ impl SmsBudgets {
         &self.limiter
     }
 
-    /// `program` is the one that asks; `once` holds the parts of the request's name.
+    /// `once` holds the parts of the request's name.
     pub fn keys(
         &self,
         watched: &SmsLimits,
         phone: &Phone,
-        [address, network]: [&[u8]; 2],
-        program: Option<(ProgramKind, &str)>,
+        origin: [&[u8]; 2],
+        sender: Sender<'_>,
         once: Option<&[&[u8]]>,
     ) -> MessageKeys {
-        let [number, addresses, networks, ..] = watched.whole();
-        let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
-        let of = [key(number, phone.as_str().as_bytes()), key(addresses, address), key(networks, network)];
+        let number = watched.phone_key(&self.limiter, phone.as_str());
+        let [address, network] = MessageKeys::of_origin(&self.limiter, watched, sender, origin);
         let once = once.map(|parts| watched.once_key(&self.limiter, parts));
-        MessageKeys::new(&self.limiter, watched, of, once, phone.block(), program)
+        MessageKeys::new(&self.limiter, watched, [number, address, network], once, phone.block(), sender)
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
@@ -208,15 +213,16 @@ impl SmsBudgets {
         self.refund(&buckets, id).await;
     }
 
-    /// What everybody has spent of the total budget.
-    pub async fn spent(&self, watched: &SmsLimits) -> Result<LogPeek, StoreError> {
-        self.limiter.peek(self.limiter.bucket(&watched.total, EVERYONE)).await
+    /// What everybody has spent of the open part of the total budget, and what our own pages have of theirs.
+    pub async fn spent(&self, watched: &SmsLimits) -> Result<[LogPeek; 2], StoreError> {
+        let [all, pages] = watched.total(&self.limiter);
+        Ok([self.limiter.peek(all).await?, self.limiter.peek(pages).await?])
     }
 
     /// Writes a number's own window back: the ledger refused what the store had admitted, so the store has
     /// lost hits unnoticed. The next message is then refused without a transaction.
     pub async fn restore_number(&self, watched: &SmsLimits, keys: &MessageKeys, sent: &[KeptHit]) {
-        let bucket = Bucket { limit: &watched.phone, key: keys.phone };
+        let bucket = Bucket { limit: watched.phone(keys), key: keys.phone };
         let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
         if let Err(error) = self.limiter.restore(&hits).await {
             tracing::debug!(%error, "a number's window could not be rebuilt");

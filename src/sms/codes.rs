@@ -187,14 +187,14 @@ impl SmsCodes {
 
     /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
-        let watched = self.watched(live);
-        let [_, _, _, _, total, ..] = watched.whole();
+        let (watched, total) = (self.watched(live), &live.limits.sms_total);
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let peek = self.0.budgets.spent(&watched).await?;
-        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == RuleAction::Block);
-        let spent = blocks.map(|(rule, peek)| SpentRule { count: peek.count, max: rule.max });
+        let [all, pages] = self.0.budgets.spent(&watched).await?;
+        let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
+        let blocks = total.rules().iter().zip(counts).filter(|(rule, _)| rule.then == RuleAction::Block);
+        let spent = blocks.map(|(rule, (count, pages))| SpentRule { count, pages, max: rule.max });
         Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
     }
 
@@ -205,6 +205,7 @@ impl SmsCodes {
         let mut last = self.0.level.lock().await;
         let Ok(spent) = self.spent(live).await else { return };
         self.0.metrics.spent.set(spent.map_or(0.0, SpentRule::part));
+        self.0.metrics.pages_spent.set(spent.map_or(0.0, SpentRule::part_of_pages));
         let level = spent.map_or(BudgetLevel::Calm, |spent| spent.level_after(*last));
         let before = std::mem::replace(&mut *last, level);
         if level > before

@@ -1,6 +1,7 @@
 //! The ledger: every admitted message, in SQL. It has the final decision, whatever the window store
 //! remembers, and it stores the valid codes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,14 +110,20 @@ impl Ledger {
         limit: u32,
     ) -> Result<Vec<HitRow>, DbError> {
         const SQL: &str =
-            "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
-            purpose, CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
-            WHERE e.phone_key = m.phone_key), 0) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS excused
-            FROM sms_messages m WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
+            "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
+            FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
         let rows: Vec<rows::RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
             .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
         Ok(rows.into_iter().map(rows::RawHit::parse).collect::<Result<_, _>>()?)
+    }
+
+    /// Up to when messages no longer count in a log, as administrators have said.
+    pub async fn waived(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
+        const SQL: &str = "SELECT phone_key, up_to FROM sms_excuses";
+        let rows: Vec<(String, i64)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
+        let parsed = |(log, up_to): (String, i64)| Ok((rows::stored_key(&log)?, Micros(up_to)));
+        Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
     /// Deletes at most `batch` messages from before that time, and as many expired codes and brakes; returns

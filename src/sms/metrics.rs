@@ -16,6 +16,8 @@ pub struct SmsMetrics {
     pub brakes: Counter,
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
     pub spent: Gauge,
+    /// `gatehouse_sms_pages_spent_ratio`: the part of what our own pages may send; from 1 on codes are short there.
+    pub pages_spent: Gauge,
     gateway_seconds: Histogram,
 }
 
@@ -74,6 +76,7 @@ impl SmsMetrics {
             },
             brakes: metrics::counter!("gatehouse_sms_brakes_total"),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
+            pages_spent: metrics::gauge!("gatehouse_sms_pages_spent_ratio"),
             gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
         }
     }

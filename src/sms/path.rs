@@ -45,6 +45,9 @@ impl SendPath {
             | LimitSubject::Device
             | LimitSubject::Phone
             | LimitSubject::Program
+            | LimitSubject::ProgramAddress
+            | LimitSubject::ProgramNetwork
+            | LimitSubject::ProgramPrefix
             | LimitSubject::RealmAccount
             | LimitSubject::RealmDevice
             | LimitSubject::RealmAddress

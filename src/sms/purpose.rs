@@ -48,6 +48,21 @@ pub enum ProgramKind {
     Relay,
 }
 
+impl ProgramKind {
+    /// What stands before its name, in the ledger and in the scope of its tokens.
+    pub const fn lead(self) -> &'static str {
+        match self {
+            Self::Verifier => VERIFICATION,
+            Self::Relay => RELAYED,
+        }
+    }
+
+    /// The subject of a limit that counts for each program: its name cannot contain what separates it.
+    pub fn subject(self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        [self.lead().as_bytes(), name.as_bytes(), b"/", bytes].concat()
+    }
+}
+
 /// A program, as the scope of its tokens names it, and what it wants the code for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramPurpose {

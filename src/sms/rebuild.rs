@@ -55,15 +55,16 @@ impl WindowRecord for RecordedMessages<'_> {
             let Some(last) = page.last() else { return Ok(messages) };
             place = last.place.clone();
             messages += page.len();
-            let mut hits = Vec::with_capacity(6 * page.len());
+            let waived = ledger.waived().await.map_err(LedgerRebuildError::Record)?;
+            let mut hits = Vec::with_capacity(8 * page.len());
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
                 let program = row.purpose.program();
                 let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block, program);
                 let kept = KeptHit { at: row.place.at, id: row.hit };
-                let counted = watched.all(&keys, row.share).into_iter();
-                let counted = counted.filter(|bucket| !(row.waived && bucket.key == keys.phone));
-                hits.extend(counted.map(|bucket| (bucket, kept)));
+                let mut counted = watched.all(&keys, row.share);
+                counted.retain(|bucket| waived.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
+                hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));
             }
             limiter.restore(&hits).await?;
             if page.len() < PAGE as usize {

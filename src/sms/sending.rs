@@ -216,7 +216,8 @@ impl SendJob {
 
     /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
-        let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
+        let resend_after =
+            self.codes.ledger().resend_after(self.keys.phone, self.watched.phone(&self.keys)).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
         let (id, expires_in) = (self.told(earlier.id), earlier.expires_in);
         let sent = SendReceipt { id, expires_in, resend_after, confirmed, short };
@@ -260,7 +261,7 @@ impl SendJob {
             code_ttl: self.code_ttl,
             asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
             solved: self.solved,
-            limit: &self.watched.phone,
+            limit: self.watched.phone(&self.keys),
             brake: &self.brake,
             share,
             under: path.under(),
@@ -300,10 +301,10 @@ impl SendJob {
             None => WriteStep::Again(path),
             Some(WhyNot::Repeated(earlier)) => WriteStep::Answer(Box::new(self.repeated(earlier).await?)),
             Some(WhyNot::Refused(refusal)) => {
-                let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
+                let sent = inner.ledger.sent_to(self.keys.phone, self.watched.phone(&self.keys)).await?;
                 inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
                 WriteStep::Answer(Box::new(SendAnswer::refused(
-                    self.watched.phone.name().to_owned(),
+                    self.watched.phone(&self.keys).name().to_owned(),
                     refusal,
                 )))
             }

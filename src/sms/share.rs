@@ -50,7 +50,8 @@ impl BudgetShare {
 }
 
 /// One of every five messages of a shared budget is reserved: enough for the account owners of a small
-/// service through the worst day, and so little that others notice it late.
+/// service through the worst day, and so little that others notice it late. Of the total, as many again are
+/// left for programs.
 const KEPT_ONE_OF: u32 = 5;
 
 /// The part of a `block` rule's `max` that everybody may spend: four fifths, and at least one.
@@ -59,11 +60,17 @@ pub const fn open_part(max: u32) -> u32 {
     if open == 0 { 1 } else { open }
 }
 
-/// The same limit with its `block` rules reduced to the open part. A limit in monitor mode refuses nobody and
-/// stays whole. Same rules in the same order, and the same log.
-pub fn open(limit: &Limit) -> Limit {
+/// The part of it that strangers at our own pages may spend: three fifths, and at least one.
+pub const fn pages_part(max: u32) -> u32 {
+    let pages = max.saturating_sub(2 * max.div_ceil(KEPT_ONE_OF));
+    if pages == 0 { 1 } else { pages }
+}
+
+/// The same limit with its `block` rules reduced to a part. A limit in monitor mode refuses nobody and stays
+/// whole. Same rules in the same order, and the same log.
+pub fn reduced(limit: &Limit, part: fn(u32) -> u32) -> Limit {
     let part = |rule: &Rule| match (limit.mode(), rule.then) {
-        (LimitMode::Enforce, RuleAction::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
+        (LimitMode::Enforce, RuleAction::Block) => Rule { max: part(rule.max), ..rule.clone() },
         _ => rule.clone(),
     };
     of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode()).keeping(limit.capacity())
@@ -107,18 +114,21 @@ mod tests {
     fn the_two_parts_are_never_more_than_the_whole() {
         for max in 1..1000 {
             let whole = limit(max, LimitMode::Enforce);
-            let open = open(&whole).rules()[1].max;
+            let open = reduced(&whole, open_part).rules()[1].max;
             let kept = reserve(&whole, "kept").map_or(0, |kept| kept.rules()[0].max);
             assert_eq!((open + kept, open), (max, open_part(max)), "{max}");
+            assert!((1..=open).contains(&pages_part(max)), "{max}");
         }
+        assert_eq!([5, 10, 200, 10_000].map(pages_part), [3, 6, 120, 6_000]);
+        assert_eq!([1, 2, 3, 4].map(pages_part), [1, 1, 1, 2]);
         assert_eq!([20, 100, 200, 10_000].map(open_part), [16, 80, 160, 8_000]);
         assert_eq!([1, 2, 3, 4].map(open_part), [1, 1, 2, 3]);
     }
 
     #[test]
     fn challenges_stay_where_they_were_and_what_only_watches_is_whole() {
-        assert_eq!(open(&limit(20, LimitMode::Enforce)).rules()[0].max, 3);
-        assert_eq!(open(&limit(20, LimitMode::Monitor)), limit(20, LimitMode::Monitor));
+        assert_eq!(reduced(&limit(20, LimitMode::Enforce), open_part).rules()[0].max, 3);
+        assert_eq!(reduced(&limit(20, LimitMode::Monitor), open_part), limit(20, LimitMode::Monitor));
         assert!(reserve(&limit(20, LimitMode::Monitor), "kept").unwrap().rules().is_empty());
         assert_eq!(reserve(&limit(1, LimitMode::Enforce), "kept"), None);
     }

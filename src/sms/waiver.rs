@@ -1,19 +1,26 @@
-//! Lets a number in again on behalf of an administrator: earlier messages to it no longer count.
+//! Lets somebody in again on behalf of an administrator: earlier messages no longer count in that log.
 
 use sqlx::query;
 
 use super::ledger::Ledger;
 use super::ledger::hex;
+use super::watched::PAGES;
 use super::{Phone, SmsCodes, SmsError};
-use crate::config::LiveSettings;
+use crate::config::{LimitName, LiveSettings};
 use crate::db::{DbError, on_db};
-use crate::throttle::SubjectKey;
+use crate::throttle::{Limit, SubjectKey};
 
 impl SmsCodes {
-    /// Messages up to now no longer count for the number's own limit. Everything else that they count for is
-    /// unchanged: the prefix, the requester, the total and the brake.
-    pub async fn waive(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
-        Ok(self.0.ledger.waive(self.phone_key(live, phone)).await?)
+    /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
+    /// unchanged: other limits and the brake.
+    pub async fn waive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
+        let key = self.0.budgets.limiter().bucket(limit, subject).key;
+        Ok(self.0.ledger.waive(key).await?)
+    }
+
+    /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
+    pub fn beside(&self, limit: Option<LimitName>) -> Option<&'static [u8]> {
+        (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
     }
 
     /// Wrong guesses up to now no longer count for the number's valid codes of that program; of ours if there is none.
@@ -28,12 +35,12 @@ impl SmsCodes {
 }
 
 impl Ledger {
-    async fn waive(&self, phone: SubjectKey) -> Result<(), DbError> {
+    async fn waive(&self, log: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";
         let now = self.now().await?;
-        on_db!(self.db(), pool => query(SQL).bind(hex(&phone.0)).bind(now.0).execute(pool).await.map(drop))?;
+        on_db!(self.db(), pool => query(SQL).bind(hex(&log.0)).bind(now.0).execute(pool).await.map(drop))?;
         Ok(())
     }
 }

@@ -7,45 +7,60 @@ use std::time::Duration;
 use super::ProgramKind;
 use super::once;
 use super::path::SendPath;
-use super::share::{self, BudgetShare};
+use super::share::{self, BudgetShare, open_part, pages_part};
 use crate::clock::Micros;
-use crate::config::LiveSettings;
+use crate::config::{Limits, LiveSettings};
 use crate::throttle::{AnyStore, Bucket, Limit, Limiter, SubjectKey, window};
 
 /// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
+/// The subject of the same limit that our own pages have beside it.
+pub const PAGES: &[u8] = b"pages";
 
 /// The limits of one moment; the shared ones reduced to the part that is open to everybody.
 #[derive(Debug)]
 pub struct SmsLimits {
-    pub phone: Limit,
-    address: Limit,
-    network: Limit,
-    prefix: Limit,
-    pub total: Limit,
-    /// Of one program, by its kind.
-    programs: [Limit; 2],
-    once: Limit,
-    relay_once: Limit,
+    pages: SenderLimits,
+    verifiers: SenderLimits,
+    relays: SenderLimits,
     /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
     /// requests of strangers there must not lock out an owner.
     asker: [Limit; 2],
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
     /// The limits as configured.
-    whole: [Limit; 7],
+    whole: Vec<Limit>,
     code_ttl: Duration,
+}
+
+/// The limits as one kind of sender meets them. Only a caller that can show a challenge is asked for one, and only
+/// for what the same sender has sent; all messages together count for `block` rules of the number and the total.
+#[derive(Debug)]
+struct SenderLimits {
+    phone: Limit,
+    /// Counts what one program sent to the number. Our own pages are challenged for all that it gets.
+    phone_apart: Option<Limit>,
+    address: Limit,
+    network: Limit,
+    prefix: Limit,
+    total: Limit,
+    /// Of this sender alone.
+    own_total: Limit,
+    once: Limit,
 }
 
 /// What a message counts against: keys of window logs, which do not reveal the subjects.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageKeys {
+    /// None: our own pages.
+    program: Option<ProgramKind>,
     pub phone: SubjectKey,
+    phone_apart: SubjectKey,
     pub address: SubjectKey,
     pub network: SubjectKey,
     prefix: SubjectKey,
     total: SubjectKey,
-    program: Option<(ProgramKind, SubjectKey)>,
+    own_total: SubjectKey,
     pub once: Option<SubjectKey>,
     /// Of the reserves.
     reserve: [SubjectKey; 2],
@@ -72,27 +87,63 @@ impl LastSmsLimits {
     }
 }
 
+impl SenderLimits {
+    fn pages(limits: &Limits, code_ttl: Duration) -> Self {
+        let Limits { sms_phone, sms_address, sms_network, sms_prefix, sms_total, .. } = limits;
+        Self {
+            phone: sms_phone.clone(),
+            phone_apart: None,
+            address: share::reduced(sms_address, open_part),
+            network: share::reduced(sms_network, open_part),
+            prefix: share::reduced(sms_prefix, open_part),
+            total: share::reduced(sms_total, open_part).unchallenged(),
+            own_total: share::reduced(sms_total, pages_part),
+            once: once::limit(code_ttl),
+        }
+    }
+
+    fn verifiers(limits: &Limits, code_ttl: Duration) -> Self {
+        let Limits { sms_phone, program_address, program_network, program_prefix, sms_total, .. } = limits;
+        Self {
+            phone: sms_phone.unchallenged(),
+            phone_apart: Some(sms_phone.clone()),
+            address: program_address.clone(),
+            network: program_network.clone(),
+            prefix: program_prefix.clone(),
+            total: share::reduced(sms_total, open_part).unchallenged(),
+            own_total: limits.verify_token.clone(),
+            once: once::limit(code_ttl),
+        }
+    }
+
+    fn relays(limits: &Limits) -> Self {
+        let Self { phone, address, network, prefix, total, .. } = Self::verifiers(limits, once::RELAYED);
+        Self {
+            phone,
+            phone_apart: None,
+            address: address.unchallenged(),
+            network: network.unchallenged(),
+            prefix: prefix.unchallenged(),
+            total,
+            own_total: limits.relay_token.unchallenged(),
+            once: once::limit(once::RELAYED),
+        }
+    }
+}
+
 impl SmsLimits {
     fn of(live: &LiveSettings) -> Self {
-        let whole = live.limits.on_messages().map(Limit::clone);
-        let [phone, address, network, prefix, total, verifier, relay] = &whole;
-        let kept = (share::reserve(prefix, "sms-prefix-reserve"), share::reserve(total, "sms-total-reserve"));
+        let (limits, code_ttl) = (&live.limits, live.sms.code_ttl);
+        let prefix = share::reserve(&limits.sms_prefix, "sms-prefix-reserve");
+        let total = share::reserve(&limits.sms_total, "sms-total-reserve");
         Self {
-            phone: phone.clone(),
-            address: share::open(address),
-            network: share::open(network),
-            prefix: share::open(prefix),
-            total: share::open(total),
-            programs: [verifier.clone(), relay.clone()],
-            once: once::limit(live.sms.code_ttl),
-            relay_once: once::limit(once::RELAYED),
-            asker: [share::counting(address), share::counting(network)],
-            reserve: match kept {
-                (Some(prefix), Some(total)) => Some([prefix, total]),
-                _ => None,
-            },
-            whole,
-            code_ttl: live.sms.code_ttl,
+            pages: SenderLimits::pages(limits, code_ttl),
+            verifiers: SenderLimits::verifiers(limits, code_ttl),
+            relays: SenderLimits::relays(limits),
+            asker: [share::counting(&limits.sms_address), share::counting(&limits.sms_network)],
+            reserve: prefix.zip(total).map(<[Limit; 2]>::from),
+            whole: limits.on_messages().cloned().collect(),
+            code_ttl,
         }
     }
 
@@ -101,57 +152,66 @@ impl SmsLimits {
         same && self.code_ttl == live.sms.code_ttl
     }
 
-    /// As configured: number, address, network, prefix, total, programs and relays.
-    pub const fn whole(&self) -> &[Limit; 7] {
-        &self.whole
+    const fn of_sender(&self, program: Option<ProgramKind>) -> &SenderLimits {
+        match program {
+            None => &self.pages,
+            Some(ProgramKind::Verifier) => &self.verifiers,
+            Some(ProgramKind::Relay) => &self.relays,
+        }
     }
 
-    const fn program(&self, kind: ProgramKind) -> &Limit {
-        let [verifier, relay] = &self.programs;
-        match kind {
-            ProgramKind::Verifier => verifier,
-            ProgramKind::Relay => relay,
-        }
+    /// The limit of the number, over everything that it gets.
+    pub const fn phone(&self, keys: &MessageKeys) -> &Limit {
+        &self.of_sender(keys.program).phone
+    }
+
+    pub fn phone_key(&self, limiter: &Limiter<AnyStore>, number: &str) -> SubjectKey {
+        limiter.bucket(&self.pages.phone, number.as_bytes()).key
+    }
+
+    /// The logs of `sms-total`: of everything that is open, and of our own pages.
+    pub fn total(&self, limiter: &Limiter<AnyStore>) -> [Bucket<'_>; 2] {
+        let SenderLimits { total, own_total, .. } = &self.pages;
+        [limiter.bucket(total, EVERYONE), limiter.bucket(own_total, PAGES)]
     }
 
     /// The log that knows the request by its name, if it has one.
     pub fn once(&self, keys: &MessageKeys) -> Option<Bucket<'_>> {
-        let limit = match keys.program {
-            Some((ProgramKind::Relay, _)) => &self.relay_once,
-            Some((ProgramKind::Verifier, _)) | None => &self.once,
-        };
+        let limit = &self.of_sender(keys.program).once;
         keys.once.map(|key| Bucket { limit, key })
     }
 
     /// The key of a request's name, which is the same for all kinds.
     pub fn once_key(&self, limiter: &Limiter<AnyStore>, parts: &[&[u8]]) -> SubjectKey {
-        once::key(limiter, &self.once, parts)
+        once::key(limiter, &self.pages.once, parts)
     }
 
     /// What every message counts in before it is known who owns the number; one in the open part counts in
     /// all at once.
     pub fn buckets(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let sender = self.of_sender(keys.program);
         let [address, network] = match share {
-            BudgetShare::Open => [&self.address, &self.network],
+            BudgetShare::Open => [&sender.address, &sender.network],
             BudgetShare::SpentAsker | BudgetShare::Reserve | BudgetShare::Withheld => {
                 [&self.asker[0], &self.asker[1]]
             }
         };
-        let own = [(&self.phone, keys.phone), (address, keys.address), (network, keys.network)];
+        let own = [(&sender.phone, keys.phone), (address, keys.address), (network, keys.network)];
         let mut all: Vec<_> = own.map(|(limit, key)| Bucket { limit, key }).into();
+        all.extend(sender.phone_apart.as_ref().map(|limit| Bucket { limit, key: keys.phone_apart }));
         if share == BudgetShare::Open {
             all.extend(self.shared(keys, share));
         }
-        all.extend(keys.program.map(|(kind, key)| Bucket { limit: self.program(kind), key }));
         all.extend(self.once(keys));
         all
     }
 
     /// What it counts in of the prefix and total budgets, by its share.
     pub fn shared(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let SenderLimits { prefix, total, own_total, .. } = self.of_sender(keys.program);
         let logs: Vec<_> = match share {
             BudgetShare::Open | BudgetShare::SpentAsker => {
-                vec![(&self.prefix, keys.prefix), (&self.total, keys.total)]
+                vec![(prefix, keys.prefix), (total, keys.total), (own_total, keys.own_total)]
             }
             BudgetShare::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
             BudgetShare::Withheld => Vec::new(),
@@ -176,7 +236,7 @@ impl SmsLimits {
     }
 
     fn every(&self) -> impl Iterator<Item = &Limit> {
-        self.whole.iter().chain([&self.once, &self.relay_once])
+        self.whole.iter().chain([&self.pages.once, &self.relays.once])
     }
 
     /// Nothing at or before this time counts any more.
@@ -193,15 +253,18 @@ impl SmsLimits {
     }
 }
 
+/// Who has a message sent: another program by its kind and name, or None for our own pages.
+pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
+
 impl MessageKeys {
-    /// Of number, address, network and request; the others follow from the block and from the program's name.
+    /// Of number, address, network and request; the others follow from these, the block and the sender.
     pub fn new(
         limiter: &Limiter<AnyStore>,
         watched: &SmsLimits,
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,
         block: &str,
-        program: Option<(ProgramKind, &str)>,
+        sender: Sender<'_>,
     ) -> Self {
         let mut reserve = [SubjectKey([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
@@ -209,16 +272,36 @@ impl MessageKeys {
         {
             *key = limiter.bucket(limit, subject).key;
         }
+        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let own_total = sender.map_or(PAGES, |(_, name)| name.as_bytes());
         Self {
+            program: sender.map(|(kind, _)| kind),
             phone,
+            phone_apart: limiter.bucket(&limits.phone, &subject(sender, &phone.0)).key,
             address,
             network,
-            prefix: limiter.bucket(&watched.prefix, block.as_bytes()).key,
-            total: limiter.bucket(&watched.total, EVERYONE).key,
-            program: program
-                .map(|(kind, name)| (kind, limiter.bucket(watched.program(kind), name.as_bytes()).key)),
+            prefix: limiter.bucket(&limits.prefix, &subject(sender, block.as_bytes())).key,
+            total: limiter.bucket(&limits.total, EVERYONE).key,
+            own_total: limiter.bucket(&limits.own_total, own_total).key,
             once,
             reserve,
         }
     }
+
+    /// The keys of the requester's address and network.
+    pub fn of_origin(
+        limiter: &Limiter<AnyStore>,
+        watched: &SmsLimits,
+        sender: Sender<'_>,
+        [address, network]: [&[u8]; 2],
+    ) -> [SubjectKey; 2] {
+        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let key = |limit, bytes| limiter.bucket(limit, &subject(sender, bytes)).key;
+        [key(&limits.address, address), key(&limits.network, network)]
+    }
+}
+
+/// As it is counted for the sender.
+fn subject(sender: Sender<'_>, bytes: &[u8]) -> Vec<u8> {
+    sender.map_or_else(|| bytes.to_vec(), |(kind, name)| kind.subject(name, bytes))
 }

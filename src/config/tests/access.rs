@@ -165,6 +165,8 @@ fn an_exempt_client_has_tenfold_limits_of_addresses_and_networks_and_no_others()
         LimitName::CaptchaNetwork,
         LimitName::SmsAddress,
         LimitName::SmsNetwork,
+        LimitName::ProgramAddress,
+        LimitName::ProgramNetwork,
     ];
     for name in LimitName::ALL {
         let (mine, theirs) =

@@ -70,8 +70,6 @@ pub struct HitRow {
     pub block: String,
     pub share: BudgetShare,
     pub purpose: MessagePurpose,
-    /// It no longer counts for its number's own limit.
-    pub waived: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -86,7 +84,6 @@ pub struct RawHit {
     block: String,
     share: String,
     purpose: String,
-    excused: i64,
 }
 
 impl RawHit {
@@ -101,7 +98,6 @@ impl RawHit {
             block: self.block,
             share: stored_share(&self.share)?,
             purpose: stored_purpose(&self.purpose)?,
-            waived: self.excused != 0,
         })
     }
 }

@@ -242,7 +242,7 @@ impl<'r> ReplayEngine<'r> {
         for (index, log) in logs_of(attempt.action, row).enumerate() {
             let logs = &self.logs[log.limit as usize];
             if let Some(hits) = logs.get(log.subject) {
-                gathered.add(index, &logs.limit, hits, now, row.has(SOLVED));
+                gathered.add(index, &logs.limit, hits, now, log.spares(row));
             }
         }
         let log = |bucket| logs_of(attempt.action, row).nth(bucket).expect("it was gathered");

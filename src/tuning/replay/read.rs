@@ -14,6 +14,7 @@ use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, on_db};
+use crate::sms::{MessagePurpose, ProgramKind};
 
 /// The most rows that one replay takes: 96 MB of them.
 pub const MOST_ROWS: usize = 2_000_000;
@@ -104,8 +105,8 @@ fn sql() -> String {
                 + 2097152 * solved + 4194304 * CASE WHEN detail = '{NOT_FORGIVEN}' THEN 1 ELSE 0 END AS BIGINT),
             account_key, address_key, network_key, phone_key, prefix_key,
             CASE WHEN action = 'sign-in' AND name = 'device' OR action = 'attempt' OR action = 'captcha'
-                OR action = 'admin' AND limit_name LIKE 'guard-%' THEN detail END,
-            CASE WHEN action = 'attempt' THEN name END
+                OR action = 'admin' AND (limit_name LIKE 'guard-%' OR limit_name LIKE 'program-%') THEN detail END,
+            CASE WHEN action IN ('attempt', 'send') THEN name END
         FROM events WHERE (at, id) > ($1, $2) AND at < $3 AND {action} < 31 ORDER BY at, id LIMIT $4"
     )
 }
@@ -158,18 +159,22 @@ async fn nth_newest(db: &Db, to: Micros, n: usize) -> Result<Option<Micros>, DbE
 }
 
 fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
-    let (at, _, until, count, code, account, address, network, phone, prefix, detail, realm) = fields;
+    let (at, _, until, count, code, account, address, network, phone, prefix, detail, name) = fields;
     let part = |shift: u32| (code >> shift & 31) as usize;
     let flag = |bit: u32| code >> bit & 1 == 1;
     let action = ACTIONS.get(part(0))?.1;
     let outcome = OUTCOMES.get(part(5)).map_or(ReplayOutcome::Undecided, |(_, outcome)| *outcome);
+    let (action, realm) = match action {
+        ReplayAction::Send => sender(name.as_deref()),
+        other => (other, name.clone()),
+    };
     let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
     let limit = match LimitName::ALL.get(part(10)).copied() {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
     };
     let detail = detail.as_deref().map(DetailFields::read).unwrap_or_default();
-    let realm = realm.as_ref().or(detail.realm.as_ref());
+    let realm = realm.as_ref().or(detail.realm.as_ref()).or(detail.name.as_ref());
     let in_realm = |key: &KeyColumn| realm.map_or(*key, |realm| Some(together((realm, (*key)?))));
     Some(RecordedEvent {
         at: Micros(*at),
@@ -187,11 +192,24 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
             in_realm(address),
             in_realm(network),
             *phone,
-            *prefix,
+            in_realm(prefix),
             // A device is identified together with its account.
-            detail.device.map(|device| together((account, device))),
+            detail.device.map(|device| together((account, device))).or_else(|| in_realm(phone)),
         ],
     })
+}
+
+/// Who had a message with this purpose sent: our own pages, or a program by its kind and name.
+fn sender(purpose: Option<&str>) -> (ReplayAction, Option<String>) {
+    let purpose = purpose.and_then(MessagePurpose::parse);
+    let Some((kind, name)) = purpose.as_ref().and_then(MessagePurpose::program) else {
+        return (ReplayAction::Send, None);
+    };
+    let action = match kind {
+        ProgramKind::Verifier => ReplayAction::VerifySend,
+        ProgramKind::Relay => ReplayAction::RelaySend,
+    };
+    (action, Some(format!("{}{name}", kind.lead())))
 }
 
 /// What a replay reads in the detail of an event.
@@ -200,6 +218,8 @@ struct DetailFields {
     device: Option<String>,
     /// Of a wrong answer, and of a log that was cleared.
     realm: Option<String>,
+    /// Of a log of a program that was cleared.
+    name: Option<String>,
     forgave: Option<bool>,
 }
 

@@ -18,6 +18,8 @@ pub const NETWORK: usize = 2;
 pub const PHONE: usize = 3;
 pub const PREFIX: usize = 4;
 pub const DEVICE: usize = 5;
+/// Of a message of another program: the number there. It is in the place of the device, of which it has none.
+pub const PROGRAM_PHONE: usize = DEVICE;
 pub const KINDS: usize = 6;
 
 /// The number for no subject.
@@ -47,6 +49,10 @@ pub enum ReplayAction {
     /// the code, or there was no code.
     GuessApart,
     Send,
+    /// The same for another program that checks the code here. Its requester and prefix belong to the program.
+    VerifySend,
+    /// The same for one that checks it itself.
+    RelaySend,
     Register,
     /// A wrong answer to a challenge, which nothing refuses.
     Answer,
@@ -64,6 +70,10 @@ impl ReplayAction {
 
     pub const fn is_password(self) -> bool {
         matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Attempt | Self::DeviceAttempt)
+    }
+
+    pub const fn is_send(self) -> bool {
+        matches!(self, Self::Send | Self::VerifySend | Self::RelaySend)
     }
 
     pub const fn is_answer(self) -> bool {
@@ -274,7 +284,9 @@ fn find_honest(rows: &mut [ReplayRow]) {
             ReplayAction::Guess
             | ReplayAction::DeviceGuess
             | ReplayAction::GuessApart
-            | ReplayAction::Send => PHONE,
+            | ReplayAction::Send
+            | ReplayAction::VerifySend
+            | ReplayAction::RelaySend => PHONE,
             ReplayAction::Register
             | ReplayAction::Answer
             | ReplayAction::AttemptAnswer
@@ -283,7 +295,7 @@ fn find_honest(rows: &mut [ReplayRow]) {
         let pair = [row.subjects[who], row.subjects[ADDRESS]];
         let known = !pair.contains(&NOBODY);
         let right = &mut right[usize::from(who == PHONE)];
-        if row.outcome == ReplayOutcome::Ok && row.action != ReplayAction::Send {
+        if row.outcome == ReplayOutcome::Ok && !row.action.is_send() {
             row.flags |= HONEST;
             if known {
                 right.insert(pair, row.at);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ComparisonSide;
-use super::logs_of::{COUNT, is_replayed, logs_of};
+use super::logs_of::{COUNT, LogPart, is_replayed, logs_of};
 use super::row::{HONEST, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow};
 use crate::config::LimitName;
 use crate::throttle::{Limit, LimitMode, RuleAction};
@@ -98,7 +98,7 @@ impl ReplayTally {
         let unknown = if unknown { n } else { 0 };
         self.all.add(row, n, decision, None);
         self.all.unknown += unknown;
-        for log in logs_of(action, row) {
+        for log in logs_of(action, row).filter(|log| log.part != LogPart::Challenges) {
             let counts = &mut self.limits[log.limit as usize].counts;
             counts.add(row, n, decision, Some(log.limit));
             counts.unknown += unknown;
@@ -144,7 +144,7 @@ impl AttemptCounts {
         if row.has(HONEST) {
             self.bothered += refused;
         }
-        if row.action == ReplayAction::Send {
+        if row.action.is_send() {
             self.messages_sent += admitted;
             self.messages_stopped += refused;
         }

@@ -11,6 +11,7 @@ use crate::captcha::{
 };
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, Realm, RequestOrigin};
+use crate::sms::ProgramKind;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::services::Services;
@@ -117,7 +118,14 @@ impl Asker<'_> {
     async fn strain(self, services: &Services, live: &LiveSettings, bound: &RequestOrigin) -> Option<f64> {
         let (guard, limits) = (services.sign_in.guard(), &live.limits);
         match self.form {
-            CaptchaForm::SmsCode | CaptchaForm::PasswordReset | CaptchaForm::Verification => {
+            CaptchaForm::Verification => {
+                let name = self.realm.map_or("", Realm::as_str);
+                let RequestOrigin { address, network } = self.client.origin();
+                let own = |bytes: &[u8]| ProgramKind::Verifier.subject(name, bytes);
+                let origin = RequestOrigin { address: own(&address), network: own(&network) };
+                guard.strain_on([&limits.program_address, &limits.program_network], &origin).await
+            }
+            CaptchaForm::SmsCode | CaptchaForm::PasswordReset => {
                 guard.strain_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
             }
             CaptchaForm::Register => {

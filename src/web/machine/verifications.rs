@@ -102,8 +102,8 @@ struct ServedClient<'a> {
 
 /// Have a code sent to a number
 ///
-/// It counts as a code of ours does, at the number, the client's address and network, the prefix and the total, and at
-/// the program. It opens nothing here. An account is neither needed nor made.
+/// At the number and the total it counts as a code of ours does; at the client's address and network, the prefix and the
+/// program, in windows of the program's own. It opens nothing here. An account is neither needed nor made.
 #[utoipa::path(
     post,
     path = "/api/v1/verifications",
@@ -173,7 +173,7 @@ pub async fn start(
         }
     };
     let limits = &live.limits;
-    let told = [&limits.sms_phone, &limits.sms_address, &limits.sms_network, &limits.verify_token];
+    let told = [&limits.sms_phone, &limits.program_address, &limits.program_network, &limits.verify_token];
     match sending {
         SendOutcome::Sent(sent) => {
             let id = sent.id.ok_or(Problem::Internal)?;

@@ -152,7 +152,7 @@ async fn what_is_refused_says_no_time_to_come_back() {
     let setup = relay(Store::Memory, &[&secret])
         .set("sms.gateway", "http")
         .set("sms.http.url", "http://127.0.0.1:9/");
-    let app = setup.limit("sms-address", &[max(3).per("1h")]).start().await;
+    let app = setup.limit("program-address", &[max(2).per("1h")]).start().await;
     for _ in 0..2 {
         assert_eq!(refused(&call(&app, &secret, "x", &hook("012345")).await), (503, "unavailable"));
     }

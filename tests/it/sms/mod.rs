@@ -21,7 +21,7 @@ mod postgres;
 mod providers;
 mod pumping;
 mod rebuild;
-mod rig;
+pub mod rig;
 mod sending;
 mod short_http;
 mod shortage;

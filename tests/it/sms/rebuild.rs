@@ -7,11 +7,11 @@ use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 /// The ledger has the number's own rules; these are only in the store. Three, four and six of these are open
-/// to everybody.
+/// to everybody at our pages.
 const BUDGETS: &str =
     "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 4, window = '1h' }]
     [limits.sms-prefix]\nrules = [{ max = 5, window = '1h' }]
-    [limits.sms-total]\nrules = [{ max = 8, window = '1h' }]";
+    [limits.sms-total]\nrules = [{ max = 10, window = '1h' }]";
 
 /// How a store loses its data.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ async fn stays_five(loss: Loss) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
-    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 38, window = '1h' }]";
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 50, window = '1h' }]";
     let rig = rig(Loss::Flush, toml).await;
     let (one, other) = (rig.instance().await, rig.instance().await);
     for _ in 0..8 {
@@ -99,7 +99,7 @@ async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
         burst.await.unwrap();
         assert!(rig.sent().len() <= 30, "{} messages", rig.sent().len());
     }
-    // Of 38, thirty are open to everybody. Requests refused only because of the flushes could be repeated by
+    // Of 50, thirty are open to everybody at our pages. Requests refused only because of the flushes could be repeated by
     // now.
     while is_sent(&one.send(&phone()).await) {}
     assert_eq!(rig.sent().len(), 30);
@@ -323,7 +323,7 @@ async fn a_limit_that_is_raised_counts_what_went_out_before() {
     for _ in 0..4 {
         sent(instance.send(&phone()).await);
     }
-    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 7, window = '1h' }]";
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 9, window = '1h' }]";
     rig.live = gatehouse::config::parse(std::path::Path::new("test.toml"), toml, &[]).unwrap().live;
     let instance = instance.with(&rig.live);
     sent(instance.send(&phone()).await);
@@ -334,7 +334,7 @@ async fn a_limit_that_is_raised_counts_what_went_out_before() {
 async fn a_limit_that_was_shortened_for_a_while_counts_what_it_counted_before() {
     let total = |window| {
         let toml = format!(
-            "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{{ max = 4, window = '{window}' }}]"
+            "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{{ max = 7, window = '{window}' }}]"
         );
         gatehouse::config::parse(std::path::Path::new("test.toml"), &toml, &[]).unwrap().live
     };

@@ -9,7 +9,7 @@ use gatehouse::db::Db;
 use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
-/// Eight are open to everybody, and two are reserved.
+/// Six are open to everybody at our pages, two more to programs, and two are reserved.
 const TEN_IN_ALL: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]
     [limits.sms-prefix]\nrules = []
     [limits.sms-total]\nrules = [{ max = 10, window = '24h' }]\n";
@@ -103,7 +103,7 @@ async fn states(instance: &Instance) -> Vec<MessageState> {
 }
 
 async fn what_is_kept_goes_to_numbers_of_accounts(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let (mine, nobodys) = (owned(&rig), phone());
     let asked = instance.send(&mine).await;
     assert!(
@@ -117,11 +117,11 @@ async fn what_is_kept_goes_to_numbers_of_accounts(store: Store) {
     assert!(matches!(instance.check(&mine, &rig.last_code()).await, CheckOutcome::Right(_)));
     let states = states(&instance).await;
     let count = |state| states.iter().filter(|other| **other == state).count();
-    assert_eq!((count(MessageState::Accepted), count(MessageState::Withheld)), (9, 1));
+    assert_eq!((count(MessageState::Accepted), count(MessageState::Withheld)), (7, 1));
 }
 
 async fn nobody_is_told_apart_in_a_shortage(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let (asker, known, unknown) = (address(), owned(&rig), phone());
     let mut told = Vec::new();
     for phone in [&known, &unknown] {
@@ -148,7 +148,7 @@ async fn nobody_is_told_apart_in_a_shortage(store: Store) {
 }
 
 async fn strangers_who_solve_challenges_spend_nothing_that_is_kept(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     for _ in 0..30 {
         short(solved(&instance, &phone()).await);
     }
@@ -156,25 +156,25 @@ async fn strangers_who_solve_challenges_spend_nothing_that_is_kept(store: Store)
     short(solved(&instance, &one).await);
     short(solved(&instance, &other).await);
     settled(&instance).await;
-    assert_eq!((rig.sent_to(&one), rig.sent_to(&other), rig.sent().len()), (1, 1, 10));
+    assert_eq!((rig.sent_to(&one), rig.sent_to(&other), rig.sent().len()), (1, 1, 8));
 }
 
 /// A refusal would show how many of the requested numbers have accounts.
 async fn past_the_whole_nobody_is_sent_to_and_everybody_is_told_the_same(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     for _ in 0..2 {
         short(solved(&instance, &owned(&rig)).await);
     }
     let told = short(solved(&instance, &owned(&rig)).await);
     assert_eq!(short(solved(&instance, &phone()).await), told);
     settled(&instance).await;
-    assert_eq!(rig.sent().len(), 10, "never more than the owner is ready to pay for");
+    assert_eq!(rig.sent().len(), 8, "never more than the owner is ready to pay for");
     rig.advance(24 * HOUR);
     assert!(!sent(instance.send(&phone()).await).short);
 }
 
 async fn whoever_registers_is_refused_alike(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let asker = address();
     for purpose in [Purpose::Register, Purpose::Verify] {
         for solved in [false, true] {
@@ -246,7 +246,7 @@ async fn an_owner_of_a_spent_prefix_gets_a_code(store: Store) {
 }
 
 async fn a_number_is_asked_for_at_most_so_often_in_a_shortage_too(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     for phone in [owned(&rig), phone()] {
         for count in 0..4 {
             let told = solved(&instance, &phone).await;
@@ -258,11 +258,11 @@ async fn a_number_is_asked_for_at_most_so_often_in_a_shortage_too(store: Store) 
         }
     }
     settled(&instance).await;
-    assert_eq!(instance.ledger().await.len(), 12);
+    assert_eq!(instance.ledger().await.len(), 10);
 }
 
 async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let asker = address();
     for phone in [owned(&rig), phone()] {
         rig.mood(Mood::Hangs);
@@ -274,12 +274,12 @@ async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
         settled(&instance).await;
         assert_eq!(short(instance.ask(CodeRequest { solved: false, ..named }).await), first, "and after it");
     }
-    assert_eq!(instance.ledger().await.len(), 10);
-    assert_eq!(rig.sent().len(), 9);
+    assert_eq!(instance.ledger().await.len(), 8);
+    assert_eq!(rig.sent().len(), 7);
 }
 
 async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let (known, unknown) = (owned(&rig), phone());
     let mut told = Vec::new();
     for phone in [&known, &unknown] {
@@ -302,7 +302,7 @@ async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
 
 /// Nobody waits for the gateway or gets a refund, whether a message is sent or not.
 async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let mut told = Vec::new();
     for (mood, phone) in [(Mood::Hangs, owned(&rig)), (Mood::Refuses, owned(&rig)), (Mood::Accepts, phone())]
     {
@@ -321,7 +321,7 @@ async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
 }
 
 async fn a_look_up_that_fails_fails_alike(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     rig.owners.out.store(true, Ordering::SeqCst);
     let asker = address();
     for phone in [owned(&rig), phone()] {
@@ -329,7 +329,7 @@ async fn a_look_up_that_fails_fails_alike(store: Store) {
         assert!(instance.codes.send(instance.live(), asked).await.is_err());
         assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "it is given back");
     }
-    assert_eq!((instance.ledger().await.len(), rig.sent().len()), (8, 8));
+    assert_eq!((instance.ledger().await.len(), rig.sent().len()), (6, 6));
     rig.owners.out.store(false, Ordering::SeqCst);
     short(solved(&instance, &owned(&rig)).await);
 }
@@ -338,7 +338,7 @@ async fn two_instances_share_what_is_kept(store: Store) {
     if store == Store::Memory {
         return;
     }
-    let (rig, one) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, one) = spent(TEN_IN_ALL, 6, store).await;
     let other = rig.instance().await;
     let asks = (0..20).map(|n| {
         let (instance, phone) = (if n % 2 == 0 { one.clone() } else { other.clone() }, owned(&rig));
@@ -346,11 +346,11 @@ async fn two_instances_share_what_is_kept(store: Store) {
     });
     all(asks.collect::<Vec<_>>().into_iter()).await;
     settled(&one).await;
-    assert_eq!(rig.sent().len(), 10, "two of twenty at once");
+    assert_eq!(rig.sent().len(), 8, "two of twenty at once");
 }
 
 async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
-    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (rig, instance) = spent(TEN_IN_ALL, 6, store).await;
     let (mine, nobodys, asker) = (owned(&rig), phone(), address());
     for phone in [&mine, &nobodys] {
         short(solved_from(&instance, phone, &asker).await);
@@ -362,8 +362,8 @@ async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
         short(solved(&instance, &phone).await);
     }
     settled(&instance).await;
-    assert_eq!(rig.sent().len(), 10);
-    assert_eq!(instance.counted("sms-total", b"everyone").await, 8);
+    assert_eq!(rig.sent().len(), 8);
+    assert_eq!(instance.counted("sms-total", b"everyone").await, 6);
     assert_eq!(instance.counted("sms-address", &asker).await, 2);
     for phone in [&mine, &nobodys] {
         assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
@@ -371,14 +371,14 @@ async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
 }
 
 async fn levels_are_recorded_once(store: Store) {
-    let (_rig, instance) = spent(TEN_IN_ALL, 5, store).await;
+    let (_rig, instance) = spent(TEN_IN_ALL, 4, store).await;
     instance.codes.watch_level(instance.live()).await;
-    for _ in 0..3 {
+    for _ in 0..2 {
         sent(instance.send(&phone()).await);
         instance.codes.watch_level(instance.live()).await;
     }
     let spent = instance.codes.spent(instance.live()).await.unwrap().unwrap();
-    assert_eq!((spent.count, spent.max, spent.level()), (8, 10, BudgetLevel::Short));
+    assert_eq!((spent.count, spent.pages, spent.max, spent.level()), (6, 6, 10, BudgetLevel::Short));
     let rows = async || {
         instance.audit.flush().await;
         let filter = gatehouse::audit::EventFilter {

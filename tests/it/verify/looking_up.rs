@@ -69,8 +69,11 @@ async fn what_a_program_has_sent_is_looked_up_and_cleared(store: Store) {
         ("relay-token", "verify:shop"),
         ("sms-guess", "verify:shop"),
         ("sms-guess", "verify:Shop:+8613800138000"),
-        ("sms-phone", IN_SHOP),
+        ("sms-phone", "relay:shop:+8613800138000"),
         ("sms-prefix", IN_SHOP),
+        ("program-address", "203.0.113.7"),
+        ("program-address", "verify:shop"),
+        ("program-prefix", "+861380013"),
     ];
     for (limit, subject) in unknown {
         let answer = boss.get(&path(limit, subject)).await;

@@ -77,19 +77,19 @@ async fn a_store_that_is_out_compares_nothing_and_counts_nothing() {
 }
 
 async fn the_last_fifth_of_a_budget_is_not_for_programs(store: Store) {
-    let setup = TestApp::on(store).limit("sms-prefix", &[max(5).per("1h")]).without(&["sms-phone"]);
+    let setup = TestApp::on(store).limit("sms-total", &[max(5).per("1h")]).without(&["sms-phone"]);
     let (_app, _, shop) = started(setup).await;
     for _ in 0..4 {
         id_of(&shop.send(PHONE).await);
     }
     let refused = shop.send(PHONE).await;
     assert_eq!((refused.status, refused.problem()), (429, "throttled"), "{}", refused.text);
-    assert_eq!(refused.body["limit"], "sms-prefix");
+    assert_eq!(refused.body["limit"], "sms-total");
 }
 
 async fn a_brake_stops_programs_like_everybody(store: Store) {
     let setup = TestApp::on(store).file("[sms.brake]\nmin_sent = 10\n");
-    let setup = setup.without(&["sms-phone", "sms-address", "sms-network", "sms-prefix"]);
+    let setup = setup.without(&["sms-phone", "program-address", "program-network", "program-prefix"]);
     let (_app, _, shop) = started(setup).await;
     let mut sent = 0;
     let braked = loop {

@@ -1,10 +1,12 @@
 //! Codes for other programs: sent by token, checked by id.
 
+mod apart;
 mod checking;
 mod looking_up;
 mod losses;
 mod scopes;
 mod sending;
+mod windows;
 
 use serde_json::{Value, json};
 

@@ -242,7 +242,7 @@ async fn what_is_denied_paused_or_exempt_by_access_is_so_for_the_address_that_wa
         deny = [{ network = '203.0.113.0/24', until = '2096-01-01T00:00:00Z', reason = 'x' }]\n\
         allow = [{ network = '198.51.100.0/24', until = '2096-01-01T00:00:00Z', reason = 'x' }]\n\
         pause_sms = [{ prefix = '+86139', until = '2096-01-01T00:00:00Z', reason = 'x' }]\n";
-    let setup = TestApp::on(Store::Memory).file(access).limit("sms-address", &[max(1).per("1h")]);
+    let setup = TestApp::on(Store::Memory).file(access).limit("program-address", &[max(1).per("1h")]);
     let (_app, _, shop) = started(setup.without(&["sms-phone"])).await;
     let from = async |to: &str, address: &str| {
         let answer = shop.call("", json!({ "to": to, "address": address })).await;

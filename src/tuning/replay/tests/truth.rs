@@ -54,7 +54,10 @@ pub fn asked(action: ReplayAction) -> &'static [(LimitName, usize)] {
             &[(SmsPhone, 3), (SmsAddress, 1), (SmsNetwork, 2), (SmsPrefix, 4), (SmsTotal, 6)]
         }
         ReplayAction::Register => &[(RegisterAddress, 1)],
-        ReplayAction::DeviceGuess | ReplayAction::Clear => &[],
+        ReplayAction::DeviceGuess
+        | ReplayAction::VerifySend
+        | ReplayAction::RelaySend
+        | ReplayAction::Clear => &[],
     }
 }
 

@@ -24,7 +24,8 @@ use crate::web::machine::limits::span;
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
     counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
-    `relay-token`, `verify:NAME` and `relay:NAME`; for `sms-guess` in a program, `verify:NAME:` and a number. \
+    `relay-token`, `verify:NAME` and `relay:NAME`; for `program-…` either of them, `:` and an address, a prefix or a \
+    number; for `sms-guess` and `sms-phone` in a program, `verify:NAME:` and a number. \
     Percent-encoded.";
 /// What a call with an optional body may answer before anything else.
 pub const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];

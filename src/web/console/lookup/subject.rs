@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::config::LiveSettings;
 use crate::login::{DeviceId, Realm, RealmLogin, Username};
-use crate::lookup::{LookupKind, LookupSubject};
+use crate::lookup::{LookupKind, LookupSubject, NamedProgram};
 use crate::sms::{Phone, ProgramKind};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 
@@ -13,10 +13,8 @@ pub const LONGEST: usize = 256;
 
 /// What leads a subject of a realm, as in a token's scope: `guard:shop:ada@example.com`.
 const REALM: &str = "guard:";
-/// What leads a program that has codes sent, and a number there: `verify:shop`, `verify:shop:+8613800138000`.
-const VERIFIER: &str = "verify:";
-/// What leads an identity provider whose codes are relayed: `relay:logto`.
-const RELAY: &str = "relay:";
+/// What programs that have codes sent are led by: `verify:shop`, `relay:logto`.
+const PROGRAMS: [ProgramKind; 2] = [ProgramKind::Verifier, ProgramKind::Relay];
 
 /// Parses what an administrator looks up: an address, a number, a device or a login name. No text is two of
 /// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
@@ -25,8 +23,8 @@ pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let text = text.trim();
     let kinds: &[LookupKind] = if text.starts_with(REALM) {
         &[LookupKind::RealmAddress, LookupKind::RealmDevice, LookupKind::RealmLogin]
-    } else if text.starts_with(VERIFIER) || text.starts_with(RELAY) {
-        &[LookupKind::Program, LookupKind::ProgramPhone]
+    } else if is_in_program(text) {
+        &[LookupKind::Program, LookupKind::ProgramAddress, LookupKind::ProgramPhone]
     } else {
         &[LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
     };
@@ -39,13 +37,14 @@ pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<Look
         LookupKind::Login => Username::parse(text).ok().map(LookupSubject::Login),
         LookupKind::Device => device(text),
         // What counts numbers may count them in programs.
-        LookupKind::Phone | LookupKind::ProgramPhone if text.starts_with(VERIFIER) => {
-            let (program, number) = text.strip_prefix(VERIFIER)?.split_once(':')?;
-            let phone = Phone::parse(number, &live.sms.default_region).ok()?;
-            Some(LookupSubject::ProgramPhone { program: Realm::parse(program)?, phone })
+        LookupKind::Phone if is_in_program(text) => in_program(LookupKind::ProgramPhone, text, live),
+        LookupKind::Program => {
+            let (program, rest) = program(text)?;
+            rest.is_none().then_some(LookupSubject::Program(program))
         }
-        LookupKind::ProgramPhone => None,
-        LookupKind::Program => program(text),
+        LookupKind::ProgramPhone | LookupKind::ProgramAddress | LookupKind::ProgramPrefix => {
+            in_program(kind, text, live)
+        }
         LookupKind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(LookupSubject::Phone),
         LookupKind::Address => address(text),
         LookupKind::Prefix => prefix(text, live),
@@ -77,10 +76,33 @@ fn in_realm(kind: LookupKind, text: &str) -> Option<LookupSubject> {
     }
 }
 
-fn program(text: &str) -> Option<LookupSubject> {
-    let named =
-        |lead, kind| Some(LookupSubject::Program { kind, name: Realm::parse(text.strip_prefix(lead)?)? });
-    named(VERIFIER, ProgramKind::Verifier).or_else(|| named(RELAY, ProgramKind::Relay))
+fn is_in_program(text: &str) -> bool {
+    PROGRAMS.iter().any(|kind| text.starts_with(kind.lead()))
+}
+
+/// `verify:shop` or `relay:logto`, and what follows after another colon.
+fn program(text: &str) -> Option<(NamedProgram, Option<&str>)> {
+    let (kind, text) = PROGRAMS.iter().find_map(|kind| Some((*kind, text.strip_prefix(kind.lead())?)))?;
+    let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
+    Some((NamedProgram { kind, name: Realm::parse(name)? }, rest))
+}
+
+/// `verify:shop:` and a number, an address or a prefix there.
+fn in_program(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
+    let (program, Some(text)) = program(text)? else { return None };
+    let kind = match kind {
+        LookupKind::ProgramAddress => LookupKind::Address,
+        LookupKind::ProgramPrefix => LookupKind::Prefix,
+        _ => LookupKind::Phone,
+    };
+    match read_as(kind, text, live)? {
+        LookupSubject::Phone(phone) => Some(LookupSubject::ProgramPhone { program, phone }),
+        LookupSubject::Prefix(prefix) => Some(LookupSubject::ProgramPrefix { program, prefix }),
+        LookupSubject::Address { address, network } => {
+            Some(LookupSubject::ProgramAddress { program, address, network })
+        }
+        _ => None,
+    }
 }
 
 /// `alice@` and the id of the device, as in events.
@@ -131,9 +153,13 @@ mod tests {
             ("verify:shop", Some(LookupKind::Program)),
             ("relay:logto", Some(LookupKind::Program)),
             ("verify:shop:138 0013 8000", Some(LookupKind::ProgramPhone)),
+            ("relay:logto:+8613800138000", Some(LookupKind::ProgramPhone)),
+            ("verify:shop:203.0.113.7", Some(LookupKind::ProgramAddress)),
+            ("relay:logto:2001:db8::7", Some(LookupKind::ProgramAddress)),
             ("verify:shop:alice", None),
+            ("verify:shop:", None),
+            ("verify:shop:verify:mail:138 0013 8000", None),
             ("verify:Shop", None),
-            ("relay:logto:+8613800138000", None),
             ("guard:Shop:alice", None),
             ("guard:shop:", None),
             ("", None),
@@ -159,5 +185,8 @@ mod tests {
         let prefix = |text: &str| read_as(LookupKind::Prefix, text, &live);
         assert_eq!(prefix("+861380013"), prefix("+8613800138000"));
         assert_eq!(prefix("alice"), None);
+        let there = |text: &str| read_as(LookupKind::ProgramPrefix, text, &live);
+        assert_eq!(there("verify:shop:+861380013"), there("verify:shop:+8613800138000"));
+        assert_ne!(there("verify:shop:+861380013"), there("relay:shop:+861380013"));
     }
 }

@@ -220,7 +220,7 @@ impl OverviewPage {
                 t!("warning.disabled-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.disabled-text"),
             ),
-            Warning::MessagesSpent { spent: SpentRule { count, max }, short } => {
+            Warning::MessagesSpent { spent: SpentRule { count, max, .. }, short } => {
                 let (title, text) = if *short {
                     ("warning.short-title", "warning.short-text")
                 } else {
