@@ -37,6 +37,8 @@ pub mod db;
 #[cfg(feature = "server")]
 pub mod denied;
 pub mod entropy;
+#[cfg(feature = "server")]
+mod fair_queue;
 pub mod files;
 #[cfg(feature = "server")]
 pub mod gate;

@@ -101,7 +101,7 @@ for (const form of document.querySelectorAll("form[method=post]")) {
 // https and on localhost only.
 const proof = document.querySelector("[data-proof]");
 if (proof && window.Worker && window.crypto?.subtle) {
-  const { proof: challenge, most, worker: script, working, done, failed } = proof.dataset;
+  const { proof: challenge, worker: script, working, done, failed } = proof.dataset;
   const [button, progress] = [proof.querySelector("button"), proof.querySelector("progress")];
   const [status, solution] = [proof.querySelector("[role=status]"), proof.querySelector("input")];
   const letters = proof.parentElement.querySelector(".letters");
@@ -132,12 +132,12 @@ if (proof && window.Worker && window.crypto?.subtle) {
       return;
     }
     worker.onerror = () => end(failed, false);
-    worker.onmessage = ({ data: { tried, found } }) => {
-      if (tried) progress.value = tried;
+    worker.onmessage = ({ data: { likely, found } }) => {
+      if (likely) progress.value = likely;
       if (found) solution.value = btoa(JSON.stringify({ challenge: { parameters, signature }, solution: found }));
-      if (!tried) end(found ? done : failed, Boolean(found));
+      if (!likely) end(found ? done : failed, Boolean(found));
     };
-    worker.postMessage({ parameters, most: Number(most) });
+    worker.postMessage({ parameters });
   });
   proof.hidden = false;
 }

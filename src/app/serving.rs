@@ -42,7 +42,6 @@ impl Application {
         background.spawn(upkeep::lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(upkeep::follow_imported(services.clone(), stopper.stop()));
         background.spawn(upkeep::follow_session_changes(services.clone(), stopper.stop()));
-        background.spawn(upkeep::prepare_proofs(services.clone(), stopper.stop()));
         background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));

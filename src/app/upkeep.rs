@@ -20,10 +20,6 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks for attempts that have lapsed.
 const LAPSED_EVERY: Duration = Duration::from_secs(1);
-/// Between two derivations that are made ahead. They keep up with 100 a second, which `captcha-total` lets through.
-const BETWEEN_PROOFS: Duration = Duration::from_millis(1);
-/// Between two checks whether proofs of work are offered now.
-const PROOFS_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
 const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
@@ -67,24 +63,6 @@ pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: Sto
 pub(super) async fn lapse_attempts(services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(LAPSED_EVERY).await {
         services.attempts.lapse(&services.live.snapshot()).await;
-    }
-}
-
-/// Keeps derivations for proofs of work ready, off the path of requests.
-pub(super) async fn prepare_proofs(services: Data<Services>, mut stop: StopSignal) {
-    loop {
-        let offered = services.live.snapshot().captcha.proof_of_work;
-        // One at a time, with a breath in between, so that it never takes more than a part of a core.
-        while offered && services.captchas.prepare_proof().await {
-            if !stop.pause(BETWEEN_PROOFS).await {
-                return;
-            }
-        }
-        tokio::select! {
-            () = services.captchas.proof_taken() => {}
-            // The setting may have changed.
-            going_on = stop.pause(PROOFS_EVERY) => if !going_on { return },
-        }
     }
 }
 

@@ -1,20 +1,24 @@
 //! The challenge's id: its contents, its signature, and the client that it is bound to.
 //!
-//! base64url of `nonce 12 | expiry 4 | flags 1 | client tag 8 | MAC 16`, 55 characters. No nonce is used
-//! twice; the MAC covers everything before it.
+//! base64url of `nonce 12 | expiry 4 | flags 1 | client tag 8 | counted 18 | MAC 16`, 79 characters. No nonce is used
+//! twice; the MAC covers everything before it. `counted` is zero at our own forms: there an image counts on whoever
+//! fetches it. A program fetches images for all of its clients, so theirs count on the client that it stated: on
+//! hashes of the address, the network and the realm, which nobody else can read.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{CaptchaClient, CaptchaForm, Difficulty};
+use super::{CaptchaClient, CaptchaForm, Difficulty, ImageRequester};
 use crate::clock::Micros;
 use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
 
 pub type ChallengeNonce = [u8; 12];
 
-const SIGNED: usize = 25;
+const SIGNED: usize = 25 + COUNTED;
 const BYTES: usize = SIGNED + 16;
-const CHARS: usize = 55;
+const CHARS: usize = 79;
+/// Six bytes for each of the three, which no address, network or total of our own forms has.
+const COUNTED: usize = 18;
 /// The flag for a client tag that covers a cookie; form and difficulty are in the bits below it.
 const WITH_COOKIE: u8 = 0x80;
 
@@ -34,6 +38,17 @@ pub struct VerifiedId {
     expiry: u32,
     flags: u8,
     tag: [u8; 8],
+    counted: [u8; COUNTED],
+}
+
+/// A program's client: hashes of its address and its network, and of the realm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedClient([u8; COUNTED]);
+
+impl CountedClient {
+    pub fn requester(&self) -> ImageRequester<'_> {
+        ImageRequester { address: &self.0[..6], network: &self.0[6..12], realm: Some(&self.0[12..]) }
+    }
 }
 
 impl VerifiedId {
@@ -70,7 +85,8 @@ impl VerifiedId {
         bytes[..12].copy_from_slice(&self.nonce);
         bytes[12..16].copy_from_slice(&self.expiry.to_be_bytes());
         bytes[16] = self.flags;
-        bytes[17..].copy_from_slice(&self.tag);
+        bytes[17..25].copy_from_slice(&self.tag);
+        bytes[25..].copy_from_slice(&self.counted);
         bytes
     }
 }
@@ -92,17 +108,19 @@ impl ChallengeIds {
         form: CaptchaForm,
         difficulty: Difficulty,
         client: &CaptchaClient<'_>,
-    ) -> String {
+    ) -> (String, VerifiedId) {
         let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
         let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
         let (generation, tag) = (KeyGeneration::Signing, self.tag(&nonce, client));
-        let signed = VerifiedId { nonce, generation, expiry, flags, tag }.to_bytes();
+        let counted = self.counted(client).map_or([0; COUNTED], |counted| self.masked(&nonce, counted));
+        let body = VerifiedId { nonce, generation, expiry, flags, tag, counted };
+        let signed = body.to_bytes();
         let mut bytes = [0; BYTES];
         bytes[..SIGNED].copy_from_slice(&signed);
         bytes[SIGNED..].copy_from_slice(&id_mac(self.mac.signing(), &signed));
-        URL_SAFE_NO_PAD.encode(bytes)
+        (URL_SAFE_NO_PAD.encode(bytes), body)
     }
 
     /// None for anything that we did not sign; a huge id is refused by its length.
@@ -117,8 +135,37 @@ impl ChallengeIds {
             nonce: signed[..12].try_into().ok()?,
             expiry: u32::from_be_bytes(signed[12..16].try_into().ok()?),
             flags: signed[16],
-            tag: signed[17..].try_into().ok()?,
+            tag: signed[17..25].try_into().ok()?,
+            counted: signed[25..].try_into().ok()?,
         })
+    }
+
+    /// A name that is the same for one address, whatever its length.
+    pub fn short(&self, kind: &str, address: &[u8]) -> [u8; 16] {
+        *self.client.hash(&[b"short", kind.as_bytes(), address]).first_chunk().expect("32 bytes hold 16")
+    }
+
+    /// What an image of a program's client is counted as, wherever it is fetched from; None at our own forms.
+    pub fn counted(&self, client: &CaptchaClient<'_>) -> Option<CountedClient> {
+        let realm = client.realm?;
+        let hash = |kind: &[u8], name: &[u8]| self.client.hash(&[b"counted", kind, name]);
+        let mut counted = [0; COUNTED];
+        for (place, name) in counted.chunks_exact_mut(6).zip([client.address, client.network, realm]) {
+            place.copy_from_slice(&hash(realm, name)[..6]);
+        }
+        Some(CountedClient(counted))
+    }
+
+    /// The same, of a challenge.
+    pub fn counted_by(&self, body: &VerifiedId) -> Option<CountedClient> {
+        let of_a_program = matches!(body.form(), CaptchaForm::Attempt | CaptchaForm::Verification);
+        of_a_program.then(|| CountedClient(self.masked(&body.nonce, CountedClient(body.counted))))
+    }
+
+    /// Differs from one challenge to the next, as the tag does.
+    fn masked(&self, nonce: &ChallengeNonce, CountedClient(counted): CountedClient) -> [u8; COUNTED] {
+        let mask = self.client.hash(&[b"mask", nonce]);
+        std::array::from_fn(|place| counted[place] ^ mask[place])
     }
 
     /// Whether the challenge was issued to this client for this form. If it was issued without a cookie, a
@@ -130,7 +177,7 @@ impl ChallengeIds {
             let Some(cookie) = client.cookie else { return false };
             Some(cookie)
         };
-        let tag = self.tag(&body.nonce, &CaptchaClient { address: client.address, cookie });
+        let tag = self.tag(&body.nonce, &CaptchaClient { cookie, ..*client });
         body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
     }
 

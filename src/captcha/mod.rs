@@ -5,22 +5,23 @@
 //! derived with our keys. So a flood of refusals, each with a fresh challenge, costs no store anything; only
 //! a redemption leaves a mark (`spent.rs`), and only for an id that we signed.
 //!
-//! An image is drawn when it is fetched, at a limited rate and in turn (`service.rs`, `drawing_queue.rs`). A proof
-//! of work (`proof.rs`) is derived ahead, and given out at a rate of its own under the same limits.
+//! An image is drawn when it is fetched, at a limited rate and in turn (`service.rs`, `slots.rs`). A proof of work
+//! (`proof.rs`) is given to everyone who asks, and costs this server a derivation when it is answered, in turn, too.
 //!
 //! It does not stop a machine that was trained on the images, or that pays for the work; block rules do.
 
 mod answer;
 mod draw;
-mod drawing_queue;
 mod glyphs;
 mod id;
 mod picture;
+mod price;
 mod proof;
 #[cfg(test)]
 mod proof_tests;
 mod redis_marks;
 mod service;
+mod slots;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -29,22 +30,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, Micros};
+use crate::clock::Clock;
 use crate::entropy::Entropy;
+use crate::fair_queue::QueueOwner;
 use crate::secret::{MasterKey, UniqueIds};
 
 pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
 use answer::CaptchaAnswers;
 pub use draw::{HEIGHT, WIDTH, png};
-use drawing_queue::DrawingPermit;
 use id::{ChallengeIds, VerifiedId};
 use picture::ChallengeImages;
 pub use picture::{ImageError, ImageRefusal};
+use price::Prices;
 pub use proof::{Effort, ProofChallenge};
-use proof::{Proofs, ReadyProof, SignedProof};
+use proof::{ProofAnswer, Proofs};
 pub use redis_marks::RedisMarks;
 pub use service::{CaptchaService, ChallengeImage, ImageRequester};
+use slots::Slot;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 
 /// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
@@ -86,6 +89,9 @@ impl CaptchaForm {
 #[derive(Debug, Clone, Copy)]
 pub struct CaptchaClient<'a> {
     pub address: &'a [u8],
+    pub network: &'a [u8],
+    /// Of a client of another program.
+    pub realm: Option<&'a [u8]>,
     pub cookie: Option<&'a [u8]>,
 }
 
@@ -117,13 +123,6 @@ impl CaptchaAnswer<'_> {
     }
 }
 
-/// An answer as far as it can be read without its challenge.
-enum GivenAnswer<'a> {
-    Letters(&'a str),
-    /// We signed its challenge.
-    Proof(SignedProof),
-}
-
 /// The result of an answer. Only `Solved` and `Wrong` used the challenge up just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -133,6 +132,10 @@ pub enum RedeemResult {
     Expired,
     /// Answered before, right or wrong; or there was no room to mark it as answered.
     Spent,
+    /// Its address or network has answered so many that this one was given out too cheaply.
+    Cheap,
+    /// There was no slot to derive in, or its network has had its share of what all may have. It stays valid.
+    Busy,
     /// Issued to another client or for another form. It stays valid there, so that seeing somebody's id is
     /// not enough to use up their challenge.
     Foreign,
@@ -152,6 +155,8 @@ impl RedeemResult {
             Self::Wrong => "wrong",
             Self::Expired => "expired",
             Self::Spent => "spent",
+            Self::Cheap => "cheap",
+            Self::Busy => "busy",
             Self::Foreign => "foreign",
             Self::Malformed => "malformed",
         }
@@ -164,6 +169,7 @@ pub struct Captchas {
     answers: CaptchaAnswers,
     pictures: ChallengeImages,
     proofs: Proofs,
+    prices: Prices,
     local: LocalMarks,
     shared: Option<Arc<dyn SpentMarks>>,
     clock: Clock,
@@ -176,7 +182,8 @@ impl Captchas {
             ids: ChallengeIds::new(key),
             answers: CaptchaAnswers::new(key, provider),
             pictures: ChallengeImages::new(key),
-            proofs: Proofs::new(key, entropy),
+            proofs: Proofs::new(key),
+            prices: Prices::default(),
             local: LocalMarks::new(clock.clone()),
             shared: None,
             clock,
@@ -199,13 +206,29 @@ impl Captchas {
         client: &CaptchaClient<'_>,
         difficulty: Difficulty,
         ttl: Duration,
-        proof: Option<ReadyProof>,
+        proof: Option<Effort>,
     ) -> Challenge {
         let nonce = *self.nonces.make().first_chunk().expect("16 bytes hold 12");
         let expires = self.clock.now().plus(ttl);
-        let id = self.ids.sign(nonce, expires, form, difficulty, client);
-        let proof = proof.and_then(|proof| self.proofs.sign(proof, &id, expires)).map(Box::new);
+        let (id, body) = self.ids.sign(nonce, expires, form, difficulty, client);
+        let proof = proof.map(|effort| Box::new(self.proofs.challenge(&id, &body, effort)));
         Challenge { id, expires_in: ttl, image_after: None, proof }
+    }
+
+    /// What a proof of work costs a client by what it has used up.
+    async fn price(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        used: impl AsyncFnOnce() -> Option<f64>,
+    ) -> Effort {
+        let key = self.ids.short(form.as_str(), client.address);
+        self.prices.of(key, self.clock.now(), used).await
+    }
+
+    /// An address in the queue of those whose answers wait for a derivation.
+    fn owner(&self, address: &[u8]) -> QueueOwner {
+        QueueOwner::of(&self.ids.short("owner", address))
     }
 
     /// The challenge of an id, while it has an image.
@@ -218,59 +241,95 @@ impl Captchas {
     async fn image(
         &self,
         body: &VerifiedId,
-        turn: impl Future<Output = Result<DrawingPermit, ImageError>>,
+        turn: impl Future<Output = Result<Slot, ImageError>>,
     ) -> Result<Arc<[u8]>, ImageError> {
         self.pictures.of(body, self.answers.text(body), turn).await
     }
 
-    /// Redeems an answer once: the challenge is marked as spent before the verdict is known, so of any number
-    /// of parallel redemptions at most one is `Solved`.
+    /// Redeems the letters of an image once: the challenge is marked as spent before the verdict is known, so of any
+    /// number of parallel redemptions at most one is `Solved`.
     ///
     /// In an outage of the shared marks this instance's own marks decide: with N instances one solved
     /// challenge is then valid at most N times, but never twice on one instance.
-    pub async fn redeem(
+    pub async fn redeem_letters(
         &self,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
-        answer: CaptchaAnswer<'_>,
+        id: &str,
+        typed: &str,
     ) -> RedeemResult {
-        let (id, given) = match answer {
-            CaptchaAnswer::Letters { id, typed } => (id.to_owned(), GivenAnswer::Letters(typed)),
-            CaptchaAnswer::Proof(solution) => match self.proofs.read(solution) {
-                Some(signed) => (signed.id().to_owned(), GivenAnswer::Proof(signed)),
-                None => return RedeemResult::Malformed,
-            },
+        let body = match self.answerable(form, client, id) {
+            Ok(body) => body,
+            Err(refused) => return refused,
         };
-        let Some(body) = self.ids.parse(&id) else { return RedeemResult::Malformed };
-        let now = self.clock.now();
-        if body.expired(now) {
-            return RedeemResult::Expired;
-        }
-        if !self.ids.belongs(&body, form, client) {
-            return RedeemResult::Foreign;
-        }
-        if !self.spend_first(&body, now).await {
+        if !self.mark_here(&body) || !self.mark_everywhere(&body).await {
             return RedeemResult::Spent;
         }
-        let right = match &given {
-            GivenAnswer::Letters(typed) => self.answers.accepts(&body, typed),
-            GivenAnswer::Proof(signed) => self.proofs.accepts(signed),
-        };
-        if right { RedeemResult::Solved } else { RedeemResult::Wrong }
+        if self.answers.accepts(&body, typed) { RedeemResult::Solved } else { RedeemResult::Wrong }
     }
 
-    async fn spend_first(&self, body: &VerifiedId, now: Micros) -> bool {
-        let mark = self.ids.mark(body);
-        let ttl = body.expires().since(now) + CLOCK_SKEW;
-        if !self.local.spend_now(mark, ttl).unwrap_or(false) {
-            return false;
+    /// The same of a proof of work. What a look at it shows is checked first; then it waits for its `slot`, is marked,
+    /// and its key is derived, once.
+    pub async fn redeem_proof(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        text: &str,
+        slot: impl AsyncFnOnce(Effort) -> Result<Slot, RedeemResult>,
+        at_work: f64,
+    ) -> Result<Effort, RedeemResult> {
+        let answer = ProofAnswer::read(text).ok_or(RedeemResult::Malformed)?;
+        let body = self.answerable(form, client, answer.id())?;
+        let proof = self.proofs.signed(answer, &body).ok_or(RedeemResult::Malformed)?;
+        let effort = proof.effort;
+        // A wrong answer that shows itself costs nobody a turn.
+        let slot = if proof.is_likely() { Some(slot(effort).await?) } else { None };
+        // The other instances' marks are asked afterwards: no slot waits for them.
+        if !self.mark_here(&body) {
+            return Err(RedeemResult::Spent);
         }
+        let right = match slot {
+            Some(slot) => slot.derive(at_work, move || proof.is_right()).await,
+            None => false,
+        };
+        match (self.mark_everywhere(&body).await, right) {
+            (false, _) => Err(RedeemResult::Spent),
+            (true, false) => Err(RedeemResult::Wrong),
+            (true, true) => Ok(effort),
+        }
+    }
+
+    /// The challenge with this id, if it may still be answered by this client for this form.
+    fn answerable(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+    ) -> Result<VerifiedId, RedeemResult> {
+        let body = self.ids.parse(id).ok_or(RedeemResult::Malformed)?;
+        if body.expired(self.clock.now()) {
+            return Err(RedeemResult::Expired);
+        }
+        if self.ids.belongs(&body, form, client) { Ok(body) } else { Err(RedeemResult::Foreign) }
+    }
+
+    /// Marks a challenge as answered in this process; false if it was.
+    fn mark_here(&self, body: &VerifiedId) -> bool {
+        self.local.spend_now(self.ids.mark(body), self.marked_for(body)).unwrap_or(false)
+    }
+
+    /// The same for all instances.
+    async fn mark_everywhere(&self, body: &VerifiedId) -> bool {
         let Some(shared) = &self.shared else { return true };
-        shared.spend(mark, ttl).await.unwrap_or_else(|error| {
+        shared.spend(self.ids.mark(body), self.marked_for(body)).await.unwrap_or_else(|error| {
             // The link logs the outage once; with a line per answer, clients could fill the log.
             metrics::counter!("gatehouse_store_errors_total").increment(1);
             tracing::debug!(%error, "captcha: the shared record of used challenges failed; this instance uses its own");
             true
         })
+    }
+
+    fn marked_for(&self, body: &VerifiedId) -> Duration {
+        body.expires().since(self.clock.now()) + CLOCK_SKEW
     }
 }

@@ -9,8 +9,8 @@ use quick_cache::sync::Cache;
 
 use super::CaptchaForm;
 use super::draw;
-use super::drawing_queue::DrawingPermit;
 use super::id::{ChallengeNonce, VerifiedId};
+use super::slots::Slot;
 use crate::secret::{MasterKey, SigningKeys};
 use crate::throttle::Refusal;
 
@@ -70,18 +70,13 @@ impl ChallengeImages {
         &self,
         body: &VerifiedId,
         text: String,
-        turn: impl Future<Output = Result<DrawingPermit, ImageError>>,
+        turn: impl Future<Output = Result<Slot, ImageError>>,
     ) -> Result<Arc<[u8]>, ImageError> {
         let drawn = async { self.draw(body, text, turn.await?).await };
         self.cache.get_or_insert_async(&body.nonce, drawn).await
     }
 
-    async fn draw(
-        &self,
-        body: &VerifiedId,
-        text: String,
-        turn: DrawingPermit,
-    ) -> Result<Arc<[u8]>, ImageError> {
+    async fn draw(&self, body: &VerifiedId, text: String, turn: Slot) -> Result<Arc<[u8]>, ImageError> {
         let seed = self.seed.of(body.generation).hash(&[&body.nonce]);
         let difficulty = body.difficulty();
         // Moved into the task: a caller that leaves does not free a core that is still drawing.

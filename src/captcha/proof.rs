@@ -1,35 +1,26 @@
-//! Proof of work beside the image, after the ALTCHA protocol, version 2: the client tries counters from 0 until
-//! the key that is derived with one starts with the prefix that it was given.
+//! Proof of work beside the image, after the ALTCHA protocol, version 2: the client tries counters from 0 until the
+//! key that is derived with one starts with the prefix that it was given.
 //!
-//! We choose the counter, evenly from a range that starts at 0. So the work is bounded, and knowing the range
-//! saves nobody any of it. The one derivation that this costs us is made ahead (`ready.rs`). A challenge names
-//! the id of its image, which carries form, client and expiry; the signature covers that id and all parameters.
+//! A challenge follows from the id of its image, which carries form, client and expiry, and from its price. So giving
+//! one out costs two hashes, and nothing is kept: an answer's challenge is made once more, and must be the same.
 
-mod ready;
-
-use altcha::{ChallengeParameters, CreateChallengeOptions, HmacAlgorithm, Payload};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use crate::clock::Micros;
-use crate::entropy::Entropy;
-use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
-pub use ready::ReadyProof;
-use ready::ReadyProofs;
+use super::id::VerifiedId;
+use crate::secret::{MasterKey, SigningKeys, same};
 
 /// What WebCrypto computes by itself, and phones in hardware: docs/challenges.md has the figures.
 const ALGORITHM: &str = "PBKDF2/SHA-256";
-/// Iterations of one derivation: enough that calling WebCrypto is a small part of it.
-const ITERATIONS: u32 = 5_000;
+/// Of the derived key, in hexadecimal digits: one in 256 keys starts with it.
+const PREFIX: &str = "00";
+const KEY_BYTES: usize = 32;
 /// In base64. Four times as long as ours become.
 const LONGEST: usize = 4_096;
-/// The key in `data` of the id.
-const ID: &str = "id";
 
-/// How much work is asked for. The most that it takes a slow phone is in docs/challenges.md.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How much work is asked for. What it takes a slow phone is in docs/challenges.md.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     Low,
     Raised,
@@ -40,8 +31,8 @@ pub enum Effort {
 impl Effort {
     pub const ALL: [Self; 4] = [Self::Low, Self::Raised, Self::High, Self::Highest];
 
-    /// By how much of what is allowed to fail the client's address and network have used up, whichever is more.
-    /// If nobody knows, not the least.
+    /// By how much of what is allowed the client's address and network have used up, whichever is more. If nobody
+    /// knows, not the least.
     pub fn after(used: Option<f64>) -> Self {
         match used {
             None => Self::Raised,
@@ -52,176 +43,160 @@ impl Effort {
         }
     }
 
-    /// The largest counter. On average half as many are tried.
-    pub const fn most(self) -> u32 {
-        const LEAST: u32 = 150;
+    /// Iterations of one derivation. The least are enough that calling WebCrypto is a small part of it; the most take
+    /// this server, which derives one key for an answer, 3 ms.
+    pub const fn cost(self) -> u32 {
         match self {
-            Self::Low => LEAST,
-            Self::Raised => 4 * LEAST,
-            Self::High => 8 * LEAST,
-            Self::Highest => 16 * LEAST,
+            Self::Low => 5_000,
+            Self::Raised => 10_000,
+            Self::High => 15_000,
+            Self::Highest => 20_000,
         }
     }
 }
 
-/// A signed challenge, as clients get it: `parameters` and `signature`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+/// A signed challenge, as clients get it and send it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofChallenge {
-    json: Value,
-    /// The largest counter that it can take.
-    #[serde(skip)]
-    pub most: u32,
+    parameters: ProofParameters,
+    signature: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ProofParameters {
+    algorithm: String,
+    cost: u32,
+    data: ProofData,
+    expires_at: i64,
+    key_length: usize,
+    key_prefix: String,
+    nonce: String,
+    salt: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProofData {
+    id: String,
 }
 
 impl ProofChallenge {
+    fn new(id: &str, expires_at: i64, effort: Effort, (nonce, salt, signature): (u128, u128, u128)) -> Self {
+        let parameters = ProofParameters {
+            algorithm: ALGORITHM.to_owned(),
+            cost: effort.cost(),
+            data: ProofData { id: id.to_owned() },
+            expires_at,
+            key_length: KEY_BYTES,
+            key_prefix: PREFIX.to_owned(),
+            nonce: format!("{nonce:032x}"),
+            salt: format!("{salt:032x}"),
+        };
+        Self { parameters, signature: format!("{signature:032x}") }
+    }
+
     /// For the description of the API.
     pub fn example() -> Self {
-        let digits = |count: usize| "0123456789abcdef".repeat(count / 16);
-        let json = json!({
-            "parameters": {
-                "algorithm": ALGORITHM,
-                "cost": ITERATIONS,
-                "data": { ID: "Qmx1ZSBzdG9uZXM" },
-                "expiresAt": 1_798_761_780,
-                "keyLength": 32,
-                "keyPrefix": digits(32),
-                "keySignature": digits(64),
-                "nonce": digits(32),
-                "salt": digits(32),
-            },
-            "signature": digits(64),
-        });
-        Self { json, most: Effort::Low.most() }
+        const DIGITS: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+        Self::new("Qmx1ZSBzdG9uZXM", 1_798_761_780, Effort::Low, (DIGITS, DIGITS, DIGITS))
+    }
+
+    fn id(&self) -> &str {
+        &self.parameters.data.id
     }
 
     pub fn to_json(&self) -> String {
-        self.json.to_string()
+        serde_json::to_string(self).expect("texts and numbers")
     }
 }
 
-/// A solution to a challenge that we signed. Whether it is right is not known yet.
+/// As the ALTCHA widget encodes it.
+#[derive(Deserialize)]
+pub struct ProofAnswer {
+    challenge: ProofChallenge,
+    solution: ProofSolution,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProofSolution {
+    counter: u32,
+    derived_key: String,
+}
+
+/// An answer to a challenge that we signed. Whether it is right is not known yet.
 pub struct SignedProof {
-    payload: Box<Payload>,
-    generation: KeyGeneration,
+    pub effort: Effort,
+    nonce: u128,
+    salt: u128,
+    solution: ProofSolution,
+}
+
+pub struct Proofs(SigningKeys);
+
+impl Proofs {
+    pub fn new(key: &MasterKey) -> Self {
+        Self(key.derive_signing("captcha.proof"))
+    }
+
+    /// The challenge with that id, which it expires with.
+    pub fn challenge(&self, id: &str, body: &VerifiedId, effort: Effort) -> ProofChallenge {
+        ProofChallenge::new(id, body.expires().seconds(), effort, self.numbers(body, effort))
+    }
+
+    /// The answer with its challenge as it should be; None if we did not give that one out.
+    pub fn signed(&self, answer: ProofAnswer, body: &VerifiedId) -> Option<SignedProof> {
+        let ProofAnswer { challenge: sent, solution } = answer;
+        let effort = Effort::ALL.into_iter().find(|effort| effort.cost() == sent.parameters.cost)?;
+        let own = self.challenge(sent.id(), body, effort);
+        let ours = same(own.signature.as_bytes(), sent.signature.as_bytes());
+        let (nonce, salt, _) = self.numbers(body, effort);
+        (ours && own.parameters == sent.parameters).then_some(SignedProof { effort, nonce, salt, solution })
+    }
+
+    /// Its nonce, its salt and its signature.
+    fn numbers(&self, body: &VerifiedId, effort: Effort) -> (u128, u128, u128) {
+        let of =
+            |part: &[u8]| self.0.of(body.generation).hash(&[part, &body.nonce, &effort.cost().to_be_bytes()]);
+        let number = |bytes: &[u8]| u128::from_be_bytes(*bytes.first_chunk().expect("16 of 32 bytes"));
+        let (shown, signature) = (of(b"shown"), of(b"signature"));
+        (number(&shown), number(&shown[16..]), number(&signature))
+    }
+}
+
+impl ProofAnswer {
+    pub fn read(text: &str) -> Option<Self> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        serde_json::from_slice(&STANDARD.decode(text).ok()?).ok()
+    }
+
+    /// The challenge's id, as it was sent.
+    pub fn id(&self) -> &str {
+        self.challenge.id()
+    }
 }
 
 impl SignedProof {
-    /// The challenge's id.
-    pub fn id(&self) -> &str {
-        let data = self.payload.challenge.parameters.data.as_ref();
-        data.and_then(|data| data.get(ID)).and_then(Value::as_str).unwrap_or_default()
-    }
-}
-
-pub struct Proofs {
-    keys: SigningKeys,
-    entropy: Entropy,
-    ready: ReadyProofs,
-}
-
-impl Proofs {
-    pub fn new(key: &MasterKey, entropy: &Entropy) -> Self {
-        Self {
-            keys: key.derive_signing("captcha.proof"),
-            entropy: entropy.clone(),
-            ready: ReadyProofs::default(),
-        }
+    /// Whether the key is one that could be right. Derives nothing.
+    pub fn is_likely(&self) -> bool {
+        let key = &self.solution.derived_key;
+        key.len() == 2 * KEY_BYTES && key.starts_with(PREFIX)
     }
 
-    pub const fn ready(&self) -> &ReadyProofs {
-        &self.ready
+    /// Whether the counter leads to the key.
+    pub fn is_right(&self) -> bool {
+        let password = [&self.nonce.to_be_bytes()[..], &self.solution.counter.to_be_bytes()].concat();
+        let mut key = [0; KEY_BYTES];
+        pbkdf2::pbkdf2_hmac::<sha2::Sha256>(
+            &password,
+            &self.salt.to_be_bytes(),
+            self.effort.cost(),
+            &mut key,
+        );
+        let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        digits.starts_with(PREFIX) && digits == self.solution.derived_key
     }
-
-    /// The challenge with that id. It expires with it.
-    pub fn sign(&self, proof: ReadyProof, id: &str, expires: Micros) -> Option<ProofChallenge> {
-        let ReadyProof { mut parameters, effort } = proof;
-        parameters.data = Some([(ID.to_owned(), id.into())].into());
-        parameters.expires_at = Some(Micros(expires.0.saturating_add(999_999)).seconds());
-        let challenge = signed(self.keys.signing(), &parameters, None)?;
-        let json = serde_json::to_value(challenge).ok()?;
-        Some(ProofChallenge { json, most: effort.most() })
-    }
-
-    /// None for anything whose challenge we did not sign. Derives nothing.
-    pub fn read(&self, solution: &str) -> Option<SignedProof> {
-        if solution.len() > LONGEST {
-            return None;
-        }
-        let payload: Box<Payload> = serde_json::from_slice(&STANDARD.decode(solution).ok()?).ok()?;
-        let sent = payload.challenge.signature.as_deref()?;
-        let ours = |generation: &KeyGeneration| {
-            signed(self.keys.of(*generation), &payload.challenge.parameters, None)
-                .and_then(|challenge| challenge.signature)
-                .is_some_and(|signature| same(signature.as_bytes(), sent.as_bytes()))
-        };
-        let generation = [KeyGeneration::Signing, KeyGeneration::Accepted].into_iter().find(ours)?;
-        Some(SignedProof { payload, generation })
-    }
-
-    /// Whether the key is the one that the counter leads to, by our signature of it: nothing is derived again.
-    pub fn accepts(&self, proof: &SignedProof) -> bool {
-        let parameters = &proof.payload.challenge.parameters;
-        let Some(key) = from_hex(&proof.payload.solution.derived_key) else { return false };
-        let own = signed(self.keys.of(proof.generation), parameters, Some(&key));
-        let own = own.and_then(|challenge| challenge.parameters.key_signature);
-        match (own, parameters.key_signature.as_deref()) {
-            (Some(own), Some(sent)) => same(own.as_bytes(), sent.as_bytes()),
-            _ => false,
-        }
-    }
-
-    /// Makes one derivation ahead, on a thread where it is in nobody's way. False if nothing is missing.
-    pub async fn prepare(&self) -> bool {
-        let Some(effort) = self.ready.lacking() else { return false };
-        let counter = u64::from_le_bytes(self.entropy.bytes()) % (u64::from(effort.most()) + 1);
-        let options = CreateChallengeOptions {
-            algorithm: ALGORITHM.to_owned(),
-            cost: ITERATIONS,
-            counter: Some(counter as u32),
-            hmac_signature_secret: Some(secret(self.keys.signing(), b"challenge")),
-            hmac_key_signature_secret: Some(secret(self.keys.signing(), b"solution")),
-            ..CreateChallengeOptions::default()
-        };
-        match tokio::task::spawn_blocking(|| altcha::create_challenge(options)).await {
-            Ok(Ok(challenge)) => {
-                self.ready.put(ReadyProof { parameters: challenge.parameters, effort });
-                true
-            }
-            Ok(Err(error)) => {
-                tracing::error!(%error, "captcha: no proof of work can be made; images come alone");
-                false
-            }
-            // The runtime ends.
-            Err(_) => false,
-        }
-    }
-}
-
-/// The challenge with its signature; given the derived key, with our signature of that, too.
-fn signed(
-    key: &SubKey,
-    parameters: &ChallengeParameters,
-    derived: Option<&[u8]>,
-) -> Option<altcha::Challenge> {
-    let (challenge, solution) = (secret(key, b"challenge"), secret(key, b"solution"));
-    altcha::sign_challenge(
-        &HmacAlgorithm::Sha256,
-        &mut parameters.clone(),
-        derived,
-        &challenge,
-        Some(&solution),
-    )
-    .ok()
-}
-
-fn secret(key: &SubKey, of: &[u8]) -> String {
-    STANDARD.encode(key.hash(&[of]))
-}
-
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }

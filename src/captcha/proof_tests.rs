@@ -6,10 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::clock::Micros;
 
 const TTL: Duration = Duration::from_secs(180);
-const HERE: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: None };
-const BROWSER: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: Some(b"one") };
+const HERE: CaptchaClient<'static> =
+    CaptchaClient { address: b"192.0.2.7", network: b"192.0.2", realm: None, cookie: None };
+const BROWSER: CaptchaClient<'static> = CaptchaClient { cookie: Some(b"one"), ..HERE };
 
 struct Desk {
     captchas: Captchas,
@@ -28,19 +30,12 @@ impl Desk {
     }
 
     /// A challenge for the login with the least effort.
-    async fn issue(&self, client: &CaptchaClient<'_>) -> Challenge {
-        let ready = self.captchas.proofs.ready();
-        let proof = loop {
-            if let Some(proof) = ready.take(Effort::Low) {
-                break proof;
-            }
-            assert!(self.captchas.proofs.prepare().await);
-        };
-        self.captchas.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL, Some(proof))
+    fn issue(&self, client: &CaptchaClient<'_>) -> Challenge {
+        self.captchas.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL, Some(Effort::Low))
     }
 
-    async fn solved(&self, client: &CaptchaClient<'_>) -> Value {
-        solve(&self.issue(client).await)
+    fn solved(&self, client: &CaptchaClient<'_>) -> Value {
+        solve(&self.issue(client))
     }
 
     async fn redeem(&self, client: &CaptchaClient<'_>, solution: &Value) -> RedeemResult {
@@ -53,16 +48,28 @@ impl Desk {
         client: &CaptchaClient<'_>,
         solution: &Value,
     ) -> RedeemResult {
-        self.captchas.redeem(form, client, CaptchaAnswer::Proof(&encoded(solution))).await
+        self.redeem_text(form, client, &encoded(solution)).await
+    }
+
+    async fn redeem_text(&self, form: CaptchaForm, client: &CaptchaClient<'_>, text: &str) -> RedeemResult {
+        let slot =
+            async |_| slots::Slots::new(1, 1).take(QueueOwner::NOBODY, 0).await.ok_or(RedeemResult::Busy);
+        let redeemed = self.captchas.redeem_proof(form, client, text, slot, 1.0).await;
+        redeemed.map_or_else(|refused| refused, |_| RedeemResult::Solved)
     }
 }
 
 /// As a client does.
 fn solve(challenge: &Challenge) -> Value {
+    solve_from(challenge, 0)
+}
+
+/// The same, with the first counter that hits from there on.
+fn solve_from(challenge: &Challenge, start: u32) -> Value {
     let challenge = serde_json::to_value(challenge.proof.as_ref().unwrap()).unwrap();
     let own: altcha::Challenge = serde_json::from_value(challenge.clone()).unwrap();
-    let solution = altcha::solve_challenge(SolveChallengeOptions::new(&own)).unwrap().unwrap();
-    assert!(solution.counter <= Effort::Low.most());
+    let options = SolveChallengeOptions { counter_start: start, ..SolveChallengeOptions::new(&own) };
+    let solution = altcha::solve_challenge(options).unwrap().unwrap();
     json!({ "challenge": challenge, "solution": solution })
 }
 
@@ -73,7 +80,7 @@ fn encoded(solution: &Value) -> String {
 #[tokio::test]
 async fn a_solution_solves_once() {
     let desk = Desk::new();
-    let solution = desk.solved(&HERE).await;
+    let solution = desk.solved(&HERE);
     assert!(desk.redeem(&HERE, &solution).await.is_solved());
     assert_eq!(desk.redeem(&HERE, &solution).await, RedeemResult::Spent);
 }
@@ -81,9 +88,8 @@ async fn a_solution_solves_once() {
 #[tokio::test]
 async fn image_and_proof_of_one_challenge_take_one_answer_between_them() {
     let desk = Desk::new();
-    let challenge = desk.issue(&HERE).await;
-    let letters = CaptchaAnswer::Letters { id: &challenge.id, typed: "nope" };
-    let wrong = desk.captchas.redeem(CaptchaForm::Login, &HERE, letters).await;
+    let challenge = desk.issue(&HERE);
+    let wrong = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &challenge.id, "nope").await;
     assert_eq!(wrong, RedeemResult::Wrong);
     assert_eq!(desk.redeem(&HERE, &solve(&challenge)).await, RedeemResult::Spent);
 }
@@ -91,7 +97,7 @@ async fn image_and_proof_of_one_challenge_take_one_answer_between_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hundred_parallel_redemptions_solve_once() {
     let desk = Desk::new();
-    let solution = Arc::new(desk.solved(&HERE).await);
+    let solution = Arc::new(desk.solved(&HERE));
     let shared: Arc<dyn SpentMarks> = Arc::new(LocalMarks::new(Clock::System));
     let desk = Arc::new(Desk { captchas: desk.captchas.with_shared_marks(shared), clock: desk.clock });
     let mut tasks = tokio::task::JoinSet::new();
@@ -107,7 +113,7 @@ async fn hundred_parallel_redemptions_solve_once() {
 #[tokio::test]
 async fn another_form_address_or_browser_is_refused_and_burns_nothing() {
     let desk = Desk::new();
-    let solution = desk.solved(&BROWSER).await;
+    let solution = desk.solved(&BROWSER);
     for form in [CaptchaForm::Register, CaptchaForm::SmsCode, CaptchaForm::Attempt] {
         assert_eq!(desk.redeem_for(form, &BROWSER, &solution).await, RedeemResult::Foreign);
     }
@@ -122,7 +128,7 @@ async fn another_form_address_or_browser_is_refused_and_burns_nothing() {
 #[tokio::test]
 async fn it_expires_with_its_image() {
     let desk = Desk::new();
-    let solution = desk.solved(&HERE).await;
+    let solution = desk.solved(&HERE);
     let until = solution["challenge"]["parameters"]["expiresAt"].as_i64().unwrap();
     assert_eq!(until, desk.clock.now().plus(TTL).seconds() + 1);
     desk.clock.advance(TTL + Duration::from_secs(1));
@@ -132,16 +138,22 @@ async fn it_expires_with_its_image() {
 #[tokio::test]
 async fn changed_parameters_are_none_of_ours() {
     let desk = Desk::new();
-    let solution = desk.solved(&HERE).await;
-    let other = desk.issue(&HERE).await;
+    let solution = desk.solved(&HERE);
+    let other = desk.issue(&HERE);
     let other = serde_json::to_value(other.proof.unwrap()).unwrap();
     let mut changes = vec![
         ("/challenge/parameters/cost", json!(1)),
+        ("/challenge/parameters/cost", json!(10_000)),
+        ("/challenge/parameters/cost", json!(5_000.0)),
+        ("/challenge/parameters/cost", json!(u64::MAX)),
+        ("/challenge/parameters/cost", json!(-5_000)),
         ("/challenge/parameters/algorithm", json!("SHA-256")),
         ("/challenge/parameters/keyLength", json!(1)),
+        ("/challenge/parameters/keyLength", json!(1_u64 << 40)),
         ("/challenge/parameters/keyPrefix", json!("")),
-        ("/challenge/parameters/keySignature", json!("")),
-        ("/challenge/parameters/keySignature", Value::Null),
+        ("/challenge/parameters/keyPrefix", json!("0")),
+        ("/challenge/parameters/nonce", json!("")),
+        ("/challenge/parameters/salt", json!("00".repeat(1_000))),
         ("/challenge/parameters/expiresAt", json!(4_000_000_000_u32)),
         ("/challenge/parameters/expiresAt", Value::Null),
         ("/challenge/parameters/data", Value::Null),
@@ -149,16 +161,12 @@ async fn changed_parameters_are_none_of_ours() {
         ("/challenge/parameters/data/id", Value::Null),
         ("/challenge/signature", Value::Null),
         ("/challenge/signature", json!("")),
-        ("/challenge/signature", json!("0".repeat(64))),
+        ("/challenge/signature", json!("0".repeat(32))),
+        ("/solution/counter", json!(1_u64 << 32)),
+        ("/solution/counter", json!(-1)),
+        ("/solution/derivedKey", Value::Null),
     ];
-    for of_another in [
-        "/parameters/data/id",
-        "/parameters/nonce",
-        "/parameters/salt",
-        "/parameters/keySignature",
-        "/parameters/keyPrefix",
-        "/signature",
-    ] {
+    for of_another in ["/parameters/data/id", "/parameters/nonce", "/parameters/salt", "/signature"] {
         let there = other.pointer(of_another).unwrap();
         let here = Box::leak(format!("/challenge{of_another}").into_boxed_str());
         assert_ne!(solution.pointer(here), Some(there), "{of_another}");
@@ -178,39 +186,74 @@ async fn changed_parameters_are_none_of_ours() {
 #[tokio::test]
 async fn a_wrong_key_is_a_wrong_answer_and_spends_the_challenge() {
     let desk = Desk::new();
-    for wrong in
-        [json!(""), json!("00"), json!("zz"), json!("é0"), json!("0".repeat(64)), json!("0".repeat(2_000))]
-    {
-        let solution = desk.solved(&HERE).await;
-        let mut guessed = solution.clone();
-        guessed["solution"]["derivedKey"] = wrong.clone();
+    let solution = desk.solved(&HERE);
+    let right = solution["solution"]["derivedKey"].as_str().unwrap().to_owned();
+    for wrong in [
+        json!(""),
+        json!("00"),
+        json!("zz"),
+        json!("é0"),
+        json!("0".repeat(64)),
+        json!("0".repeat(2_000)),
+        json!(right.to_uppercase() + "00"),
+        json!(right.replacen("00", "0", 1)),
+    ] {
+        let challenge = desk.issue(&HERE);
+        let proof = serde_json::to_value(challenge.proof.as_ref().unwrap()).unwrap();
+        let guessed = json!({ "challenge": proof, "solution": { "counter": 7, "derivedKey": wrong } });
         assert_eq!(desk.redeem(&HERE, &guessed).await, RedeemResult::Wrong, "{wrong}");
-        assert_eq!(desk.redeem(&HERE, &solution).await, RedeemResult::Spent);
+        let typed = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &challenge.id, "x").await;
+        assert_eq!(typed, RedeemResult::Spent);
     }
-    // The prefix alone, which everybody sees, is not the key.
-    let solution = desk.solved(&HERE).await;
-    let mut guessed = solution.clone();
-    let seen = solution["challenge"]["parameters"]["keyPrefix"].as_str().unwrap();
-    guessed["solution"]["derivedKey"] = json!(seen.repeat(2));
-    assert_eq!(desk.redeem(&HERE, &guessed).await, RedeemResult::Wrong);
+    let mut other = solution.clone();
+    other["solution"]["counter"] = json!(solution["solution"]["counter"].as_u64().unwrap() + 1);
+    assert_eq!(desk.redeem(&HERE, &other).await, RedeemResult::Wrong, "the key of another counter");
+    assert_eq!(desk.redeem(&HERE, &solution).await, RedeemResult::Spent);
+}
+
+/// A client need not begin at 0, and one that computes abreast may find a later one first.
+#[tokio::test]
+async fn any_counter_that_hits_is_right_and_the_challenge_takes_one_of_them() {
+    let desk = Desk::new();
+    let challenge = desk.issue(&HERE);
+    let later = solve_from(&challenge, u32::MAX - 5_000);
+    assert!(desk.redeem(&HERE, &later).await.is_solved());
+    assert_eq!(desk.redeem(&HERE, &solve(&challenge)).await, RedeemResult::Spent);
+}
+
+#[tokio::test]
+async fn a_challenge_names_one_price_and_is_answered_at_that() {
+    let desk = Desk::new();
+    let issue = |effort| {
+        let issued = desk.captchas.issue(CaptchaForm::Login, &HERE, Difficulty::Easy, TTL, Some(effort));
+        serde_json::to_value(issued.proof.unwrap()).unwrap()
+    };
+    let costs = Effort::ALL.map(|effort| issue(effort)["parameters"]["cost"].clone());
+    assert_eq!(costs, [json!(5_000), json!(10_000), json!(15_000), json!(20_000)]);
+    let mut cheaper = issue(Effort::Raised);
+    cheaper["parameters"]["cost"] = json!(5_000);
+    let own: altcha::Challenge = serde_json::from_value(cheaper.clone()).unwrap();
+    let solution = altcha::solve_challenge(SolveChallengeOptions::new(&own)).unwrap().unwrap();
+    let solved = json!({ "challenge": cheaper, "solution": solution });
+    assert_eq!(desk.redeem(&HERE, &solved).await, RedeemResult::Malformed);
 }
 
 #[tokio::test]
 async fn nonsense_is_none_of_ours() {
     let desk = Desk::new();
-    let solution = desk.solved(&HERE).await;
+    let solution = desk.solved(&HERE);
     let whole = encoded(&solution);
     let nested = STANDARD.encode("[".repeat(2_000));
     let long = STANDARD.encode(" ".repeat(4_000) + &solution.to_string());
     for odd in
         ["x", "é", "{}", "\0", &whole[1..], &whole[..40], &nested, &long, &STANDARD.encode("{}"), "null"]
     {
-        let redeemed = desk.captchas.redeem(CaptchaForm::Login, &HERE, CaptchaAnswer::Proof(odd)).await;
+        let redeemed = desk.redeem_text(CaptchaForm::Login, &HERE, odd).await;
         assert_eq!(redeemed, RedeemResult::Malformed, "{odd:.60}");
     }
     // The id of an image is no proof, and a proof's challenge no id.
-    let typed = CaptchaAnswer::Letters { id: &whole, typed: "" };
-    assert_eq!(desk.captchas.redeem(CaptchaForm::Login, &HERE, typed).await, RedeemResult::Malformed);
+    let typed = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &whole, "").await;
+    assert_eq!(typed, RedeemResult::Malformed);
 }
 
 #[tokio::test]
@@ -218,7 +261,7 @@ async fn another_key_is_not_believed_and_one_in_rotation_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut file = crate::secret::KeyFile::load_or_create(&folder.path().join("key"), &Entropy::Os).unwrap();
     let before = Desk::with_key(&file.master());
-    let solution = before.solved(&HERE).await;
+    let solution = before.solved(&HERE);
     assert_eq!(Desk::new().redeem(&HERE, &solution).await, RedeemResult::Malformed);
     for step in [crate::secret::KeyStep::Add, crate::secret::KeyStep::Use] {
         file.take(step, &Entropy::Os).unwrap();
@@ -230,42 +273,23 @@ async fn another_key_is_not_believed_and_one_in_rotation_is() {
     assert_eq!(after.redeem(&HERE, &solution).await, RedeemResult::Malformed);
 }
 
-#[tokio::test]
-async fn no_derivation_is_given_out_twice() {
-    let desk = Desk::new();
-    for _ in 0..12 {
-        assert!(desk.captchas.proofs.prepare().await);
-    }
-    let ready = desk.captchas.proofs.ready();
-    let mut seen = std::collections::HashSet::new();
-    for effort in Effort::ALL {
-        while let Some(proof) = ready.take(effort) {
-            let challenge =
-                desk.captchas.issue(CaptchaForm::Login, &HERE, Difficulty::Easy, TTL, Some(proof));
-            let proof = serde_json::to_value(challenge.proof.unwrap()).unwrap();
-            assert!(seen.insert(proof["parameters"]["keyPrefix"].to_string()));
-        }
-    }
-    assert_eq!(seen.len(), 12);
-}
-
 #[test]
 fn more_failures_cost_more() {
     let asked = [None, Some(0.0), Some(0.33), Some(0.34), Some(0.5), Some(0.7), Some(0.99), Some(1.0)];
     let efforts = asked.map(Effort::after);
     use Effort::{High, Highest, Low, Raised};
     assert_eq!(efforts, [Raised, Low, Low, Raised, Raised, High, High, Highest]);
-    assert!(Effort::ALL.is_sorted_by_key(|effort| effort.most()));
+    assert!(Effort::ALL.is_sorted_by_key(|effort| effort.cost()));
 }
 
-#[tokio::test]
-async fn counters_are_spread_over_the_whole_range() {
+#[test]
+fn no_two_challenges_are_alike() {
     let desk = Desk::new();
-    let mut counters = Vec::new();
-    for _ in 0..8 {
-        counters.push(desk.solved(&HERE).await["solution"]["counter"].as_u64().unwrap());
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..100 {
+        let proof = serde_json::to_value(desk.issue(&HERE).proof.unwrap()).unwrap();
+        for part in ["/parameters/nonce", "/parameters/salt", "/signature"] {
+            assert!(seen.insert(proof.pointer(part).unwrap().to_string()), "{part}");
+        }
     }
-    let half = u64::from(Effort::Low.most()) / 2;
-    let upper = counters.iter().filter(|counter| **counter > half).count();
-    assert!((1..8).contains(&upper), "{counters:?}");
 }

@@ -1,39 +1,66 @@
-//! Issues and draws challenges. A challenge's id costs nothing; its image and its proof of work cost this process's
-//! time, so the images drawn and the proofs given out are counted, in this process: under the same limits, and each
-//! for themselves, so that neither uses up the other.
+//! Issues, draws and redeems challenges. Giving one out costs next to nothing and spends nothing. What is counted, in
+//! this process, is images that are drawn, and proofs of work that were answered rightly: under the same limits, ten
+//! proofs for an image, and each for themselves, so that neither uses up the other.
+//!
+//! A proof that was answered has cost its owner as much as anybody else's, so it is refused to nobody for what others at
+//! the address have paid: a limit of addresses or networks that is full makes proofs dear, and refuses those only that
+//! were given out before they were.
 
 mod share;
 
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use super::drawing_queue::{DrawingPermit, DrawingQueue};
+use super::id::CountedClient;
+use super::slots::{Slot, Slots};
 use super::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Captchas, Challenge, Effort, ImageError, ImageRefusal,
-    ReadyProof, RedeemResult,
+    RedeemResult,
 };
 use crate::config::{CaptchaTunables, LimitName, LiveSettings};
+use crate::fair_queue::QueueOwner;
 use crate::throttle::{Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, RuleAction};
 
-/// The subject of a total.
+/// The subject of a total at our own forms.
 const EVERYONE: &[u8] = b"everyone";
 
 /// The limits by the index of their buckets. A network's share of the total is part of the total.
 const LIMITS: [LimitName; 4] =
     [LimitName::CaptchaAddress, LimitName::CaptchaNetwork, LimitName::CaptchaTotal, LimitName::CaptchaTotal];
+/// Where those begin that a limit of addresses or networks does not make dear.
+const TOTALS: usize = 2;
+/// So many answered proofs count as one image: an image costs a machine nothing.
+const PROOFS_FOR_AN_IMAGE: u32 = 10;
+/// From three quarters of what an address may have answered, proofs are the dearest, so that those given out before it
+/// was that much are answered while there is room.
+const DEAR_BEFORE_FULL: f64 = 4.0 / 3.0;
+/// The same part as for failures: strangers share a network, and must not set the highest price for each other.
+const MOST_OF_NETWORK: f64 = 0.5;
+
+/// An image takes about 3 ms: the last one waits about three seconds on one core.
+const MOST_WAITING: usize = 1_024;
+/// An answer waits no longer than a password for its turn.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub struct CaptchaService {
     captchas: Captchas,
     drawing: Limiter<MemoryStore>,
     proving: Limiter<MemoryStore>,
-    queue: DrawingQueue,
+    /// Half of the cores draw, so that the other half answers requests.
+    easels: Slots,
+    /// A tenth of them derives: one in ten at any time, or fewer for a part of the time.
+    derivers: Slots,
+    at_work: f64,
 }
 
-/// The requester of an image, as the limits count it.
+/// The requester of an image or a proof, as the limits count it.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageRequester<'a> {
     pub address: &'a [u8],
     pub network: &'a [u8],
+    /// Each program has a total of its own.
+    pub realm: Option<&'a [u8]>,
 }
 
 /// The image of a challenge.
@@ -47,23 +74,36 @@ pub struct ChallengeImage {
 
 impl CaptchaService {
     pub fn new(captchas: Captchas, drawing: Limiter<MemoryStore>, proving: Limiter<MemoryStore>) -> Self {
-        Self { captchas, drawing, proving, queue: DrawingQueue::for_this_machine() }
+        let cores = available_parallelism().map_or(1, std::num::NonZero::get);
+        let (derivers, at_work) = a_tenth(cores);
+        Self {
+            captchas,
+            drawing,
+            proving,
+            easels: Slots::new((cores / 2).max(1), MOST_WAITING),
+            derivers: Slots::new(derivers, MOST_WAITING),
+            at_work,
+        }
     }
 
-    /// A challenge, if its image could be drawn now or a proof of work is ready. Counts only the latter, because ids
-    /// are unlimited. `effort` is awaited only if a proof may be given out.
+    /// A challenge. Without a proof of work, only if its image would be drawn now. Counts nothing. `used` says how much
+    /// of what it may fail the client has used up.
     pub async fn issue(
         &self,
         live: &LiveSettings,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
-        network: &[u8],
-        effort: impl AsyncFnOnce() -> Effort,
+        used: impl AsyncFnOnce() -> Option<f64>,
     ) -> Result<Challenge, ImageRefusal> {
-        let by = ImageRequester { address: client.address, network };
-        let share = share(&self.drawing, live).await;
-        let refused = full(&self.drawing, &buckets(&self.drawing, live, by, &share)).await;
-        let proof = self.proof(live, by, effort).await;
+        let counted = self.captchas.ids.counted(client);
+        let by = counted.as_ref().map_or_else(|| client.requester(), CountedClient::requester);
+        let limits = images(live);
+        let share = share(&self.drawing, limits[TOTALS], by).await;
+        let refused = full(&self.drawing, &buckets(&self.drawing, limits, &share, by)).await;
+        let proof = match live.captcha.proof_of_work {
+            true => Some(self.effort(live, form, client, used).await),
+            false => None,
+        };
         match (refused, &proof) {
             (Some(refusal), None) => Err(later(form, refusal)),
             (refused, _) => {
@@ -74,45 +114,8 @@ impl CaptchaService {
         }
     }
 
-    /// Makes one derivation for a proof of work ahead; false if enough are ready.
-    pub async fn prepare_proof(&self) -> bool {
-        self.captchas.proofs.prepare().await
-    }
-
-    /// Returns when a derivation has been used since the last call, or is.
-    pub async fn proof_taken(&self) {
-        self.captchas.proofs.ready().taken().await;
-    }
-
-    /// None if the client or everybody has had too many recently, or none is ready.
-    async fn proof(
-        &self,
-        live: &LiveSettings,
-        by: ImageRequester<'_>,
-        effort: impl AsyncFnOnce() -> Effort,
-    ) -> Option<ReadyProof> {
-        let ready = self.captchas.proofs.ready();
-        if !live.captcha.proof_of_work || ready.is_empty() {
-            return None;
-        }
-        let share = share(&self.proving, live).await;
-        let buckets = buckets(&self.proving, live, by, &share);
-        match self.proving.reserve(&buckets, false).await {
-            Ok(HitDecision::Admitted(admission)) => {
-                // Boxed, because few have got this far, and it would make the future of every sign-in larger.
-                let proof = ready.take(Box::pin(effort()).await);
-                if proof.is_none() {
-                    // Who asked in a rush pays nothing for what they did not get. The in-process store does not fail.
-                    let _ = self.proving.refund(&buckets, admission.id).await;
-                }
-                proof
-            }
-            // The in-process store does not fail.
-            Ok(HitDecision::Refused(_)) | Err(_) => None,
-        }
-    }
-
-    /// The image of a challenge. If it has to be drawn, that counts and waits for its turn.
+    /// The image of a challenge. If it has to be drawn, that counts and waits for its turn: on who fetches it, or on the
+    /// client of a program that it was given out for.
     pub async fn image(
         &self,
         live: &LiveSettings,
@@ -120,7 +123,8 @@ impl CaptchaService {
         id: &str,
     ) -> Result<ChallengeImage, ImageError> {
         let body = self.captchas.drawable(id).ok_or(ImageError::Unknown)?;
-        let form = body.form();
+        let (form, counted) = (body.form(), self.captchas.ids.counted_by(&body));
+        let by = counted.as_ref().map_or(by, CountedClient::requester);
         let mut drawn_now = false;
         let turn = async {
             drawn_now = true;
@@ -132,11 +136,18 @@ impl CaptchaService {
 
     pub async fn redeem(
         &self,
+        live: &LiveSettings,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         answer: CaptchaAnswer<'_>,
     ) -> RedeemResult {
-        self.captchas.redeem(form, client, answer).await
+        match answer {
+            CaptchaAnswer::Letters { id, typed } => {
+                self.captchas.redeem_letters(form, client, id, typed).await
+            }
+            // Boxed, because few requests have one, and it would make the future of each larger.
+            CaptchaAnswer::Proof(text) => Box::pin(self.redeem_proof(live, form, client, text)).await,
+        }
     }
 
     /// Drops counts that no rule uses any more.
@@ -145,58 +156,157 @@ impl CaptchaService {
         self.proving.store().sweep();
     }
 
-    /// A hit on every limit, and a turn to draw: networks with the fewest recent images go first.
+    async fn redeem_proof(
+        &self,
+        live: &LiveSettings,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        text: &str,
+    ) -> RedeemResult {
+        let by = client.requester();
+        let limits = proofs(live);
+        let limits = limits.each_ref();
+        let share = share(&self.proving, limits[TOTALS], by).await;
+        let buckets = buckets(&self.proving, limits, &share, by);
+        let slot = async |effort| {
+            if let Some(refused) = full(&self.proving, passed(&buckets, effort)).await {
+                return Err(too_many(&refused, effort));
+            }
+            self.deriver(&buckets[0], client).await.ok_or(RedeemResult::Busy)
+        };
+        match self.captchas.redeem_proof(form, client, text, slot, self.at_work).await {
+            Ok(effort) => self.count(&buckets, effort).await,
+            Err(refused) => refused,
+        }
+    }
+
+    /// A slot to derive in. Addresses take turns; at one address the browser that has answered least is next.
+    async fn deriver(&self, address: &Bucket<'_>, client: &CaptchaClient<'_>) -> Option<Slot> {
+        // No address begins with a zero, and no realm.
+        let browser = [&[0_u8][..], client.address, client.cookie.unwrap_or_default()].concat();
+        let browser = self.proving.bucket(address.limit, &browser);
+        let answered = self.proving.peek(browser).await.map(|peek| peek.rules).unwrap_or_default();
+        // The in-process store does not fail, and who has too many is last.
+        let _ = self.proving.reserve(&[browser], false).await;
+        let rank = answered.iter().map(|rule| rule.count).max().unwrap_or(0);
+        let turn = self.derivers.take(self.captchas.owner(client.address), rank);
+        tokio::time::timeout(LONGEST_WAIT, turn).await.ok().flatten()
+    }
+
+    /// Counts a right answer, or refuses it where others were counted meanwhile.
+    async fn count(&self, buckets: &[Bucket<'_>; 4], effort: Effort) -> RedeemResult {
+        let mut decided = self.proving.reserve(buckets, false).await;
+        if let Ok(HitDecision::Refused(refused)) = &decided
+            && refused.bucket < TOTALS
+            && effort == Effort::Highest
+        {
+            decided = self.proving.reserve(&buckets[TOTALS..], false).await;
+        }
+        match decided {
+            Ok(HitDecision::Admitted(_)) => RedeemResult::Solved,
+            Ok(HitDecision::Refused(refused)) => too_many(&refused, effort),
+            // The in-process store does not fail.
+            Err(_) => RedeemResult::Busy,
+        }
+    }
+
+    /// What a proof costs the client now: by what it has failed, and by what was answered at its address.
+    async fn effort(
+        &self,
+        live: &LiveSettings,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        used: impl AsyncFnOnce() -> Option<f64>,
+    ) -> Effort {
+        let [address, network, _] = proofs(live);
+        let answered = async |limit: &Limit, subject: &[u8]| {
+            let peek = self.proving.peek(self.proving.bucket(limit, subject)).await;
+            let counted = peek.map(|peek| peek.rules).unwrap_or_default();
+            let rules = limit.rules().iter().zip(counted);
+            let used = rules.map(|(rule, counted)| f64::from(counted.count) / f64::from(rule.max));
+            if limit.mode() == LimitMode::Enforce { used.fold(0.0, f64::max) * DEAR_BEFORE_FULL } else { 0.0 }
+        };
+        let network = answered(&network, client.network).await.min(MOST_OF_NETWORK);
+        let answered = Effort::after(Some(answered(&address, client.address).await.max(network)));
+        answered.max(self.captchas.price(form, client, used).await)
+    }
+
+    /// A hit on every limit, and a turn to draw: networks take turns, and so do programs.
     async fn turn(
         &self,
         live: &LiveSettings,
         by: ImageRequester<'_>,
         form: CaptchaForm,
-    ) -> Result<DrawingPermit, ImageError> {
-        let share = share(&self.drawing, live).await;
-        let buckets = buckets(&self.drawing, live, by, &share);
-        let had = self.had(self.drawing.bucket(&share, by.network)).await;
+    ) -> Result<Slot, ImageError> {
+        let limits = images(live);
+        let share = share(&self.drawing, limits[TOTALS], by).await;
+        let buckets = buckets(&self.drawing, limits, &share, by);
         match self.drawing.reserve(&buckets, false).await {
             Ok(HitDecision::Refused(refusal)) => Err(ImageError::Refused(later(form, refusal))),
-            Ok(HitDecision::Admitted(admission)) => match self.queue.take(had).await {
-                Some(turn) => Ok(turn),
-                None => {
-                    // The in-process store does not fail.
-                    let _ = self.drawing.refund(&buckets, admission.id).await;
-                    Err(ImageError::Busy)
+            Ok(HitDecision::Admitted(admission)) => {
+                match self.easels.take(QueueOwner::of(by.realm.unwrap_or(by.network)), 0).await {
+                    Some(turn) => Ok(turn),
+                    None => {
+                        // The in-process store does not fail.
+                        let _ = self.drawing.refund(&buckets, admission.id).await;
+                        Err(ImageError::Busy)
+                    }
                 }
-            },
+            }
             // These limits have no holds.
             Err(_) => Err(ImageError::Busy),
         }
     }
+}
 
-    /// How many images a network had recently.
-    async fn had(&self, share: Bucket<'_>) -> u32 {
-        let rules = self.drawing.peek(share).await.map(|peek| peek.rules).unwrap_or_default();
-        rules.iter().map(|rule| rule.count).max().unwrap_or(0)
-    }
+/// How many derive at once, and for which part of the time: together at most a tenth of the cores.
+fn a_tenth(cores: usize) -> (usize, f64) {
+    let at_once = (cores / 10).max(1);
+    (at_once, (cores as f64 / 10.0 / at_once as f64).min(1.0))
+}
+
+/// The limits of images: of addresses, networks and all.
+const fn images(live: &LiveSettings) -> [&Limit; 3] {
+    let limits = &live.limits;
+    [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total]
+}
+
+/// The same of answered proofs of work.
+fn proofs(live: &LiveSettings) -> [Limit; 3] {
+    images(live).map(|limit| limit.times(PROOFS_FOR_AN_IMAGE))
 }
 
 fn buckets<'a>(
     counted: &Limiter<MemoryStore>,
-    live: &'a LiveSettings,
-    by: ImageRequester<'_>,
+    [address, network, total]: [&'a Limit; 3],
     share: &'a Limit,
+    by: ImageRequester<'_>,
 ) -> [Bucket<'a>; 4] {
-    let limits = &live.limits;
     [
-        counted.bucket(&limits.captcha_address, by.address),
-        counted.bucket(&limits.captcha_network, by.network),
-        counted.bucket(&limits.captcha_total, EVERYONE),
+        counted.bucket(address, by.address),
+        counted.bucket(network, by.network),
+        counted.bucket(total, by.everyone()),
         counted.bucket(share, by.network),
     ]
 }
 
 /// The part of the total that is open to one network; counted under the total's name, by its rules.
-async fn share(counted: &Limiter<MemoryStore>, live: &LiveSettings) -> Limit {
-    let total = &live.limits.captcha_total;
-    let spent = counted.peek(counted.bucket(total, EVERYONE)).await;
+async fn share(counted: &Limiter<MemoryStore>, total: &Limit, by: ImageRequester<'_>) -> Limit {
+    let spent = counted.peek(counted.bucket(total, by.everyone())).await;
     share::of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
+}
+
+/// The limits that may refuse a proof of that price.
+fn passed<'a, 'b>(buckets: &'b [Bucket<'a>; 4], effort: Effort) -> &'b [Bucket<'a>] {
+    if effort == Effort::Highest { &buckets[TOTALS..] } else { buckets }
+}
+
+fn too_many(refused: &Refusal, effort: Effort) -> RedeemResult {
+    if effort == Effort::Highest || refused.bucket >= TOTALS {
+        RedeemResult::Busy
+    } else {
+        RedeemResult::Cheap
+    }
 }
 
 /// The refusal that one would get now, the longest of several.
@@ -221,6 +331,18 @@ async fn full(counted: &Limiter<MemoryStore>, buckets: &[Bucket<'_>]) -> Option<
 
 const fn later(form: CaptchaForm, refusal: Refusal) -> ImageRefusal {
     ImageRefusal { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket].as_str(), refusal }
+}
+
+impl<'a> CaptchaClient<'a> {
+    const fn requester(&self) -> ImageRequester<'a> {
+        ImageRequester { address: self.address, network: self.network, realm: self.realm }
+    }
+}
+
+impl<'a> ImageRequester<'a> {
+    fn everyone(&self) -> &'a [u8] {
+        self.realm.unwrap_or(EVERYONE)
+    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::sync::Mutex;
 
 use super::*;
+use crate::clock::Micros;
 
 const TTL: Duration = Duration::from_secs(180);
-const HERE: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: None };
-const BROWSER: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: Some(b"one") };
+const HERE: CaptchaClient<'static> =
+    CaptchaClient { address: b"192.0.2.7", network: b"192.0.2", realm: None, cookie: None };
+const BROWSER: CaptchaClient<'static> = CaptchaClient { cookie: Some(b"one"), ..HERE };
 
 fn captchas(provider: Provider) -> (Captchas, Clock) {
     let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
@@ -24,7 +26,7 @@ impl Captchas {
 
     async fn draw(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
         let body = self.drawable(id).ok_or(ImageError::Unknown)?;
-        let turn = async { Ok(drawing_queue::DrawingQueue::for_this_machine().take(0).await.unwrap()) };
+        let turn = async { Ok(slots::Slots::new(1, 1).take(QueueOwner::NOBODY, 0).await.unwrap()) };
         self.image(&body, turn).await
     }
 
@@ -35,7 +37,7 @@ impl Captchas {
         id: &str,
         typed: &str,
     ) -> RedeemResult {
-        self.redeem(form, client, CaptchaAnswer::Letters { id, typed }).await
+        self.redeem_letters(form, client, id, typed).await
     }
 
     fn right(&self, id: &str) -> String {
@@ -91,7 +93,7 @@ async fn case_and_spaces_do_not_matter() {
 async fn another_client_is_refused_and_burns_nothing() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
-    let elsewhere = CaptchaClient { address: b"192.0.2.8", cookie: None };
+    let elsewhere = CaptchaClient { address: b"192.0.2.8", ..HERE };
     assert_eq!(captchas.answer(&elsewhere, &id).await, RedeemResult::Foreign);
     assert!(captchas.answer(&HERE, &id).await.is_solved());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::throttle::{Limit, LimitMode, MAX_HITS, Rule, RuleAction};
+use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 
 use super::reader::SectionReader;
 use super::rules::{self, CaptchaRules};
@@ -146,14 +146,14 @@ limits! {
     /// Accounts created from one client address, and names found taken. Many may share it, so it challenges and
     /// blocks nobody. As many as messages, which most newcomers ask for: a family or an office at once, unasked.
     RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(10, HOUR, RuleAction::Captcha)];
-    /// Challenge images drawn for one client address. Many may share it, so it gets half of what its network
-    /// gets.
-    CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
-    /// Challenge images drawn for one network: a fifth of the total.
-    CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(1_200, MINUTE, RuleAction::Block)];
-    /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 a minute are a fifth of
-    /// one. As it runs out, each network may draw fewer.
-    CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(6_000, MINUTE, RuleAction::Block)];
+    /// Challenge images drawn for one client address, and a tenth of its answered proofs of work. Many may share it,
+    /// so it gets half of what its network gets.
+    CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(60, MINUTE, RuleAction::Block)];
+    /// The same for one network: a fifth of the total.
+    CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(120, MINUTE, RuleAction::Block)];
+    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 3 ms of a core,
+    /// so 600 a minute are 3 % of one. As it runs out, each network may have fewer.
+    CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
     /// requests of a stranger would use up a number's day.
     SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
@@ -259,7 +259,7 @@ impl Limits {
             | LimitSubject::RealmAddress
             | LimitSubject::RealmNetwork
             | LimitSubject::ProgramAddress
-            | LimitSubject::ProgramNetwork => tenfold(limit),
+            | LimitSubject::ProgramNetwork => limit.times(LIFTED_BY),
             _ => limit.clone(),
         })
     }
@@ -285,12 +285,6 @@ fn built_in(name: &str, rules: Vec<Rule>) -> Limit {
 
 /// As many more hits as an exempt client may have.
 const LIFTED_BY: u32 = 10;
-
-fn tenfold(limit: &Limit) -> Limit {
-    let lifted = |rule: &Rule| Rule { max: rule.max.saturating_mul(LIFTED_BY).min(MAX_HITS), ..rule.clone() };
-    let rules = limit.rules().iter().map(lifted).collect();
-    Limit::new(limit.name(), rules, limit.mode()).expect("no rule has more than the most")
-}
 
 fn read_one(
     section: &mut SectionReader<'_>,

@@ -1,7 +1,6 @@
 //! The bounded pool for all password hashing: argon2id, and what imported passwords were hashed with.
 
 mod arena;
-mod fair;
 mod pace;
 mod scheduler;
 mod workers;

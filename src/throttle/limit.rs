@@ -196,6 +196,16 @@ impl Limit {
         rule.then == RuleAction::Captcha && (solved || self.0.unchallenged)
     }
 
+    /// The same limit with so many times as many hits.
+    #[must_use]
+    pub fn times(&self, factor: u32) -> Self {
+        let LimitInner { name, tag, rules, capacity, sight, mode } = &*self.0;
+        let more = |hits: u32| hits.saturating_mul(factor).min(MAX_HITS);
+        let rules = rules.iter().map(|rule| Rule { max: more(rule.max), ..rule.clone() }).collect();
+        let (name, capacity) = (name.clone(), more(*capacity));
+        Self(Arc::new(LimitInner { name, tag: *tag, rules, capacity, sight: *sight, mode: *mode }))
+    }
+
     /// Separates this limit's subjects from those of other limits: a hash of the name.
     pub fn tag(&self) -> [u8; 8] {
         self.0.tag

@@ -16,7 +16,7 @@ use askama::Template;
 use url::Url;
 
 use super::api_page::ApiPage;
-use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView, ProofView};
+use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
 use super::form::notice::Notice;
@@ -57,7 +57,7 @@ fn challenge() -> CaptchaBlock {
         id: "q7Xk".into(),
         expires_in: Duration::from_secs(180),
         image_wait: None,
-        proof: Some(ProofView { json: r#"{"parameters":{}}"#.into(), most: 120 }),
+        proof: Some(r#"{"parameters":{}}"#.into()),
         help: HelpContact::of("mailto:help@example.com"),
     })
 }

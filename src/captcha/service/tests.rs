@@ -32,12 +32,8 @@ impl Office {
         Self { desk: CaptchaService::new(captchas, drawing, proving), clock, live }
     }
 
-    /// With so many proofs of work ready, at least.
-    async fn with_proofs(mut self, ready: u32) -> Self {
+    fn with_proofs(mut self) -> Self {
         self.live.captcha.proof_of_work = true;
-        for _ in 0..ready {
-            assert!(self.desk.prepare_proof().await);
-        }
         self
     }
 
@@ -62,20 +58,44 @@ impl Office {
     /// Whether an image would be drawn. It is not drawn, because that would take minutes for thousands.
     pub async fn admits(&self, address: u32) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = ImageRequester { address: &address, network: &address[..3] };
+        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
         self.desk.turn(&self.live, by, CaptchaForm::Login).await.is_ok()
     }
 
-    async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
+    /// Whether a right answer of that price is accepted. None is derived.
+    pub async fn accepts(&self, address: u32, effort: Effort) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
-        let client = CaptchaClient { address: &address, cookie: None };
-        let effort = async || Effort::Low;
-        self.desk.issue(&self.live, CaptchaForm::Login, &client, &address[..3], effort).await
+        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
+        let limits = proofs(&self.live);
+        let share = share(&self.desk.proving, &limits[TOTALS], by).await;
+        let buckets = buckets(&self.desk.proving, limits.each_ref(), &share, by);
+        self.desk.count(&buckets, effort).await.is_solved()
+    }
+
+    async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
+        self.issue_for(CaptchaForm::Login, address, None).await
+    }
+
+    async fn issue_for(
+        &self,
+        form: CaptchaForm,
+        address: u32,
+        realm: Option<&[u8]>,
+    ) -> Result<Challenge, ImageRefusal> {
+        let address = Ipv4Addr::from_bits(address).octets();
+        let client = CaptchaClient { address: &address, network: &address[..3], realm, cookie: None };
+        self.desk.issue(&self.live, form, &client, async || Some(0.0)).await
+    }
+
+    /// What a proof costs the address.
+    async fn price(&self, address: u32) -> u32 {
+        let proof = serde_json::to_value(self.issue(address).await.unwrap().proof.unwrap()).unwrap();
+        proof["parameters"]["cost"].as_u64().unwrap() as u32
     }
 
     async fn image(&self, address: u32, id: &str) -> Result<ChallengeImage, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = ImageRequester { address: &address, network: &address[..3] };
+        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
         match self.desk.image(&self.live, by, id).await {
             Ok(picture) => Ok(picture),
             Err(ImageError::Refused(later)) => Err(later),
@@ -131,75 +151,158 @@ async fn when_the_total_is_short_networks_that_had_less_are_served_still() {
     office.fetch(network(0)).await.unwrap();
 }
 
-/// The default limits. A thousand networks take all that they can get for two minutes; meanwhile six new
-/// networks come every second.
+/// The default limits. A hundred networks take all that they can get for two minutes; meanwhile a new network comes
+/// every two seconds.
 #[tokio::test]
-async fn a_thousand_greedy_networks_leave_others_their_image() {
+async fn a_hundred_greedy_networks_leave_others_their_image() {
     let office = Office::new();
     let (mut greedy, mut served) = (0, 0);
     for round in 0..60 {
-        for number in 0..1_000 {
+        for number in 0..100 {
             while office.admits(network(number)).await {
                 greedy += 1;
             }
         }
-        for number in 0..12 {
-            served += u32::from(office.admits(network(10_000 + round * 12 + number)).await);
-        }
+        served += u32::from(office.admits(network(10_000 + round)).await);
         office.clock.advance(Duration::from_secs(2));
     }
-    assert_eq!(served, 720, "beside {greedy}");
+    assert_eq!(served, 60, "beside {greedy}");
 }
 
 #[tokio::test]
-async fn a_proof_counts_when_it_is_given_out_and_beside_the_images() {
-    let office = Office::new().limit("captcha-address", 2).with_proofs(12).await;
-    let all =
-        async || office.issue(1).await.map(|issued| (issued.image_after.is_none(), issued.proof.is_some()));
-    let first = office.issue(1).await.unwrap();
-    assert!(first.image_after.is_none() && first.proof.is_some());
-    assert_eq!(all().await, Ok((true, true)));
-    assert_eq!(all().await, Ok((true, false)), "no third proof, but an image");
-    office.image(1, &first.id).await.unwrap();
-    office.fetch(1).await.unwrap();
-    let later = all().await.unwrap_err();
-    assert_eq!((later.limit, later.retry_after), ("captcha-address", MINUTE));
-    assert!(office.issue(2).await.unwrap().proof.is_some(), "another address has its own");
+async fn giving_proofs_out_counts_nothing_and_answering_them_does() {
+    let office = Office::new().limit("captcha-address", 1).with_proofs();
+    for _ in 0..100 {
+        assert!(office.issue(1).await.unwrap().proof.is_some());
+    }
+    for _ in 0..10 {
+        assert!(office.accepts(1, Effort::Low).await, "ten for an image");
+    }
+    assert!(!office.accepts(1, Effort::Low).await);
+    assert!(office.accepts(2, Effort::Low).await, "another address has its own");
+    assert!(office.issue(1).await.unwrap().image_after.is_none(), "images are counted apart");
     office.clock.advance(MINUTE);
-    assert_eq!(all().await, Ok((true, true)));
+    assert!(office.accepts(1, Effort::Low).await);
+}
+
+/// What makes proofs dear is what refuses cheap ones: who comes to the address gets one that is accepted.
+#[tokio::test]
+async fn a_full_address_makes_proofs_dear_and_refuses_those_that_were_cheap() {
+    for (limit, network_is_full) in [("captcha-address", false), ("captcha-network", true)] {
+        let office = Office::new().limit(limit, 4).with_proofs();
+        let mut prices = vec![office.price(1).await];
+        for answered in 0..40 {
+            assert!(office.accepts(if network_is_full { 2 + answered } else { 1 }, Effort::Low).await);
+            prices.push(office.price(1).await);
+        }
+        prices.dedup();
+        let most = if network_is_full { 10_000 } else { 20_000 };
+        let expected: Vec<u32> = (1..=4).map(|rung| 5_000 * rung).filter(|cost| *cost <= most).collect();
+        assert_eq!(prices, expected, "{limit}");
+        assert!(!office.accepts(1, Effort::High).await);
+        for _ in 0..100 {
+            assert!(office.accepts(1, Effort::Highest).await);
+        }
+    }
+}
+
+/// The dearest are given out from three quarters on: a quarter is left for those that were given out before.
+#[tokio::test]
+async fn the_price_is_highest_before_the_address_is_full() {
+    let office = Office::new().limit("captcha-address", 10).with_proofs();
+    for answered in 0..100 {
+        let dearest = office.price(1).await == Effort::Highest.cost();
+        assert_eq!(dearest, answered >= 75, "{answered}");
+        assert!(office.accepts(1, Effort::Low).await);
+    }
+}
+
+#[tokio::test]
+async fn no_price_refuses_the_dearest_but_the_networks_share_of_the_total() {
+    let office = Office::new().limit("captcha-total", 60).with_proofs();
+    let mut accepted = 0;
+    while office.accepts(1, Effort::Highest).await {
+        accepted += 1;
+    }
+    assert_eq!(accepted, 147, "a quarter of 600");
+    assert!(!office.accepts(2, Effort::Highest).await, "an address of the same network");
+    assert!(office.accepts(network(2), Effort::Highest).await);
 }
 
 #[tokio::test]
 async fn a_proof_is_given_without_an_image_while_none_can_be_drawn() {
-    let office = Office::new().limit("captcha-address", 1).with_proofs(12).await;
+    let mut office = Office::new().limit("captcha-address", 1).with_proofs();
     let id = office.issue(2).await.unwrap().id;
     office.image(1, &id).await.unwrap();
     let issued = office.issue(1).await.unwrap();
     assert!(issued.image_after.is_some() && issued.proof.is_some());
-}
-
-#[tokio::test]
-async fn an_image_comes_alone_while_no_proof_is_ready_or_none_is_offered() {
-    let mut office = Office::new().with_proofs(0).await;
-    assert!(office.issue(1).await.unwrap().proof.is_none(), "none was made ahead");
-    office = office.with_proofs(12).await;
-    assert!(office.issue(1).await.unwrap().proof.is_some());
     office.live.captcha.proof_of_work = false;
-    assert!(office.issue(1).await.unwrap().proof.is_none());
+    assert!(office.issue(2).await.unwrap().proof.is_none());
+    assert_eq!(office.issue(1).await.unwrap_err().limit, "captcha-address");
 }
 
-/// What the effort is worked out from costs the store a call.
+/// What the price is worked out from costs the store a call.
 #[tokio::test]
-async fn no_effort_is_worked_out_for_a_client_that_gets_no_proof() {
-    let office = Office::new().limit("captcha-address", 1).with_proofs(12).await;
-    let client = CaptchaClient { address: b"1", cookie: None };
+async fn the_store_is_asked_for_a_price_once_a_second_for_a_client_and_not_without_end_for_many() {
+    let office = Office::new().with_proofs();
     let asked = std::cell::Cell::new(0);
-    for _ in 0..5 {
-        let effort = async || {
+    let issue = async |number: u32| {
+        let address = number.to_be_bytes();
+        let client = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie: None };
+        let used = async || {
             asked.set(asked.get() + 1);
-            Effort::Low
+            Some(0.0)
         };
-        office.desk.issue(&office.live, CaptchaForm::Login, &client, b"1", effort).await.unwrap();
+        let issued = office.desk.issue(&office.live, CaptchaForm::Login, &client, used).await.unwrap();
+        serde_json::to_value(issued.proof.unwrap()).unwrap()["parameters"]["cost"].clone()
+    };
+    for _ in 0..50 {
+        assert_eq!(issue(1).await, 5_000);
     }
     assert_eq!(asked.get(), 1);
+    office.clock.advance(Duration::from_secs(1));
+    issue(1).await;
+    assert_eq!(asked.get(), 2);
+    for number in 2..2_000 {
+        issue(number).await;
+    }
+    assert_eq!(asked.get(), 2 + 499);
+    assert_eq!(issue(5_000).await, 10_000, "nobody knows");
+}
+
+/// Whoever fetches them, and from where.
+#[tokio::test]
+async fn images_of_a_programs_clients_count_on_the_client_that_it_stated() {
+    let office = Office::new().limit("captcha-address", 2).limit("captcha-total", 40);
+    let program = 77;
+    let fetch = async |realm: &str, client: u32| {
+        let realm = Some(realm.as_bytes());
+        let id = office.issue_for(CaptchaForm::Attempt, client, realm).await?.id;
+        office.image(program, &id).await
+    };
+    for _ in 0..2 {
+        fetch("shop", 1).await.unwrap();
+    }
+    assert_eq!(fetch("shop", 1).await.unwrap_err().limit, "captcha-address");
+    fetch("shop", 2).await.unwrap();
+    fetch("mail", 1).await.unwrap();
+    office.fetch(program).await.unwrap();
+    // A stolen token of one program states clients without end.
+    let mut taken = 0;
+    for client in 100..200 {
+        taken += u32::from(fetch("shop", network(client)).await.is_ok());
+    }
+    assert!(taken < 40, "{taken}");
+    fetch("mail", network(9)).await.unwrap();
+    office.fetch(network(9)).await.unwrap();
+}
+
+/// Of any machine's cores.
+#[test]
+fn derivations_take_at_most_a_tenth() {
+    for cores in 1..=256 {
+        let (at_once, at_work) = a_tenth(cores);
+        let part = at_once as f64 * at_work / cores as f64;
+        assert!(at_once >= 1 && at_work <= 1.0 && part <= 0.1 + 1e-9 && part >= 0.05, "{cores}: {part}");
+    }
 }

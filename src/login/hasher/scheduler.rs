@@ -5,7 +5,7 @@
 //! network. Strangers with a solved challenge go before those without, and each of the two has positions that
 //! the other cannot fill.
 
-use super::fair::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
+use crate::fair_queue::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
 use crate::login::{KnownDevice, RequestOrigin};
 
 /// The caller of a hash.

@@ -298,7 +298,7 @@ async fn while_there_are_imported_hashes_no_answer_leaves_before_the_deadline() 
     let ours = hasher.hash(&STRANGER, &password("correct horse")).await.unwrap();
     set_pace(&hasher, DEADLINE / 2, DEADLINE);
     let imported = IMPORTED.map(|foreign| Some(Phc::import(foreign).unwrap()));
-    let device = HashCaller { device: Some((fair::QueueOwner::of(b"alice"), 1)), ..STRANGER };
+    let device = HashCaller { device: Some((crate::fair_queue::QueueOwner::of(b"alice"), 1)), ..STRANGER };
     for phc in imported.into_iter().chain([Some(ours), None]) {
         for (text, caller) in [("correct horse", STRANGER), ("wrong", STRANGER), ("wrong", device)] {
             let asked = tokio::time::Instant::now();
@@ -333,7 +333,7 @@ async fn a_strangers_turn_goes_on_after_its_hash_and_a_known_device_does_not_wai
     set_pace(&hasher, HOUR, HOUR);
     let strangers = [guess(&hasher, STRANGER), guess(&hasher, STRANGER)];
     until_waiting(&hasher, HashLane::Unsolved, 1).await;
-    let device = HashCaller { device: Some((fair::QueueOwner::of(b"alice"), 1)), ..STRANGER };
+    let device = HashCaller { device: Some((crate::fair_queue::QueueOwner::of(b"alice"), 1)), ..STRANGER };
     let device = guess(&hasher, device);
     while hasher.verifications() < 2 {
         tokio::task::yield_now().await;

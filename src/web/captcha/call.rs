@@ -37,7 +37,7 @@ enum ChallengeFor {
 
 /// Get a challenge
 ///
-/// It is bound to the client that asks, and to the call that it is for. 429 while its image would not be drawn and no proof of work is to be had.
+/// It is bound to the client that asks, and to the call that it is for. 429 while its image would not be drawn, if no proofs of work are offered.
 #[utoipa::path(
     post,
     path = "/api/v1/captcha",

@@ -27,17 +27,9 @@ pub struct ChallengeView {
     pub expires_in: Duration,
     /// Until there is an image; none if there is one.
     pub image_wait: Option<Wait>,
-    pub proof: Option<ProofView>,
+    /// A proof of work for the script.
+    pub proof: Option<String>,
     pub help: Option<HelpContact>,
-}
-
-/// A proof of work for the script.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProofView {
-    /// The challenge.
-    pub json: String,
-    /// The most that there may be to try, for the progress.
-    pub most: u32,
 }
 
 /// The contact for people who can do neither (`captcha.help`).
@@ -98,7 +90,7 @@ impl ChallengeView {
     pub fn new(challenge: Challenge, now: Micros, help: Option<HelpContact>) -> Self {
         let Challenge { id, expires_in, image_after, proof } = challenge;
         let image_wait = image_after.map(|after| Wait::new(now, after));
-        let proof = proof.map(|proof| ProofView { json: proof.to_json(), most: proof.most });
+        let proof = proof.map(|proof| proof.to_json());
         Self { id, expires_in, image_wait, proof, help }
     }
 

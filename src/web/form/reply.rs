@@ -12,7 +12,7 @@ use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwne
 use crate::web::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
-use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::error_page::problem_page;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
@@ -81,6 +81,7 @@ impl FormReply<'_> {
             Answered::Nothing => Ok(false),
             Answered::Solved => Ok(true),
             Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await.into()),
+            Answered::Busy => Err(self.denied(&Denied::Busy { retry_after: BUSY }).await.into()),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
-use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::message::FieldErrors;
@@ -178,6 +178,7 @@ impl Call {
             Answered::Nothing | Answered::Wrong => {
                 Err(Problem::CaptchaInvalid { captcha: self.challenge(form).await })
             }
+            Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
         }
     }
 

@@ -1,12 +1,13 @@
 //! The CAPTCHA part of a request, for pages and API: checks the answer and issues the next challenge.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::captcha::{
-    CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, Effort, ImageError, ImageRefusal,
+    CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal,
     ImageRequester, RedeemResult,
 };
 use crate::config::LiveSettings;
@@ -19,9 +20,12 @@ use crate::web::kit::services::Services;
 /// What solves a challenge, in metrics.
 const IMAGE: &str = "image";
 const PROOF: &str = "proof";
-/// An image was drawn, or a proof of work was given out; or not, because there were too many or none was ready.
+/// An image was drawn, or a proof of work was given out; or no image was, because there were too many.
 const OFFERED: &str = "offered";
 const REFUSED: &str = "refused";
+
+/// When to send an answer again for which there was no room.
+pub const BUSY: Duration = Duration::from_secs(1);
 
 fn count(by: &'static str, outcome: &'static str) {
     metrics::counter!("gatehouse_captchas_total", "by" => by, "outcome" => outcome).increment(1);
@@ -43,6 +47,8 @@ pub enum Answered {
     Solved,
     /// Not accepted, for any reason. Only the request that it came with is refused.
     Wrong,
+    /// It could not be looked at for now, and is still good.
+    Busy,
 }
 
 impl Asker<'_> {
@@ -65,7 +71,7 @@ impl Asker<'_> {
         };
         let origin = self.client.origin();
         let bound = self.counted(&origin);
-        let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), answer).await;
+        let redeemed = services.captchas.redeem(live, self.form, &self.client_of(&bound), answer).await;
         count(by, redeemed.as_str());
         let audit = &services.audit;
         let realm = self.realm.filter(|_| self.form == CaptchaForm::Attempt);
@@ -94,19 +100,17 @@ impl Asker<'_> {
             let detail = Some(detail.to_string());
             audit.record(AuditEvent { detail, ..event(audit.now(), Outcome::Failed) });
         }
-        Answered::Wrong
+        if redeemed == RedeemResult::Busy { Answered::Busy } else { Answered::Wrong }
     }
 
-    /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proof of work
-    /// is to be had either.
+    /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proofs of work
+    /// are offered.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let bound = self.counted(&self.client.origin());
-        let client = self.client_of(&bound.address);
-        let effort = async || Effort::after(self.strain(services, live, &bound).await);
-        let issued = services.captchas.issue(live, self.form, &client, &bound.network, effort).await;
-        let proof = issued.as_ref().is_ok_and(|challenge| challenge.proof.is_some());
+        let used = async || self.strain(services, live, &bound).await;
+        let issued = services.captchas.issue(live, self.form, &self.client_of(&bound), used).await;
         if live.captcha.proof_of_work {
-            count(PROOF, if proof { OFFERED } else { REFUSED });
+            count(PROOF, OFFERED);
         }
         if let Err(later) = &issued {
             record_later(services, self.client, later);
@@ -147,12 +151,17 @@ impl Asker<'_> {
         self.realm.map_or_else(|| origin.clone(), |realm| GuardedAttempts::origin(realm, origin))
     }
 
-    fn client_of<'b>(&'b self, address: &'b [u8]) -> CaptchaClient<'b> {
-        CaptchaClient { address, cookie: self.browser.map(|browser| browser.bytes().as_slice()) }
+    fn client_of<'b>(&'b self, bound: &'b RequestOrigin) -> CaptchaClient<'b> {
+        CaptchaClient {
+            address: &bound.address,
+            network: &bound.network,
+            realm: self.realm.map(|realm| realm.as_str().as_bytes()),
+            cookie: self.browser.map(|browser| browser.bytes().as_slice()),
+        }
     }
 }
 
-/// The image of a challenge, counted against the client that fetches it.
+/// The image of a challenge, counted against the client that fetches it, or that a program has it for.
 pub async fn image(
     live: &LiveSettings,
     client: ClientAddress,
@@ -160,7 +169,7 @@ pub async fn image(
     id: &str,
 ) -> Result<Arc<[u8]>, ImageError> {
     let (address, network) = (client.subject(), client.network());
-    let by = ImageRequester { address: address.as_ref(), network: network.as_ref() };
+    let by = ImageRequester { address: address.as_ref(), network: network.as_ref(), realm: None };
     match services.captchas.image(live, by, id).await {
         Ok(ChallengeImage { png, form, drawn_now }) => {
             if drawn_now {

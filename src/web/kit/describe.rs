@@ -86,7 +86,7 @@ pub fn proof_of_work() -> ObjectBuilder {
     let data = ObjectBuilder::new().schema_type(Type::Object).property("id", text()).required("id");
     let mut parameters =
         ObjectBuilder::new().schema_type(Type::Object).property("data", data).required("data");
-    for name in ["algorithm", "keyPrefix", "keySignature", "nonce", "salt"] {
+    for name in ["algorithm", "keyPrefix", "nonce", "salt"] {
         parameters = parameters.property(name, text()).required(name);
     }
     for name in ["cost", "expiresAt", "keyLength"] {
@@ -95,7 +95,7 @@ pub fn proof_of_work() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .description(Some(
-            "The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out while none is ready.",
+            "The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out if none are offered.",
         ))
         .property("parameters", parameters)
         .required("parameters")

@@ -11,7 +11,7 @@ use crate::captcha::{Challenge, ImageRefusal, ProofChallenge};
 use crate::web::kit::describe;
 use crate::web::kit::wait::whole_seconds;
 
-/// A fresh challenge, as `POST /captcha` gives it too; or, while neither an image nor a proof of work can be had, when
+/// A fresh challenge, as `POST /captcha` gives it too; or, if no proofs of work are offered and no image can be had, when
 /// to ask again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
@@ -25,12 +25,12 @@ pub enum CaptchaBody {
 #[schema(as = Captcha, example = json!(CaptchaChallenge::example()))]
 pub struct CaptchaChallenge {
     pub id: String,
-    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on the address and the network that fetch it:
+    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on the address and the network that fetch it, or that a program has stated:
     /// 429 or 503 with Retry-After if it is not drawn now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = r"^/captcha/.+\.png$")]
     pub image: Option<String>,
-    /// The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out while none is ready.
+    /// The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out if none are offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = describe::proof_of_work, required = false)]
     pub altcha: Option<Box<ProofChallenge>>,

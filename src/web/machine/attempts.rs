@@ -17,7 +17,7 @@ use crate::login::{
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::{CaptchaSolution, limited};
-use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, GUARD};
 use crate::web::kit::extract::UnreadBody;
@@ -135,6 +135,9 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
         None => Answered::Nothing,
         Some(solution) => asker.redeem(services, &live, solution.answer()).await,
     };
+    if matches!(answered, Answered::Busy) {
+        return Err(Problem::Unavailable { retry_after: BUSY });
+    }
     if matches!(answered, Answered::Wrong) {
         let captcha = challenge(asker, services, &live).await;
         return Ok(told(&Decision::Challenge { captcha, retry_after: None }, &live, None));

@@ -16,7 +16,7 @@ use crate::sms::{
 };
 use crate::web::code::call::{idempotency_key, parse_code, parse_phone, resend_seconds};
 use crate::web::kit::call::{CaptchaSolution, limited};
-use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
 use crate::web::kit::extract::UnreadBody;
@@ -242,6 +242,7 @@ impl ServedClient<'_> {
             // A form that passes its empty fields on.
             Answered::Nothing => Ok(false),
             Answered::Wrong => Err(Problem::CaptchaInvalid { captcha: self.challenge().await }),
+            Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
         }
     }
 

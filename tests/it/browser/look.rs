@@ -64,7 +64,6 @@ async fn tour(language: &str) {
             .limit("register-address", &[max(1).per("2s")])
             .start()
     );
-    house.make_proofs().await;
     for app in [&house, &cramped] {
         // Pages show times by the browser's clock, which tests do not move.
         app.clock.set(Clock::System.now());

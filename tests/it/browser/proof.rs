@@ -21,7 +21,6 @@ fn offering() -> Setup {
 /// The page of `kim`, whose account requires a challenge.
 async fn challenged(setup: Setup) -> (TestApp, Browser) {
     let app = setup.start().await;
-    app.make_proofs().await;
     app.register("kim").await;
     let browser = Browser::start(&app.url).await;
     browser.fail(3, "kim").await;

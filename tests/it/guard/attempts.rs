@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{Program, solved, start};
-use crate::support::app::{Store, on_both_stores};
+use super::{Program, solved, start, started};
+use crate::support::app::{Store, TestApp, on_both_stores};
 
 on_both_stores!(
     of_two_hundred_at_once_three_are_looked_at_without_a_challenge,
@@ -253,5 +253,40 @@ async fn what_is_no_attempt_is_said_to_be_none() {
     for (login, device) in [("bob", ""), ("carol", "x"), ("dave", &"A".repeat(10_000))] {
         let ask = json!({ "login": login, "address": "::1", "device": device });
         assert_eq!(shop.ask_with(ask).await["decision"], "go");
+    }
+}
+
+/// A program fetches the images of all its clients from one address.
+#[tokio::test]
+async fn images_count_on_the_client_that_a_program_states() {
+    let everybody = format!("[access]\nchallenge_everyone_until = \"{}\"\n", crate::access::IN_AN_HOUR);
+    let (app, boss, shop) = started(TestApp::on(Store::Memory).behind_a_proxy().file(&everybody)).await;
+    let mail = Program::of(&app, &boss, "guard:mail").await;
+    let servers = app.client_at("192.0.2.80");
+    let fetch = async |program: &Program, address: &str| {
+        let asked = program.ask_with(json!({ "login": "ada", "address": address })).await;
+        assert_eq!(asked["decision"], "challenge", "{asked}");
+        match asked["captcha"]["image"].as_str() {
+            Some(image) => servers.get(image).await.status,
+            None => 429,
+        }
+    };
+    let mut drawn = 0;
+    for _ in 0..606 {
+        drawn += u32::from(fetch(&shop, "203.0.113.7").await == 200);
+    }
+    assert_eq!(drawn, 60);
+    for address in ["203.0.113.8", "2001:db8::1"] {
+        assert_eq!(fetch(&shop, address).await, 200, "another client of the program");
+    }
+    assert_eq!(fetch(&mail, "203.0.113.7").await, 200, "the same client of another");
+    // Who has stolen its token states a client in each of a thousand networks.
+    for network in 0..1_000 {
+        fetch(&shop, &format!("10.{}.{}.1", network / 250, network % 250)).await;
+    }
+    assert_eq!(fetch(&mail, "203.0.113.9").await, 200);
+    for address in ["192.0.2.80", "203.0.113.7"] {
+        let visitor = app.client_at(address);
+        assert_eq!(visitor.image(&visitor.challenge().await).await.status, 200, "at our own forms");
     }
 }

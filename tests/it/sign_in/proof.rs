@@ -1,4 +1,5 @@
-//! Proofs of work at sign-in and in front of other forms: they count as the images do, and are bound as they are.
+//! Proofs of work at sign-in and in front of other forms: bound as images are, given to everyone who is asked for one,
+//! and counted when they are answered.
 
 use std::time::Duration;
 
@@ -13,10 +14,13 @@ const WRONG: &str = "a wrong password";
 
 on_both_stores!(
     a_solution_is_good_once,
-    of_fifty_parallel_uses_of_one_solution_one_gets_past,
+    of_two_hundred_parallel_uses_of_one_solution_one_gets_past,
     a_solution_is_good_for_its_address_browser_and_form_only,
     a_solution_that_was_changed_or_is_late_is_refused,
     a_wrong_key_counts_as_a_failure_of_the_address,
+    a_solution_is_good_once_after_a_restart_too,
+    a_thousand_challenges_taken_at_an_address_leave_its_neighbours_theirs,
+    who_pays_for_all_of_an_address_makes_it_dear_and_shuts_nobody_out,
     a_page_takes_it_instead_of_the_letters,
 );
 
@@ -27,7 +31,6 @@ fn offering(store: Store) -> Setup {
 /// An account that requires a challenge.
 async fn challenged(setup: Setup) -> TestApp {
     let app = setup.start().await;
-    app.make_proofs().await;
     app.register("alice").await;
     for _ in 0..3 {
         assert_eq!(app.client().login("alice", WRONG).await.status, 401);
@@ -68,7 +71,7 @@ async fn a_solution_is_good_once(store: Store) {
     assert_eq!(app.hashes(), before);
 }
 
-async fn of_fifty_parallel_uses_of_one_solution_one_gets_past(store: Store) {
+async fn of_two_hundred_parallel_uses_of_one_solution_one_gets_past(store: Store) {
     let app = challenged(offering(store)).await;
     // Whichever instance they come to.
     let other = match store {
@@ -77,14 +80,14 @@ async fn of_fifty_parallel_uses_of_one_solution_one_gets_past(store: Store) {
     };
     let solved = solve(&challenge(&app.client()).await);
     let mut tasks = tokio::task::JoinSet::new();
-    for number in 0..50 {
+    for number in 0..200 {
         let at = other.as_ref().filter(|_| number % 2 == 1).unwrap_or(&app);
         let (client, solved) = (at.client(), solved.clone());
         tasks.spawn(async move { with_proof(&client, &solved).await.status });
     }
     let all = tasks.join_all().await;
     assert_eq!(all.iter().filter(|status| **status == 200).count(), 1, "{all:?}");
-    assert_eq!(all.iter().filter(|status| **status == 403).count(), 49, "{all:?}");
+    assert_eq!(all.iter().filter(|status| **status == 403).count(), 199, "{all:?}");
 }
 
 async fn a_solution_is_good_for_its_address_browser_and_form_only(store: Store) {
@@ -109,8 +112,11 @@ async fn a_solution_that_was_changed_or_is_late_is_refused(store: Store) {
     let right = solution(&challenge(&client).await);
     for (name, value) in [
         ("cost", json!(1)),
-        ("keyPrefix", json!("00")),
-        ("keySignature", Value::Null),
+        ("cost", json!(u64::MAX)),
+        ("keyPrefix", json!("0")),
+        ("keyLength", json!(1)),
+        ("nonce", json!("00")),
+        ("salt", json!("00".repeat(1_000))),
         ("expiresAt", json!(4_000_000_000_u32)),
         ("algorithm", json!("SHA-256")),
         ("data", json!({ "id": client.challenge().await })),
@@ -134,7 +140,6 @@ async fn a_solution_that_was_changed_or_is_late_is_refused(store: Store) {
 async fn a_wrong_key_counts_as_a_failure_of_the_address(store: Store) {
     let setup = offering(store).limit("login-address", &[max(2).per("1h").captcha()]);
     let app = setup.start().await;
-    app.make_proofs().await;
     let client = app.client();
     for _ in 0..2 {
         let mut guessed = json!({ "challenge": challenge(&client).await });
@@ -142,6 +147,84 @@ async fn a_wrong_key_counts_as_a_failure_of_the_address(store: Store) {
         assert_refused(&with_proof(&client, &encoded(&guessed)).await);
     }
     assert_eq!(client.login("nobody", WRONG).await.problem(), "captcha-required");
+}
+
+async fn a_solution_is_good_once_after_a_restart_too(store: Store) {
+    let app = challenged(offering(store)).await;
+    let solved = solve(&challenge(&app.client()).await);
+    assert_eq!(with_proof(&app.client(), &solved).await.status, 200);
+    if store == Store::Redis {
+        let restarted = app.beside(offering(store)).await;
+        assert_refused(&with_proof(&restarted.client(), &solved).await);
+    }
+}
+
+/// Everybody is challenged.
+fn besieged(store: Store) -> Setup {
+    let everybody = format!("[access]\nchallenge_everyone_until = \"{IN_AN_HOUR}\"\n");
+    offering(store).behind_a_proxy().file(&everybody)
+}
+
+/// The challenge that comes with a refusal, and its solution.
+async fn asked_and_solved(client: &Client) -> String {
+    let asked = client.login("alice", PASSWORD).await;
+    assert_eq!(asked.problem(), "captcha-required", "{}", asked.text);
+    solve(&asked.body["captcha"]["altcha"])
+}
+
+async fn a_thousand_challenges_taken_at_an_address_leave_its_neighbours_theirs(store: Store) {
+    let app = besieged(store).start().await;
+    app.register("alice").await;
+    let here = "203.0.113.7";
+    let a_network = |number: u32| format!("198.51.100.{}", number % 30);
+    for number in 0..1_000 {
+        for address in [here.to_owned(), a_network(number)] {
+            let taker = app.client_at(&address);
+            let taken = taker.call("/captcha", json!({})).await;
+            assert!(taken.body["altcha"]["signature"].is_string(), "{}", taken.text);
+            // Images are counted when they are drawn.
+            if let Some(image) = taken.body["image"].as_str().filter(|_| number % 2 == 0) {
+                taker.get(image).await;
+            }
+        }
+    }
+    for neighbour in 0..100 {
+        for address in [here.to_owned(), a_network(neighbour)] {
+            let client = app.client_at(&address);
+            let asked = client.login("alice", PASSWORD).await;
+            assert_eq!(asked.body["captcha"]["altcha"]["parameters"]["cost"], 5_000, "{}", asked.text);
+            if neighbour % 20 == 0 {
+                let solved = solve(&asked.body["captcha"]["altcha"]);
+                assert_eq!(with_proof(&client, &solved).await.status, 200);
+            }
+        }
+    }
+}
+
+async fn who_pays_for_all_of_an_address_makes_it_dear_and_shuts_nobody_out(store: Store) {
+    let app = besieged(store).limit("captcha-address", &[max(1).per("1h")]).start().await;
+    app.register("alice").await;
+    let (payer, neighbour) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.7"));
+    let cheap = asked_and_solved(&neighbour).await;
+    // What was hoarded costs what it cost then.
+    let mut hoard = Vec::new();
+    for _ in 0..10 {
+        hoard.push(asked_and_solved(&payer).await);
+    }
+    for solved in hoard {
+        assert_eq!(with_proof(&payer, &solved).await.status, 200);
+    }
+    let refused = with_proof(&neighbour, &cheap).await;
+    assert_refused(&refused);
+    let dear = &refused.body["captcha"]["altcha"];
+    assert_eq!(dear["parameters"]["cost"], 20_000);
+    assert_eq!(with_proof(&neighbour, &solve(dear)).await.status, 200);
+    let elsewhere = app.client_at("198.51.100.1");
+    let solved = asked_and_solved(&elsewhere).await;
+    assert_eq!(with_proof(&elsewhere, &solved).await.status, 200, "and elsewhere it is cheap");
+    app.advance(Duration::from_secs(3_600));
+    let asked = neighbour.call("/captcha", json!({})).await;
+    assert_eq!(asked.body["altcha"]["parameters"]["cost"], 5_000, "for as long as the window says");
 }
 
 async fn a_page_takes_it_instead_of_the_letters(store: Store) {
@@ -168,6 +251,11 @@ async fn a_page_takes_it_instead_of_the_letters(store: Store) {
     assert!(empty.text.contains("captcha_answer-error"), "{}", empty.text);
     let solved = send(&solve(&shown)).await;
     assert_eq!((solved.status, solved.header("location")), (303, "/account"), "{}", solved.text);
+}
+
+/// What a page asks for.
+fn cost_of(page: &Answer) -> u64 {
+    from_page(page)["parameters"]["cost"].as_u64().unwrap()
 }
 
 /// What a page's script is given.
@@ -220,24 +308,18 @@ async fn a_page_with_a_proof_and_no_image_says_from_when_there_is_one() {
 
 #[tokio::test]
 async fn proofs_and_images_are_counted_apart() {
-    let app = challenged(offering(Store::Memory).limit("captcha-address", &[max(2).per("1m")])).await;
+    let app = challenged(offering(Store::Memory).limit("captcha-address", &[max(1).per("1m")])).await;
     let client = app.client();
-    let solved = solve(&challenge(&client).await);
-    assert_eq!(with_proof(&client, &solved).await.status, 200);
-    assert_refused(&with_proof(&client, &solved).await);
-    // The second was the last proof for this minute.
     let id = client.challenge().await;
     assert_eq!(client.image(&id).await.status, 200);
     assert_eq!(client.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
+    let solved = solve(&challenge(&client).await);
+    assert_eq!(with_proof(&client, &solved).await.status, 200, "the image counts apart");
+    assert_refused(&with_proof(&client, &solved).await);
     let metrics = client.get("/metrics").await.text;
-    for (by, outcome, count) in [
-        ("proof", "offered", 2),
-        ("proof", "solved", 1),
-        ("proof", "spent", 1),
-        ("proof", "refused", 1),
-        ("image", "offered", 1),
-        ("image", "solved", 1),
-    ] {
+    for (by, outcome, count) in
+        [("proof", "solved", 1), ("proof", "spent", 1), ("image", "offered", 1), ("image", "solved", 1)]
+    {
         let line = format!("gatehouse_captchas_total{{by=\"{by}\",outcome=\"{outcome}\"}} {count}");
         assert!(metrics.lines().any(|shown| shown == line), "no {line} in {metrics}");
     }
@@ -260,61 +342,56 @@ async fn an_answer_without_its_parts_is_named() {
 }
 
 #[tokio::test]
-async fn the_more_an_address_failed_the_more_there_is_to_try() {
+async fn the_more_an_address_failed_the_dearer_it_is() {
     let everybody = format!("[access]\nchallenge_everyone_until = \"{IN_AN_HOUR}\"\n");
     let setup = offering(Store::Memory).file(&everybody);
     let app = setup.limit("login-address", &[max(3).per("1h").captcha()]).start().await;
-    app.make_proofs().await;
     let client = app.client();
-    let most = async || {
-        let page = client.submit("/login", "/login", &[("login", "eve"), ("password", WRONG)]).await;
-        let (_, rest) = page.text.split_once("data-most=\"").unwrap_or_else(|| panic!("{}", page.text));
-        rest.split('"').next().unwrap().parse::<u32>().unwrap()
+    let cost = async || {
+        // What is known of an address is known for a second.
+        app.advance(Duration::from_secs(1));
+        cost_of(&client.submit("/login", "/login", &[("login", "eve"), ("password", WRONG)]).await)
     };
-    let mut asked = vec![most().await];
+    let mut asked = vec![cost().await];
     for _ in 0..3 {
         let mut guessed = json!({ "challenge": challenge(&client).await });
         guessed["solution"] = json!({ "counter": 1, "derivedKey": "" });
         assert_refused(&with_proof(&client, &encoded(&guessed)).await);
-        asked.push(most().await);
+        asked.push(cost().await);
     }
-    assert_eq!(asked, [asked[0], 4 * asked[0], 8 * asked[0], 16 * asked[0]]);
+    assert_eq!(asked, [5_000, 10_000, 15_000, 20_000]);
 }
 
 /// Who pumps messages fails no password.
 #[tokio::test]
-async fn the_more_messages_an_address_asked_for_the_more_there_is_to_try() {
+async fn the_more_messages_an_address_asked_for_the_dearer_it_is() {
     let everybody = format!("[access]\nchallenge_everyone_until = \"{IN_AN_HOUR}\"\n");
     let setup = offering(Store::Memory).file(&everybody).without(&["sms-phone"]);
     let app = setup.limit("sms-address", &[max(3).per("1h")]).start().await;
-    app.make_proofs().await;
     let client = app.client();
-    let most = async || {
-        let page = client.submit("/login/code", "/login/code", &[("phone", "+8613800138000")]).await;
-        let (_, rest) = page.text.split_once("data-most=\"").unwrap_or_else(|| panic!("{}", page.text));
-        rest.split('"').next().unwrap().parse::<u32>().unwrap()
+    let cost = async || {
+        app.advance(Duration::from_secs(1));
+        cost_of(&client.submit("/login/code", "/login/code", &[("phone", "+8613800138000")]).await)
     };
-    let first = most().await;
+    assert_eq!(cost().await, 5_000);
     let body = json!({ "for": "sms" });
     let id = client.call("/captcha", body).await.body["id"].as_str().unwrap().to_owned();
     let ask =
         json!({ "phone": "+8613800138000", "purpose": "login", "captcha": { "id": id, "answer": ANSWER } });
     assert_eq!(client.call("/sms/codes", ask).await.status, 202);
-    assert_eq!(most().await, 4 * first);
+    assert_eq!(cost().await, 10_000);
 }
 
+/// Images are counted when they are drawn: then a refusal brings a proof of work alone.
 #[tokio::test]
-async fn without_image_and_proof_the_answer_says_when() {
+async fn who_took_all_images_is_given_proofs_still() {
     let setup = offering(Store::Memory).limit("captcha-address", &[max(2).per("1m")]);
     let app = challenged(setup).await;
     let client = app.client();
-    let drawn = [client.challenge().await, client.challenge().await];
-    let asked = client.login("alice", PASSWORD).await;
-    assert!(asked.body["captcha"]["image"].is_string() && asked.body["captcha"]["altcha"].is_null());
-    for id in drawn {
+    for id in [client.challenge().await, client.challenge().await] {
         assert_eq!(client.image(&id).await.status, 200);
     }
     let asked = client.login("alice", PASSWORD).await;
-    assert_eq!(asked.body["captcha"], json!({ "retry_after": 60 }));
-    assert_eq!(client.call("/captcha", json!({})).await.status, 429);
+    assert!(asked.body["captcha"]["image"].is_null() && asked.body["captcha"]["altcha"].is_object());
+    assert_eq!(client.call("/captcha", json!({})).await.status, 201);
 }

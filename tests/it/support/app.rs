@@ -157,7 +157,7 @@ impl TestApp {
             default("store.url", url);
         }
         default("captcha.provider", "fixed");
-        // What is ready depends on time; tests of proofs of work ask for them.
+        // Without them no image means no challenge; tests of proofs of work ask for them.
         default("captcha.proof_of_work", "false");
         if setup.keys["captcha.provider"] == "fixed" {
             setup = setup.set("captcha.fixed_answer", ANSWER);
@@ -205,13 +205,6 @@ impl TestApp {
         self.clock.advance(span);
         if let Some(steered) = &self.ground.steered {
             steered.advance(span);
-        }
-    }
-
-    /// Makes some proofs of work of each effort ready.
-    pub async fn make_proofs(&self) {
-        for _ in 0..32 {
-            self.services.captchas.prepare_proof().await;
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 /// The number of owners whose last service is remembered, about 2 MB; any other was served longer ago.
 const MOST_REMEMBERED: usize = 16_384;
 
-/// An owner of jobs in the queue: an account or a network.
+/// An owner of jobs in the queue: an account, an address or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueOwner(u128);
 
@@ -24,7 +24,7 @@ impl QueueOwner {
     }
 }
 
-/// Numbers jobs in the order in which they came.
+/// Of an owner's jobs the one with the smallest goes first: most number them in the order in which they came.
 pub type JobId = u64;
 /// Jobs of one source run one at a time.
 pub type QueueSource = u128;
@@ -199,5 +199,4 @@ impl LastServed {
 }
 
 #[cfg(test)]
-#[path = "fair_tests.rs"]
 mod tests;
