@@ -1,23 +1,21 @@
 //! The problems of a configuration, each with its place, its field and what would be right.
 
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The most problems reported for one document. Others can write to stores that keep documents, and every
-/// instance logs, shows and stores the problems of theirs.
-const MOST_PROBLEMS: usize = 100;
+/// The most problems reported for one document; reading stops there. Others can write to stores that keep documents,
+/// and every instance logs, shows and stores the problems of theirs.
+pub(super) const MOST_PROBLEMS: usize = 100;
 /// The longest field and reason, in letters.
 const LONGEST_FIELD: usize = 200;
 const LONGEST_REASON: usize = 1000;
 
-/// Every problem found, in the order of the file; environment variables come last.
+/// Every problem found, in the order of the file; environment variables come last. If reading stopped before its end,
+/// the last one says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    problems: Vec<ConfigProblem>,
-    /// The number of problems that are not listed.
-    more: usize,
-}
+pub struct ConfigError(Vec<ConfigProblem>);
 
 /// One problem. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +25,54 @@ pub struct ConfigProblem {
     pub field: String,
     /// What is wrong, and what would be right. Never contains a value that may be a secret.
     pub reason: String,
+}
+
+/// Collects problems while the rest is read. Once it has more than are reported, reading stops.
+#[derive(Default)]
+pub(super) struct ProblemList {
+    problems: RefCell<Vec<ConfigProblem>>,
+    /// Entries of lists and tables, until it was full.
+    visited: Cell<usize>,
+}
+
+impl ProblemList {
+    pub const fn new(problems: Vec<ConfigProblem>) -> Self {
+        Self { problems: RefCell::new(problems), visited: Cell::new(0) }
+    }
+
+    pub fn push(&self, problem: ConfigProblem) {
+        if !self.is_full() {
+            self.problems.borrow_mut().push(problem);
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.count() > MOST_PROBLEMS
+    }
+
+    pub fn count(&self) -> usize {
+        self.problems.borrow().len()
+    }
+
+    pub fn visit(&self) {
+        self.visited.set(self.visited.get() + 1);
+    }
+
+    pub const fn visited(&self) -> usize {
+        self.visited.get()
+    }
+
+    pub fn into_inner(self) -> Vec<ConfigProblem> {
+        self.problems.into_inner()
+    }
+
+    /// What was read, if there are none.
+    pub fn into_result<T>(self, read: T) -> Result<T, ConfigError> {
+        match self.into_inner() {
+            problems if problems.is_empty() => Ok(read),
+            problems => Err(ConfigError::new(problems)),
+        }
+    }
 }
 
 /// The place of a value.
@@ -44,14 +90,18 @@ impl ConfigError {
     /// Sorted by place. Of several problems with the same field at one place only the first is kept, because
     /// the others follow from it.
     pub(super) fn new(mut problems: Vec<ConfigProblem>) -> Self {
+        let stopped = problems.len() > MOST_PROBLEMS;
         problems.sort_by_key(|problem| problem.place.order());
         problems.dedup_by(|later, first| later.place == first.place && later.field == first.field);
-        let more = problems.len().saturating_sub(MOST_PROBLEMS);
-        problems.truncate(MOST_PROBLEMS);
+        if stopped && let Some(ConfigProblem { place, .. }) = problems.last().cloned() {
+            let reason = "there are more mistakes than these; correct these first".to_owned();
+            problems.truncate(MOST_PROBLEMS - 1);
+            problems.push(ConfigProblem { place, field: String::new(), reason });
+        }
         for ConfigProblem { field, reason, .. } in &mut problems {
             (*field, *reason) = (on_one_line(field, LONGEST_FIELD), on_one_line(reason, LONGEST_REASON));
         }
-        Self { problems, more }
+        Self(problems)
     }
 
     pub(super) fn whole_file(path: &Path, reason: impl Into<String>) -> Self {
@@ -60,7 +110,7 @@ impl ConfigError {
     }
 
     pub fn problems(&self) -> &[ConfigProblem] {
-        &self.problems
+        &self.0
     }
 }
 
@@ -81,14 +131,11 @@ impl std::error::Error for ConfigError {}
 /// One problem per line.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
+        for (index, problem) in self.0.iter().enumerate() {
             let end = if index == 0 { "" } else { "\n" };
             write!(f, "{end}{problem}")?;
         }
-        match self.more {
-            0 => Ok(()),
-            more => write!(f, "\n… and {more} more"),
-        }
+        Ok(())
     }
 }
 

@@ -295,8 +295,11 @@ fn read_one(
     section.optional_section(name, |inner| rules::limit(inner, name, captcha)).flatten().unwrap_or(default)
 }
 
+/// As many as applications.
+const MOST_CUSTOM: usize = 200;
+
 fn custom(section: &mut SectionReader<'_>) -> BTreeMap<String, Limit> {
-    let read = section.entries(custom_name, |name, inner| {
+    let read = section.entries(MOST_CUSTOM, custom_name, |name, inner| {
         rules::limit(inner, &format!("custom.{name}"), CaptchaRules::NobodyToAsk)
     });
     read.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()

@@ -7,7 +7,7 @@ use super::captcha::CaptchaTunables;
 use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
 use super::login::LoginTunables;
-use super::reader::SectionTable;
+use super::reader::{ProblemList, SectionTable};
 use super::sms::SmsTunables;
 
 /// Sections with their live keys; all keys if none are listed.
@@ -41,8 +41,8 @@ pub(super) fn rest(mut file: ConfigTable) -> ConfigTable {
 /// A live document over the rest of the file; refused if it contains settings that are not live.
 pub(super) fn over(rest: &ConfigTable, document: ConfigTable) -> Result<ConfigTable, ConfigError> {
     let mut root = rest.clone();
-    let mut problems = Vec::new();
-    for (section, entry) in document {
+    let problems = ProblemList::default();
+    for (section, entry) in document.into_iter().take_while(|_| !problems.is_full()) {
         let Some(keys) = live_keys(&section) else {
             problems.push(foreign(&entry, section));
             continue;
@@ -62,7 +62,7 @@ pub(super) fn over(rest: &ConfigTable, document: ConfigTable) -> Result<ConfigTa
         let ConfigValue::Table(into) = &mut root.entry(section.clone()).or_insert(fresh).node.value else {
             continue;
         };
-        for (key, inner) in value {
+        for (key, inner) in value.into_iter().take_while(|_| !problems.is_full()) {
             if keys.contains(&key.as_str()) {
                 into.insert(key, inner);
             } else {
@@ -70,7 +70,7 @@ pub(super) fn over(rest: &ConfigTable, document: ConfigTable) -> Result<ConfigTa
             }
         }
     }
-    if problems.is_empty() { Ok(root) } else { Err(ConfigError::new(problems)) }
+    problems.into_result(root)
 }
 
 fn foreign(entry: &TableEntry, field: String) -> ConfigProblem {

@@ -53,7 +53,7 @@ pub use control::WatchControl;
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use draft::{
     AccessEdit, AccessSaver, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftSaveError,
-    SavedDraft, apps_toml, limits_toml, named, rule_json, span_text, with_limit,
+    SavedDraft, apps_toml, limits_toml, line_diff, named, rule_json, span_text, with_limit,
 };
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
@@ -71,7 +71,7 @@ pub use session::SessionSettings;
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{Brake, SmsSettings, SmsTunables};
 pub use sms_gateways::{AliyunSettings, GatewaySettings, HttpGatewaySettings, HttpMethod, TwilioSettings};
-pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse};
+pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};
 pub use store::{StoreSettings, StoreUrl};
 pub use telemetry::TelemetrySettings;
 pub use template::GatewayTemplate;

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::document::{ConfigValue, ValueNode};
 use super::limits::is_custom_name;
-use super::reader::{ParseResult, SectionReader};
+use super::reader::{MOST_ENTRIES, ParseResult, SectionReader};
 use super::values::{SecretRef, secret};
 
 /// By the name in the scope of a program's token.
@@ -51,7 +51,7 @@ const MINUTES: &str = "{minutes}";
 /// Every program in the section.
 pub(super) fn read(section: &mut SectionReader<'_>) -> ProgramTexts {
     let program = |name: &str, section: &mut SectionReader<'_>| program(name, section, &[PROGRAM, MINUTES]);
-    section.entries(name, program).into_iter().collect()
+    section.entries(MOST_ENTRIES, name, program).into_iter().collect()
 }
 
 /// Every relay in the section.
@@ -61,7 +61,7 @@ pub(super) fn read_relays(section: &mut SectionReader<'_>) -> Relays {
         // How long the code is valid is not known here.
         text: program(name, section, &[PROGRAM]),
     };
-    section.entries(name, relay).into_iter().collect()
+    section.entries(MOST_ENTRIES, name, relay).into_iter().collect()
 }
 
 /// One, or two in a list.

@@ -1,15 +1,16 @@
 //! Reads a document strictly: each key once, with its type and bounds; unknown keys are refused.
 
-use std::cell::RefCell;
-
 use super::document::{ConfigTable, ConfigValue, ValueNode};
+pub(super) use super::error::ProblemList;
 use super::error::{ConfigLocation, ConfigProblem};
 
 /// A value, or why it is not valid; the reason becomes a problem at the value's place.
 pub(super) type ParseResult<T> = Result<T, String>;
 
-/// Collects problems while the rest is read.
-pub(super) type ProblemList = RefCell<Vec<ConfigProblem>>;
+/// Entries of a list that has no bound of its own.
+pub(super) const MOST_ENTRIES: usize = 1_000;
+/// Longer keys resemble none of ours.
+const LONGEST_KEY: usize = 64;
 
 /// How the value of a key is read.
 pub(super) trait KeyReader<T> {
@@ -38,7 +39,7 @@ pub(super) struct ListOf<F>(pub F);
 
 impl<T, F: FnMut(ValueNode) -> ParseResult<T>> KeyReader<Vec<T>> for ListOf<F> {
     fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<Vec<T>> {
-        section.list(key, self.0)
+        section.list(key, MOST_ENTRIES, self.0)
     }
 }
 
@@ -75,6 +76,8 @@ pub(super) struct SectionReader<'p> {
     rest: ConfigTable,
     asked: Vec<&'static str>,
     problems: &'p ProblemList,
+    /// How many there were before it.
+    problems_before: usize,
 }
 
 /// Reads the table at the root of a document.
@@ -83,10 +86,19 @@ pub(super) fn read<T>(
     problems: &ProblemList,
     read: impl FnOnce(&mut SectionReader<'_>) -> T,
 ) -> T {
-    SectionReader { path: String::new(), place: None, rest: root, asked: Vec::new(), problems }.through(read)
+    SectionReader::new(String::new(), None, root, problems).through(read)
 }
 
 impl<'p> SectionReader<'p> {
+    fn new(
+        path: String,
+        place: Option<ConfigLocation>,
+        rest: ConfigTable,
+        problems: &'p ProblemList,
+    ) -> Self {
+        Self { path, place, rest, asked: Vec::new(), problems, problems_before: problems.count() }
+    }
+
     fn through<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let out = read(&mut self);
         self.refuse_the_rest();
@@ -95,12 +107,12 @@ impl<'p> SectionReader<'p> {
 
     /// The section under `key`, empty if there is none.
     pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut SectionReader<'p>) -> T) -> T {
-        let path = self.path_of(key);
+        let (path, problems_before) = (self.path_of(key), self.problems.count());
         let (place, rest) = match self.take(key).map(|node| self.table_of(&path, node)) {
             Some(Some((place, table))) => (Some(place), table),
             _ => (None, ConfigTable::new()),
         };
-        SectionReader { path, place, rest, asked: Vec::new(), problems: self.problems }.through(read)
+        SectionReader { problems_before, ..Self::new(path, place, rest, self.problems) }.through(read)
     }
 
     /// The section that a table describes.
@@ -159,54 +171,78 @@ impl<'p> SectionReader<'p> {
         self.optional(key, parse)
     }
 
-    /// A list, each item with its own place; empty if left out.
+    /// A list, each item with its own place; empty if left out. No more than `most` are read.
     pub fn list<T>(
         &mut self,
         key: &'static str,
+        most: usize,
         mut parse: impl FnMut(ValueNode) -> ParseResult<T>,
     ) -> Option<Vec<T>> {
         let path = self.path_of(key);
-        let items = self.optional(key, items)?;
-        let parsed = items.into_iter().enumerate().filter_map(|(index, node)| {
+        let items = self.items(key, most)?;
+        let parsed = self.until_full(items.into_iter().enumerate()).filter_map(|(index, node)| {
             let place = node.place.clone();
             parse(node).map_err(|reason| self.refuse(place, format!("{path}[{index}]"), reason)).ok()
         });
         Some(parsed.collect())
     }
 
-    /// A list of tables, each read as a section of its own.
+    /// A list of tables, each read as a section of its own. No more than `most` are read.
     pub fn tables<T>(
         &mut self,
         key: &'static str,
+        most: usize,
         mut read: impl FnMut(&mut SectionReader<'p>) -> T,
     ) -> Option<Vec<T>> {
         let path = self.path_of(key);
-        let items = self.optional(key, items)?;
-        let parsed = items.into_iter().enumerate().filter_map(|(index, node)| {
+        let items = self.items(key, most)?;
+        let parsed = self.until_full(items.into_iter().enumerate()).filter_map(|(index, node)| {
             let path = format!("{path}[{index}]");
             let (place, rest) = self.table_of(&path, node)?;
-            let section =
-                SectionReader { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
-            Some(section.through(&mut read))
+            Some(SectionReader::new(path, Some(place), rest, self.problems).through(&mut read))
         });
         Some(parsed.collect())
     }
 
-    /// Every entry of a table whose keys are names of the owner's choice.
+    fn items(&mut self, key: &'static str, most: usize) -> Option<Vec<ValueNode>> {
+        let place = self.place_of(key);
+        let mut items = self.optional(key, items)?;
+        self.at_most(most, items.len(), place.as_ref(), self.path_of(key));
+        items.truncate(most);
+        Some(items)
+    }
+
+    fn at_most(&self, most: usize, count: usize, place: Option<&ConfigLocation>, field: String) {
+        if let (true, Some(place)) = (count > most, place) {
+            let reason = format!("has {count} entries; at most {most} are allowed");
+            self.refuse(place.clone(), field, reason);
+        }
+    }
+
+    fn until_full<T>(&self, entries: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        entries.take_while(|_| {
+            self.problems.visit();
+            !self.problems.is_full()
+        })
+    }
+
+    /// The entries of a table whose keys are names of the owner's choice. No more than `most` are read.
     pub fn entries<T>(
         &mut self,
+        most: usize,
         mut name: impl FnMut(&str) -> ParseResult<()>,
         mut read: impl FnMut(&str, &mut SectionReader<'p>) -> T,
     ) -> Vec<(String, T)> {
-        let entries = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
+        let entries = std::mem::take(&mut self.rest);
+        self.at_most(most, entries.len(), self.place(), self.path.clone());
+        let entries = self.until_full(entries.into_iter().take(most)).filter_map(|(key, entry)| {
             let path = self.path_of(&key);
             if let Err(reason) = name(&key) {
                 self.refuse(entry.key, path, reason);
                 return None;
             }
             let (place, rest) = self.table_of(&path, entry.node)?;
-            let section =
-                SectionReader { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
+            let section = SectionReader::new(path, Some(place), rest, self.problems);
             let out = section.through(|section| read(&key, section));
             Some((key, out))
         });
@@ -215,7 +251,8 @@ impl<'p> SectionReader<'p> {
 
     /// Every pair of a table whose keys are names of the owner's choice and whose values are not tables.
     pub fn pairs<T>(&mut self, mut parse: impl FnMut(&str, ValueNode) -> ParseResult<T>) -> Vec<(String, T)> {
-        let pairs = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
+        let pairs = std::mem::take(&mut self.rest).into_iter();
+        let pairs = self.until_full(pairs).filter_map(|(key, entry)| {
             let place = entry.node.place.clone();
             match parse(&key, entry.node) {
                 Ok(value) => Some((key, value)),
@@ -231,6 +268,16 @@ impl<'p> SectionReader<'p> {
     /// Whether a key that was not read yet has this text.
     pub fn says(&self, key: &str, word: &str) -> bool {
         self.rest.get(key).is_some_and(|entry| entry.node.clone().text().is_ok_and(|text| text == word))
+    }
+
+    /// The items of all lists at and under a key that was not read yet.
+    pub fn items_under(&self, key: &str) -> usize {
+        self.rest.get(key).map_or(0, |entry| entry.node.items())
+    }
+
+    /// Leaves out a key that was refused unread.
+    pub fn skip(&mut self, key: &'static str) {
+        self.take(key);
     }
 
     pub fn has(&self, key: &str) -> bool {
@@ -262,17 +309,12 @@ impl<'p> SectionReader<'p> {
     }
 
     pub fn refuse(&self, place: ConfigLocation, field: String, reason: impl Into<String>) {
-        self.problems.borrow_mut().push(ConfigProblem { place, field, reason: reason.into() });
+        self.problems.push(ConfigProblem { place, field, reason: reason.into() });
     }
 
     /// Whether anything at or under this table has been refused so far.
     pub fn failed(&self) -> bool {
-        self.problems.borrow().iter().any(|problem| {
-            problem
-                .field
-                .strip_prefix(&self.path)
-                .is_some_and(|rest| matches!(rest.chars().next(), None | Some('.' | '[')))
-        })
+        self.problems.count() > self.problems_before
     }
 
     fn take(&mut self, key: &'static str) -> Option<ValueNode> {
@@ -292,7 +334,8 @@ impl<'p> SectionReader<'p> {
     }
 
     fn refuse_the_rest(&mut self) {
-        for (key, entry) in std::mem::take(&mut self.rest) {
+        let rest = std::mem::take(&mut self.rest);
+        for (key, entry) in self.until_full(rest.into_iter()) {
             let hint = suggest(&key, &self.asked);
             let hint = hint.map_or_else(|| known(&self.asked), |close| format!("did you mean {close}?"));
             self.refuse(entry.key, self.path_of(&key), format!("is not a setting; {hint}"));
@@ -314,6 +357,7 @@ fn known(names: &[&str]) -> String {
 /// The name that a mistyped one is closest to.
 fn suggest<'n>(typed: &str, names: &[&'n str]) -> Option<&'n str> {
     let likeness = |name: &&'n str| strsim::jaro_winkler(&typed.replace('-', "_"), &name.replace('-', "_"));
-    let best = names.iter().copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    let names = names.iter().filter(|_| typed.len() <= LONGEST_KEY);
+    let best = names.copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
     (likeness(&best) > 0.8).then_some(best)
 }

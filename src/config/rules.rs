@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::throttle::{
-    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, Rule, RuleAction, RuleSpan,
-    SHORTEST_WINDOW,
+    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, MOST_RULES, Rule, RuleAction,
+    RuleSpan, SHORTEST_WINDOW,
 };
 
 use super::document::ValueNode;
@@ -44,7 +44,7 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
     );
     let missing = !section.has("rules");
     let place = section.place_of("rules");
-    let read = section.tables("rules", |inner| (inner.place().cloned(), rule(inner, captcha)));
+    let read = section.tables("rules", MOST_RULES, |inner| (inner.place().cloned(), rule(inner, captcha)));
     let place = place?;
     if missing {
         let reason = "is missing; list the rules, or write rules = [] to switch the limit off";

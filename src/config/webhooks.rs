@@ -4,7 +4,7 @@ use url::{Host, Url};
 
 use super::document::ValueNode;
 use super::error::ConfigLocation;
-use super::reader::{ParseResult, SectionReader};
+use super::reader::{MOST_ENTRIES, ParseResult, SectionReader};
 use super::values::{SecretRef, secret, yes_or_no};
 use crate::public_address::is_public;
 
@@ -69,12 +69,8 @@ impl WebhookEvent {
 /// Every receiver in the document.
 pub(super) fn read(root: &mut SectionReader<'_>) -> Vec<WebhookSettings> {
     let place = root.place_of("webhooks");
-    let found = root.tables("webhooks", webhook).unwrap_or_default();
+    let found = root.tables("webhooks", MOST, webhook).unwrap_or_default();
     let Some(place) = place else { return Vec::new() };
-    if found.len() > MOST {
-        let reason = format!("lists {} receivers; at most {MOST} are told", found.len());
-        root.refuse(place.clone(), "webhooks".to_owned(), reason);
-    }
     let found: Vec<WebhookSettings> = found.into_iter().flatten().collect();
     // A delivery is known by its URL.
     let twice = |index: &usize| found[..*index].iter().any(|other| other.url == found[*index].url);
@@ -92,8 +88,9 @@ fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {
     let missing =
         "is missing; write \"env:NAME\" or \"file:PATH\" to say where the signing secret is read from";
     let secret = section.required("secret", missing, here, secret);
-    let events =
-        section.list("events", event).map_or_else(|| WebhookEvent::ALL.to_vec(), |lists| lists.concat());
+    let events = section
+        .list("events", MOST_ENTRIES, event)
+        .map_or_else(|| WebhookEvent::ALL.to_vec(), |lists| lists.concat());
     let allow_private = section.value("allow_private", false, yes_or_no);
     if let (Some(url), Some(at)) = (&url, at)
         && !allow_private

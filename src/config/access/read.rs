@@ -33,13 +33,7 @@ fn entries<'p, T>(
     key: &'static str,
     read: impl FnMut(&mut SectionReader<'p>) -> Option<T>,
 ) -> Vec<T> {
-    let place = section.place_of(key);
-    let read = section.tables(key, read).unwrap_or_default();
-    if let (Some(place), true) = (place, read.len() > MOST_ENTRIES) {
-        let reason = format!("has {} entries; at most {MOST_ENTRIES} are allowed", read.len());
-        section.refuse(place, section.path_of(key), reason);
-    }
-    read.into_iter().flatten().collect()
+    section.tables(key, MOST_ENTRIES, read).unwrap_or_default().into_iter().flatten().collect()
 }
 
 fn network(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Option<AccessNetwork> {

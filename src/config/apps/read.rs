@@ -8,25 +8,30 @@ use url::Url;
 use super::host::{host, name_of};
 use super::{App, AppPart, Apps, PathPattern, Who};
 use crate::config::document::ValueNode;
-use crate::config::error::ConfigLocation;
 use crate::config::reader::{ParseResult, SectionReader};
 use crate::config::values::duration;
 
 /// Applications; hosts, names, paths and parts of one; names of a part.
 const MOST: usize = 200;
+/// All of these together: 25 for each of 200 applications. Judging a document reads them several times.
+const MOST_IN_ALL: usize = 5_000;
 const LONGEST_NAME: usize = 64;
 /// A session lasts no longer.
 const LONGEST_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// `public_url` is our own, whose host no application can have.
 pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) -> Apps {
-    let place = root.place_of("apps");
-    let found = root.tables("apps", |section| app(section, public_url)).unwrap_or_default();
-    let Some(place) = place else { return Apps::default() };
-    if found.len() > MOST {
-        let reason = format!("lists {} applications; at most {MOST} are allowed", found.len());
-        root.refuse(place.clone(), "apps".to_owned(), reason);
+    let Some(place) = root.place_of("apps") else { return Apps::default() };
+    let in_all = root.items_under("apps");
+    if in_all > MOST_IN_ALL {
+        let reason = format!(
+            "has {in_all} entries with the hosts, names, paths and parts in them; at most {MOST_IN_ALL} are allowed"
+        );
+        root.refuse(place, "apps".to_owned(), reason);
+        root.skip("apps");
+        return Apps::default();
     }
+    let found = root.tables("apps", MOST, |section| app(section, public_url)).unwrap_or_default();
     let (mut names, mut hosts) = (HashSet::new(), HashSet::new());
     for (index, app) in found.iter().enumerate().filter_map(|(index, app)| Some((index, app.as_ref()?))) {
         if !names.insert(&app.name) {
@@ -47,11 +52,10 @@ pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) ->
 }
 
 fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
-    let place = section.place().cloned();
     let missing = "is missing; write a short name for the console: \"wiki\"";
-    let name = section.required("name", missing, place.clone(), name);
+    let name = section.required("name", missing, section.place().cloned(), name);
     let (path, at) = (section.path_of("hosts"), section.place_of("hosts"));
-    let hosts = section.list("hosts", |node| match host(node)? {
+    let hosts = section.list("hosts", MOST, |node| match host(node)? {
         host if Some(name_of(&host)) == public_url.host_str() => Err(format!(
             "{host:?} is the name of server.public_url, whose cookies browsers would send to it, whatever the port; an application needs a name of its own"
         )),
@@ -65,14 +69,9 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
             "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"]",
         );
     }
-    let who = section.list("who", who).unwrap_or_default();
-    let public = section.list("public", PathPattern::read).unwrap_or_default();
-    let parts = section.tables("parts", part).unwrap_or_default();
-    bounded(
-        section,
-        place,
-        &[("hosts", hosts.len()), ("who", who.len()), ("public", public.len()), ("parts", parts.len())],
-    );
+    let who = section.list("who", MOST, who).unwrap_or_default();
+    let public = section.list("public", MOST, PathPattern::read).unwrap_or_default();
+    let parts = section.tables("parts", MOST, part).unwrap_or_default();
     Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()? })
 }
 
@@ -80,8 +79,7 @@ fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
     let place = section.place().cloned();
     let missing = "is missing; write which paths it is about: \"/admin/*\"";
     let path = section.required("path", missing, place.clone(), PathPattern::read);
-    let who = section.list("who", who);
-    bounded(section, place.clone(), &[("who", who.as_ref().map_or(0, Vec::len))]);
+    let who = section.list("who", MOST, who);
     let signed_in_within = section.optional("signed_in_within", age);
     let password_within = section.optional("password_within", age);
     let asks_nothing = who.is_none() && signed_in_within.is_none() && password_within.is_none();
@@ -90,14 +88,6 @@ fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
         section.refuse(place, section.path().to_owned(), reason);
     }
     Some(AppPart { path: path?, who, signed_in_within, password_within })
-}
-
-fn bounded(section: &SectionReader<'_>, place: Option<ConfigLocation>, lists: &[(&str, usize)]) {
-    let Some(place) = place else { return };
-    for (key, length) in lists.iter().filter(|(_, length)| *length > MOST) {
-        let reason = format!("has {length} entries; at most {MOST} are allowed");
-        section.refuse(place.clone(), section.path_of(key), reason);
-    }
 }
 
 fn age(node: ValueNode) -> ParseResult<Duration> {

@@ -5,13 +5,12 @@ use std::net::IpAddr;
 use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
-use super::errors::{DraftError, DraftRefusal, draft_errors, whole_draft};
+use super::errors::{DraftError, DraftRefusal, draft_errors};
 use super::overridden::overridden_access;
 use super::{SET_BY_VARIABLE, cannot_write, edited, not_ours, refused, tree, view};
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
-use crate::config::document::{ConfigTable, TableEntry};
-use crate::config::error::ConfigProblem;
+use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
 use crate::config::source::ConfigSource;
 
@@ -82,17 +81,18 @@ impl AccessEdit {
             Ok((merged, config.live.access))
         };
         // Whole at first, so that a mistake is told at the entry as it was sent.
-        let (_, in_force) = put(&self.draft)?;
+        let whole = put(&self.draft)?;
+        let in_force = whole.1.settings();
         let errors: Vec<_> = KEYS
             .into_iter()
             .filter(|key| fixed.contains(key))
-            .filter(|key| !same(key, &self.draft, in_force.settings()) && !same(key, &self.draft, &before))
+            .filter(|key| !same(key, &self.draft, in_force) && !same(key, &self.draft, &before))
             .map(|key| DraftError::at(key, SET_BY_VARIABLE.to_owned(), None))
             .collect();
         if !errors.is_empty() {
             return Err(DraftRefusal::Invalid(errors));
         }
-        let (merged, in_force) = put(&self.kept)?;
+        let (merged, in_force) = if self.kept == self.draft { whole } else { put(&self.kept)? };
         let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, in_force.settings());
         if KEYS.iter().all(means) {
             Ok(merged)
@@ -125,14 +125,9 @@ fn short(error: DraftError) -> DraftError {
 }
 
 fn parse(draft: &Json) -> Result<AccessSettings, Vec<DraftError>> {
-    let entry = TableEntry::new(tree::of_json(draft), whole_draft());
-    let root = ConfigTable::from([("access".to_owned(), entry)]);
-    let (settings, problems) = read(root);
-    if problems.is_empty() {
-        return Ok(settings);
-    }
-    let errors = draft_errors(&crate::config::ConfigError::new(problems));
-    Err(errors.into_iter().map(short).collect())
+    let (settings, problems) = read(tree::of_json("access", draft));
+    let told = |error| draft_errors(&error).into_iter().map(short).collect();
+    problems.into_result(settings).map_err(told)
 }
 
 /// `[access]` of a document without the variables, as far as it is valid.
@@ -141,12 +136,12 @@ pub(super) fn stands(root: &ConfigTable) -> AccessSettings {
     read(access.into_iter().collect()).0
 }
 
-fn read(root: ConfigTable) -> (AccessSettings, Vec<ConfigProblem>) {
+fn read(root: ConfigTable) -> (AccessSettings, ProblemList) {
     let problems = ProblemList::default();
     let settings = reader::read(root, &problems, |root| {
         root.section("access", |section| AccessSettings::read(section, &[]))
     });
-    (settings, problems.into_inner())
+    (settings, problems)
 }
 
 fn same(key: &str, one: &AccessSettings, other: &AccessSettings) -> bool {

@@ -8,7 +8,6 @@ use super::overridden::overridden_apps;
 use super::{DocumentDraft, SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, refused, view};
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
-use crate::config::error::{ConfigError, ConfigProblem};
 use crate::config::reader::{self, ProblemList};
 use crate::config::source::ConfigSource;
 
@@ -32,9 +31,7 @@ impl AppsEdit {
         public_url: &Url,
     ) -> Result<Self, Vec<DraftError>> {
         let (apps, problems) = read(draft.tree(KEY)?, public_url);
-        if !problems.is_empty() {
-            return Err(draft_errors(&ConfigError::new(problems)));
-        }
+        let apps = problems.into_result(apps).map_err(|error| draft_errors(&error))?;
         Ok(Self { apps, toml: draft.toml(KEY)?, from_json: matches!(draft, DocumentDraft::Json(_)) })
     }
 
@@ -200,8 +197,8 @@ fn text_above(document: &DocumentMut) -> String {
     if above.trim().is_empty() { String::new() } else { format!("{}\n\n", above.trim_matches('\n')) }
 }
 
-fn read(root: ConfigTable, public_url: &Url) -> (Apps, Vec<ConfigProblem>) {
+fn read(root: ConfigTable, public_url: &Url) -> (Apps, ProblemList) {
     let problems = ProblemList::default();
     let apps = reader::read(root, &problems, |root| apps::read(root, public_url));
-    (apps, problems.into_inner())
+    (apps, problems)
 }

@@ -1,5 +1,9 @@
 //! A change of the document by an administrator: of its limits, of `[access]`, or of `[[apps]]`.
 
+use std::time::Duration;
+
+use similar::TextDiff;
+
 use super::access::{AccessEdit, stands};
 use super::apps::AppsEdit;
 use super::errors::{DraftRefusal, DraftSaveError};
@@ -7,6 +11,14 @@ use super::{DraftEdit, view};
 use crate::config::backend::BackendRead;
 use crate::config::settings::LiveSettings;
 use crate::config::source::{ConfigSource, Fingerprint};
+
+/// Longer texts are compared roughly from then on: the shortest difference of two long ones takes minutes.
+const LONGEST_COMPARISON: Duration = Duration::from_millis(10);
+
+/// The lines that two texts have in common, and the others.
+pub fn line_diff<'t>(old: &'t str, new: &'t str) -> TextDiff<'t, 't, 't, str> {
+    TextDiff::configure().timeout(LONGEST_COMPARISON).diff_lines(old, new)
+}
 
 #[derive(Debug, Clone)]
 pub enum DocumentEdit {
@@ -63,8 +75,7 @@ impl DocumentEdit {
         let drafted = self.put_into(source, &text).ok().map(|merged| self.part(source, &merged));
         let diff = |drafted: String| {
             let current = self.part(source, &text);
-            let diff = similar::TextDiff::from_lines(&current, &drafted);
-            diff.unified_diff().header("in force", "draft").to_string()
+            line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string()
         };
         let version = Fingerprint::of(bytes).to_string();
         DraftSaveError::Stale {

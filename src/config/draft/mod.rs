@@ -22,20 +22,20 @@ use toml_edit::DocumentMut;
 
 pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
-pub use document_edit::DocumentEdit;
+pub use document_edit::{DocumentEdit, line_diff};
 pub use edit::with_limit;
 pub use errors::{DraftError, DraftRefusal, DraftSaveError, SavedDraft};
 pub(super) use overridden::{overridden, overridden_access, overridden_apps};
 pub use view::{apps_toml, limits_toml};
 pub use written::{rule_json, span_text};
 
-use super::document::{self, ConfigTable, TableEntry};
+use super::document::{self, ConfigTable};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::living::NOTHING_SET;
 use super::source::ConfigSource;
 use crate::throttle::Limit;
-use errors::{DRAFT, draft_errors, line, whole_draft};
+use errors::{DRAFT, draft_errors, line};
 use overridden::covers;
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
@@ -52,10 +52,7 @@ impl DocumentDraft<'_> {
     /// A document with nothing but the draft, which is about `key`.
     fn tree(self, key: &str) -> Result<ConfigTable, Vec<DraftError>> {
         match self {
-            Self::Json(value) => {
-                let entry = TableEntry::new(tree::of_json(value), whole_draft());
-                Ok(ConfigTable::from([(key.to_owned(), entry)]))
-            }
+            Self::Json(value) => Ok(tree::of_json(key, value)),
             Self::Toml(text) => {
                 document::parse(DRAFT.as_ref(), &unix_lines(text)).map_err(|error| draft_errors(&error))
             }

@@ -4,11 +4,17 @@ use serde_json::Value as Json;
 
 use super::errors::whole_draft;
 use crate::config::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
-use crate::config::error::ConfigError;
+use crate::config::error::{ConfigError, ConfigLocation};
 use crate::config::limits::Limits;
 use crate::config::reader::{self, ProblemList};
 
-pub(super) fn of_json(from: &Json) -> ConfigValue {
+/// A document with nothing but the value of `key`.
+pub(super) fn of_json(key: &str, value: &Json) -> ConfigTable {
+    let place = whole_draft();
+    ConfigTable::from([(key.to_owned(), TableEntry::new(value_of(value, &place), place))])
+}
+
+fn value_of(from: &Json, place: &ConfigLocation) -> ConfigValue {
     match from {
         Json::Null => ConfigValue::Other("null"),
         Json::Bool(value) => ConfigValue::Boolean(*value),
@@ -19,12 +25,13 @@ pub(super) fn of_json(from: &Json) -> ConfigValue {
         },
         Json::String(text) => ConfigValue::Text(text.clone()),
         Json::Array(items) => {
-            let node = |item| ValueNode { value: of_json(item), place: whole_draft() };
+            let node = |item| ValueNode { value: value_of(item, place), place: place.clone() };
             ConfigValue::Array(items.iter().map(node).collect())
         }
         Json::Object(entries) => {
-            let entry =
-                |(key, inner): (&String, _)| (key.clone(), TableEntry::new(of_json(inner), whole_draft()));
+            let entry = |(key, inner): (&String, _)| {
+                (key.clone(), TableEntry::new(value_of(inner, place), place.clone()))
+            };
             ConfigValue::Table(entries.iter().map(entry).collect())
         }
     }
@@ -43,6 +50,5 @@ pub(super) fn named(root: &ConfigTable) -> Vec<(String, &TableEntry)> {
 pub(super) fn limits(root: ConfigTable) -> Result<Limits, ConfigError> {
     let problems = ProblemList::default();
     let limits = reader::read(root, &problems, |root| root.section("limits", Limits::read));
-    let problems = problems.into_inner();
-    if problems.is_empty() { Ok(limits) } else { Err(ConfigError::new(problems)) }
+    problems.into_result(limits)
 }

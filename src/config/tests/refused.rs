@@ -163,7 +163,7 @@ fn limits() {
     let nine: Vec<_> = (1..=9).map(|minutes| format!("{{ max = 1, window = '{minutes}m' }}")).collect();
     assert_eq!(
         refusal(&format!("limits.sms-phone.rules = [{}]", nine.join(", "))),
-        "gatehouse.toml:1: limits.sms-phone.rules: has 9 rules; at most 8 can be checked in one step"
+        "gatehouse.toml:1: limits.sms-phone.rules: has 9 entries; at most 8 are allowed"
     );
 }
 

@@ -45,6 +45,6 @@ fn receivers_of_webhooks() {
     let many = (0..11).map(entry).collect::<Vec<_>>().join(", ");
     assert_eq!(
         refusal(&format!("webhooks = [{many}]")),
-        "gatehouse.toml:1: webhooks: lists 11 receivers; at most 10 are told"
+        "gatehouse.toml:1: webhooks: has 11 entries; at most 10 are allowed"
     );
 }

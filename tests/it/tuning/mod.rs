@@ -1,6 +1,7 @@
 //! Changes of the limits at run time: through the API, in files, over several instances.
 
 mod files;
+mod hostile;
 #[cfg(feature = "nacos")]
 mod nacos;
 mod preview;
