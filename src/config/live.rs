@@ -12,7 +12,7 @@ use crate::clock::Micros;
 
 use super::apps::Apps;
 use super::control::WatchControl;
-use super::draft::{self, AccessEdit, AppsEdit, DocumentDraft, DraftEdit, DraftError, DraftRefusal};
+use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftRefusal};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
@@ -152,7 +152,7 @@ impl LiveHandle {
     }
 
     /// Everything that would be wrong with the document in force if the edit were written into it.
-    pub fn check_access(&self, edit: &AccessEdit) -> Result<(), Vec<DraftError>> {
+    pub fn check(&self, edit: &DocumentEdit) -> Result<(), Vec<DraftError>> {
         let put = edit.put_into(&self.0.source, &self.in_force().document);
         put.map(drop).map_err(DraftRefusal::into_errors)
     }

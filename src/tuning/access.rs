@@ -1,12 +1,13 @@
-//! `[access]`: saved into the same document as the limits, with the same history.
+//! `[access]`: its drafts, and who put an entry in force.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use serde_json::Value as Json;
 
-use super::{ChangeActor, DraftError, LimitsChange, NotWritten, SaveError, SavedDraft, Tuning};
+use super::{DocumentEdit, DraftError, LimitsChange, Tuning};
 use crate::clock::Micros;
-use crate::config::{AccessEdit, AccessSaver, DocumentEdit};
+use crate::config::{AccessEdit, AccessSaver};
 use crate::db::DbError;
 
 /// How many changes back the author of an entry is looked for.
@@ -28,29 +29,12 @@ impl From<&LimitsChange> for AccessOrigin {
 }
 
 impl Tuning {
-    /// Everything that is wrong with a draft of `[access]`, before it is saved. `from` is where its author is.
-    pub fn check_access(&self, draft: &Json, from: IpAddr) -> Result<(), Vec<DraftError>> {
-        self.0.live.check_access(&self.access_edit(draft, from)?)
-    }
-
-    /// Puts a draft of `[access]` in force, if `if_match` is the current version of the document. After `Ok` it is in
-    /// force in this instance; the others follow within a second.
-    pub async fn save_access(
-        &self,
-        draft: &Json,
-        from: IpAddr,
-        if_match: &str,
-        by: ChangeActor<'_>,
-        reason: &str,
-    ) -> Result<SavedDraft, SaveError> {
-        let edit = self.access_edit(draft, from).map_err(NotWritten::Invalid)?;
-        self.put(DocumentEdit::Access(Box::new(edit)), if_match, by, reason).await
-    }
-
-    fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<AccessEdit, Vec<DraftError>> {
+    /// Reads a draft of `[access]`; `from` is where its author is.
+    pub fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<DocumentEdit, Vec<DraftError>> {
         let live = self.0.live.snapshot();
         let current = live.access.settings();
-        AccessEdit::read(draft, AccessSaver { current, address: from, now: self.0.clock.now() })
+        let edit = AccessEdit::read(draft, AccessSaver { current, address: from, now: self.0.clock.now() })?;
+        Ok(DocumentEdit::Access(Box::new(edit)))
     }
 
     /// Who put each of these lines of `[access]` in force: the oldest of the changes that have had it without a break.
@@ -60,9 +44,14 @@ impl Tuning {
             return Ok(Vec::new());
         }
         let changes = self.history(None, LOOKED_AT).await?;
-        let origin = |line: &String| {
-            changes.iter().take_while(|change| change.access.contains(line)).last().map(AccessOrigin::from)
-        };
-        Ok(lines.iter().map(origin).collect())
+        let mut origins = vec![None; lines.len()];
+        let mut followed: Vec<usize> = (0..lines.len()).collect();
+        for change in &changes {
+            let had: HashSet<&str> =
+                change.access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
+            followed.retain(|&index| had.contains(lines[index].as_str()));
+            followed.iter().for_each(|&index| origins[index] = Some(AccessOrigin::from(change)));
+        }
+        Ok(origins)
     }
 }

@@ -1,9 +1,9 @@
-//! `[[apps]]`: saved into the same document as the limits, with the same history.
+//! `[[apps]]` in force.
 
 use std::sync::Arc;
 
-use super::{ChangeActor, DocumentDraft, NotWritten, SaveError, SavedDraft, Tuning, version_of};
-use crate::config::{self, DocumentEdit, LiveSettings};
+use super::{Tuning, version_of};
+use crate::config::{self, LiveSettings};
 
 /// The applications in force in this instance.
 #[derive(Debug, Clone)]
@@ -26,18 +26,5 @@ impl Tuning {
             toml: config::apps_toml(&in_force.document),
             overridden: self.0.live.overridden_apps(),
         }
-    }
-
-    /// Puts a draft of `[[apps]]` in force, if `if_match` is the current version of the document. After `Ok` it is in
-    /// force in this instance; the others follow within a second.
-    pub async fn save_apps(
-        &self,
-        draft: DocumentDraft<'_>,
-        if_match: &str,
-        by: ChangeActor<'_>,
-        reason: &str,
-    ) -> Result<SavedDraft, SaveError> {
-        let edit = self.0.live.read_apps(draft).map_err(NotWritten::Invalid)?;
-        self.put(DocumentEdit::Apps(Box::new(edit)), if_match, by, reason).await
     }
 }

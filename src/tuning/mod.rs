@@ -6,6 +6,7 @@ mod apps;
 mod history;
 mod instances;
 pub mod replay;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +15,16 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, DocumentEdit, Limits, LiveHandle, LiveSettings};
+use crate::config::{self, Limits, LiveHandle, LiveSettings};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
 use crate::stop::StopSignal;
 
 pub use crate::config::DraftSaveError as NotWritten;
-pub use crate::config::{BackendKind, DocumentDraft, DraftError, RefusedChange, SavedDraft, with_limit};
+pub use crate::config::{
+    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_limit,
+};
 pub use access::AccessOrigin;
 pub use apps::CurrentApps;
 pub use history::{ChangeCursor, LimitsChange};
@@ -43,6 +46,7 @@ struct TuningInner {
     /// The newest change in the history that was in force on this instance. Locked while one is recorded.
     recorded: Mutex<history::NewestChange>,
     previews: PreviewService,
+    draft_turns: turns::DraftTurns,
 }
 
 /// The limits in force in this instance.
@@ -119,6 +123,7 @@ impl Tuning {
             this,
             recorded: Mutex::new(None),
             previews: PreviewService::default(),
+            draft_turns: turns::DraftTurns::default(),
         }))
     }
 
@@ -155,17 +160,6 @@ impl Tuning {
     /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
     /// in this instance; the others follow within a second.
     pub async fn save(
-        &self,
-        draft: DocumentDraft<'_>,
-        if_match: &str,
-        by: ChangeActor<'_>,
-        reason: &str,
-    ) -> Result<SavedDraft, SaveError> {
-        let edit = config::DraftEdit::read(draft).map_err(NotWritten::Invalid)?;
-        self.put(DocumentEdit::Limits(Box::new(edit)), if_match, by, reason).await
-    }
-
-    async fn put(
         &self,
         edit: DocumentEdit,
         if_match: &str,
@@ -223,7 +217,7 @@ impl Tuning {
         let document = document.ok_or(SaveError::NoSuchChange)?;
         let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
         let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
-        self.put(edit, if_match, by, reason).await
+        self.save(edit, if_match, by, reason).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every

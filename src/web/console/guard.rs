@@ -71,10 +71,10 @@ struct GuardedRequest<'a> {
 
 /// What a request wants to do. `ours`: it does not come from another site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AccessKind {
+pub enum AccessKind {
     Read,
-    /// Confirm the password.
-    Confirm {
+    /// Try a draft, or confirm the password.
+    Try {
         ours: bool,
     },
     Change {
@@ -136,6 +136,11 @@ impl Admin {
             AdminCredential::Session(_) => None,
             AdminCredential::Token(token) => Some(token),
         }
+    }
+
+    /// Of whom one draft is read at a time: the program, or who is signed in.
+    pub fn reader(&self) -> String {
+        self.token().map_or_else(|| self.id(), str::to_owned)
     }
 
     /// Their address in the form that limits count.
@@ -214,7 +219,7 @@ pub async fn change(
 
 /// For the form at [`CONFIRM`] that confirms the password.
 pub async fn confirmation(visit: &Visit, services: &Services, csrf_token: &str) -> Result<Admin, WebError> {
-    guard_page(visit, services, AccessKind::Confirm { ours: visit.admits_form(csrf_token) }, CONFIRM).await
+    guard_page(visit, services, AccessKind::Try { ours: visit.admits_form(csrf_token) }, CONFIRM).await
 }
 
 async fn guard_page(
@@ -288,7 +293,7 @@ impl FromRequest for ConfirmedAdmin {
 
 /// For the API call that confirms the password.
 pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
-    guard_request(request, |ours| AccessKind::Confirm { ours }).await
+    guard_request(request, |ours| AccessKind::Try { ours }).await
 }
 
 pub(super) async fn guard_request(
@@ -340,7 +345,7 @@ async fn judge(
 /// In the order that reveals least to a client without the right.
 fn denial(services: &Services, who: &AdminIdentity, kind: AccessKind, path: &str) -> Option<DenialReason> {
     // A request from another site is refused for that reason, no matter whose browser sends it.
-    let foreign = matches!(kind, AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false });
+    let foreign = matches!(kind, AccessKind::Try { ours: false } | AccessKind::Change { ours: false });
     if foreign && path.starts_with("/api/") {
         return Some(DenialReason::Foreign);
     }
@@ -351,10 +356,8 @@ fn denial(services: &Services, who: &AdminIdentity, kind: AccessKind, path: &str
         return Some(DenialReason::NotAdmin);
     }
     match kind {
-        AccessKind::Read | AccessKind::Confirm { ours: true } => None,
-        AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false } => {
-            Some(DenialReason::Foreign)
-        }
+        AccessKind::Read | AccessKind::Try { ours: true } => None,
+        AccessKind::Try { ours: false } | AccessKind::Change { ours: false } => Some(DenialReason::Foreign),
         AccessKind::Change { ours: true } => {
             let AdminCredential::Session(session) = &who.credential else { return None };
             (!services.sessions.is_confirmed(session)).then_some(DenialReason::Unconfirmed)

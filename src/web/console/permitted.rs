@@ -22,36 +22,41 @@ use crate::web::kit::web_error::WebError;
 pub trait AdminPart {
     /// A token needs one of these.
     const SCOPES: &'static [AdminScope];
-    /// A session needs a recently confirmed password, and a request that is not another site's.
-    const CHANGES: bool;
+    /// What a session needs for it, of a request that is ours or another site's.
+    const KIND: fn(bool) -> AccessKind;
 }
 
+const READ: fn(bool) -> AccessKind = |_| AccessKind::Read;
+const TRY: fn(bool) -> AccessKind = |ours| AccessKind::Try { ours };
+const CHANGE: fn(bool) -> AccessKind = |ours| AccessKind::Change { ours };
+
 macro_rules! admin_parts {
-    ($($(#[$doc:meta])* $part:ident = $changes:literal, [$($scope:ident),+];)+) => {
+    ($($(#[$doc:meta])* $part:ident = $kind:ident, [$($scope:ident),+];)+) => {
         $($(#[$doc])* pub struct $part;
 
         impl AdminPart for $part {
             const SCOPES: &'static [AdminScope] = &[$(AdminScope::$scope),+];
-            const CHANGES: bool = $changes;
+            const KIND: fn(bool) -> AccessKind = $kind;
         })+
     };
 }
 
 admin_parts! {
-    ReadLimits = false, [LimitsRead, LimitsWrite];
-    SaveLimits = true, [LimitsWrite];
-    ReadAccess = false, [LimitsRead, AccessWrite];
-    SaveAccess = true, [AccessWrite];
-    ReadApps = false, [LimitsRead, AppsWrite];
-    SaveApps = true, [AppsWrite];
+    ReadLimits = READ, [LimitsRead, LimitsWrite];
+    TryLimits = TRY, [LimitsRead, LimitsWrite];
+    SaveLimits = CHANGE, [LimitsWrite];
+    ReadAccess = READ, [LimitsRead, AccessWrite];
+    SaveAccess = CHANGE, [AccessWrite];
+    ReadApps = READ, [LimitsRead, AppsWrite];
+    SaveApps = CHANGE, [AppsWrite];
     /// It names accounts.
-    TryApps = false, [AppsWrite];
-    ReadEvents = false, [EventsRead];
-    ReadSubjects = false, [EventsRead, SubjectsClear];
+    TryApps = TRY, [AppsWrite];
+    ReadEvents = READ, [EventsRead];
+    ReadSubjects = READ, [EventsRead, SubjectsClear];
     /// What lets somebody in again, or messages through.
-    ClearSubjects = true, [SubjectsClear];
-    ReadAccounts = false, [AccountsWrite];
-    ChangeAccounts = true, [AccountsWrite];
+    ClearSubjects = CHANGE, [SubjectsClear];
+    ReadAccounts = READ, [AccountsWrite];
+    ChangeAccounts = CHANGE, [AccountsWrite];
 }
 
 /// May make this call, or is refused.
@@ -70,8 +75,7 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
             let admin = if token::is_sent(&request) {
                 by_token(&request, P::SCOPES).await
             } else {
-                let kind = |ours| if P::CHANGES { AccessKind::Change { ours } } else { AccessKind::Read };
-                guard::guard_request(&request, kind).await
+                guard::guard_request(&request, P::KIND).await
             };
             Ok(Self { admin: admin?, part: PhantomData })
         })

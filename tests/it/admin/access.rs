@@ -134,7 +134,7 @@ impl Asker {
             NoSession | ExpiredSession | PlainUser | OneTimePassword => true,
             OldConfirmation => matches!(body, Body::Form | Body::Json(_)) && !path.ends_with("/confirm"),
             ForgedToken => matches!(body, Body::Form | Body::Kept),
-            OtherSite => !matches!(body, Body::Nothing | Body::Draft(_)),
+            OtherSite => body != Body::Nothing,
         }
     }
 

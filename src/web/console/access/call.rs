@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::web::console::document::call::{
-    DocumentSaved, checked_reason, etag, if_match, record_save, save_response,
+    DocumentSaved, checked_reason, etag, if_match, read_draft, record_save, save_edit, save_response,
 };
 use crate::web::console::permitted::{Permitted, ReadAccess, SaveAccess};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -160,18 +160,19 @@ pub async fn save(
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let seen = if_match(&request, &services.tuning.version())?;
-    let reason = checked_reason(&wanted.reason)?;
-    let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = &wanted;
+    let reason = checked_reason(&wanted.reason)?.to_owned();
+    let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = wanted;
     let parts = [
         ("deny", deny),
         ("allow", allow),
         ("challenge_everyone_until", challenge_everyone_until),
         ("pause_sms", pause_sms),
     ];
-    let parts = parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part.clone()?)));
+    let parts = parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?)));
     let draft = Value::Object(parts.collect::<Map<_, _>>());
-    let by = admin.id();
-    let saved = services.tuning.save_access(&draft, admin.address(), &seen, admin.by(&by), reason).await;
+    let (tuning, from) = (services.tuning.clone(), admin.address());
+    let edit = read_draft(&services, &admin, move |_| tuning.access_edit(&draft, from)).await?;
+    let saved = save_edit(&services, &admin, edit, &seen, &reason).await;
     let detail = json!({ "reason": reason, "from": seen });
     record_save(&services, &admin, "access.save", detail, &saved);
     save_response(saved)

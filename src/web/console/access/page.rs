@@ -12,9 +12,10 @@ use crate::web::console::LONGEST_REASON;
 use crate::web::console::access::answer::AccessAnswer;
 use crate::web::console::access::view::{AccessPage, AnswerForm, AnswerRow, PageWord};
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::call::record_save;
+use crate::web::console::document::call::{read_draft, record_save, save_edit};
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::{WebError, WebResult};
@@ -64,7 +65,9 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     let now = visit.now();
     let current = services.live.snapshot().access.settings().in_force(now);
     form.check(visit.locale);
-    if let Err(errors) = services.tuning.check_access(&draft(&current), admin.address()) {
+    let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
+    let checked = read_draft(&services, &admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
+    if let Err(errors) = checked.await? {
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
@@ -73,7 +76,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     let confirmed = carried::require(&visit, &services, &admin, HERE, &pairs).await?;
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
     let result = async {
-        match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await {
+        match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
             Err(error) => {
                 let word = match error {
@@ -110,7 +113,7 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
     let draft = |current: &AccessSettings| answer.taken_from(current, subject);
     let result = async {
-        match save(&visit, &services, &admin, ("access.end", detail), &reason, draft).await {
+        match save(&visit, &services, &admin, ("access.end", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
             Err(error) => page(&visit, &services, &admin, None, word(error)?).await,
         }
@@ -126,20 +129,20 @@ async fn save(
     (act, mut detail): (&str, Value),
     reason: &str,
     draft: impl Fn(&AccessSettings) -> Value,
-) -> Result<SavedDraft, SaveError> {
-    let by = admin.id();
+) -> Result<Result<SavedDraft, SaveError>, Problem> {
     let mut tries = 0;
     loop {
         tries += 1;
         let current = services.tuning.current();
         let wanted = draft(&current.live.access.settings().in_force(visit.now()));
-        let (from, by) = (admin.address(), admin.by(&by));
-        let saved = services.tuning.save_access(&wanted, from, &current.version, by, reason).await;
+        let (tuning, from) = (services.tuning.clone(), admin.address());
+        let edit = read_draft(services, admin, move |_| tuning.access_edit(&wanted, from)).await?;
+        let saved = save_edit(services, admin, edit, &current.version, reason).await;
         let overtaken = matches!(saved, Err(SaveError::NotWritten(NotWritten::Stale { .. })));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
             record_save(services, admin, act, detail, &saved);
-            return saved;
+            return Ok(saved);
         }
     }
 }

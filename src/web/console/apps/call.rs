@@ -1,7 +1,5 @@
 //! `/api/v1/admin/apps`: the applications in force, a save of others, and whom these would let in and keep out.
 
-use std::time::Duration;
-
 use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
@@ -10,16 +8,13 @@ use utoipa::ToSchema;
 
 use super::call_body::{AppBody, AppsPreview};
 use super::trial::{TrialOutcome, tried};
-use crate::web::console::document::call::{DocumentSaved, SentDraft, etag};
+use crate::web::console::document::call::{BUSY_RETRY, DocumentSaved, SentDraft, etag};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
-
-/// About as long as another trial takes.
-const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
@@ -112,8 +107,8 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let AppsRequest { apps, toml, reason } = &wanted;
-    sent(apps.as_ref(), toml.as_deref()).save(&services, &admin, &request, reason).await
+    let AppsRequest { apps, toml, reason } = wanted;
+    sent(apps, toml).save(&services, &admin, &request, &reason).await
 }
 
 /// One of `apps` and `toml`.
@@ -138,22 +133,21 @@ pub struct AppsPreviewRequest {
     request_body = AppsPreviewRequest,
     responses((status = 200, description = "Hosts and paths for which something changes.", body = AppsPreview)),
     security(("session" = []), ("token" = ["apps:write"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, BODY])))
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn preview(
-    _: Permitted<TryApps>,
+    Permitted { admin, .. }: Permitted<TryApps>,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let draft = sent(wanted.apps.as_ref(), wanted.toml.as_deref()).read()?;
-    match tried(&services, draft).await? {
+    match tried(&services, &admin, sent(wanted.apps, wanted.toml).body()?).await? {
         TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
         TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         TrialOutcome::Mistaken(errors) => Err(Problem::invalid_draft(errors)),
     }
 }
 
-fn sent<'a>(json: Option<&'a Value>, toml: Option<&'a str>) -> SentDraft<'a> {
+fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
     SentDraft { part: DocumentPart::Apps, json, toml }
 }

@@ -5,8 +5,8 @@ use actix_web::http::StatusCode;
 use super::check::checks;
 use super::trial::{TrialOutcome, tried};
 use super::view::{AppsEditPage, AppsPage};
-use crate::tuning::DocumentDraft;
 use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::document::call::DraftBody;
 use crate::web::console::document::draft::Controls;
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::saving::{Submitted, submitted};
@@ -45,10 +45,13 @@ pub async fn submit(
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
         Submitted::Answered(answer) => Ok(answer),
-        Submitted::Try(draft) => Ok(match tried(&services, DocumentDraft::Toml(&draft.toml)).await? {
-            TrialOutcome::Tried(tried) => page(draft).trial(tried).respond(&visit),
-            TrialOutcome::Busy => page(draft).busy().respond(&visit),
-            TrialOutcome::Mistaken(mistakes) => answer(TomlDraft { mistakes, ..draft }),
-        }),
+        Submitted::Try(draft) => {
+            let outcome = tried(&services, &admin, DraftBody::Toml(draft.toml.clone())).await?;
+            Ok(match outcome {
+                TrialOutcome::Tried(tried) => page(draft).trial(tried).respond(&visit),
+                TrialOutcome::Busy => page(draft).busy().respond(&visit),
+                TrialOutcome::Mistaken(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+            })
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What the calls share that save a part of the document: the version that was seen, the reason, the record, the answer.
 
+use std::time::Duration;
+
 use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
@@ -7,12 +9,15 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::part::DocumentPart;
-use crate::tuning::{DocumentDraft, NotWritten, SaveError, SavedDraft};
+use crate::config::LiveHandle;
+use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, NotWritten, SaveError, SavedDraft};
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::Admin;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 
+/// About as long as another draft or trial takes.
+pub const BUSY_RETRY: Duration = Duration::from_secs(5);
 /// Of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
 
@@ -24,20 +29,45 @@ pub struct DocumentSaved {
     changed: bool,
 }
 
-/// A part of the document as it was sent: one of JSON and TOML.
-#[derive(Clone, Copy)]
-pub struct SentDraft<'a> {
-    pub part: DocumentPart,
-    pub json: Option<&'a Value>,
-    pub toml: Option<&'a str>,
+/// A draft in a body of its own.
+pub enum DraftBody {
+    Toml(String),
+    Json(Value),
 }
 
-impl<'a> SentDraft<'a> {
-    pub fn read(self) -> Result<DocumentDraft<'a>, Problem> {
+impl DraftBody {
+    pub fn draft(&self) -> DocumentDraft<'_> {
+        match self {
+            Self::Toml(text) => DocumentDraft::Toml(text),
+            Self::Json(value) => DocumentDraft::Json(value),
+        }
+    }
+}
+
+/// Reads a draft when it is the caller's turn, and not on the thread that serves everybody.
+pub async fn read_draft<T: Send + 'static>(
+    services: &Services,
+    admin: &Admin,
+    read: impl FnOnce(&LiveHandle) -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let live = services.live.clone();
+    let read = services.tuning.read_draft(&admin.reader(), move || read(&live)).await;
+    read.ok_or(Problem::Unavailable { retry_after: BUSY_RETRY })
+}
+
+/// A part of the document as it was sent: one of JSON and TOML.
+pub struct SentDraft {
+    pub part: DocumentPart,
+    pub json: Option<Value>,
+    pub toml: Option<String>,
+}
+
+impl SentDraft {
+    pub fn body(self) -> Result<DraftBody, Problem> {
         let key = self.part.key();
         match (self.json, self.toml) {
-            (Some(value), None) => Ok(DocumentDraft::Json(value)),
-            (None, Some(toml)) => Ok(DocumentDraft::Toml(toml)),
+            (Some(value), None) => Ok(DraftBody::Json(value)),
+            (None, Some(toml)) => Ok(DraftBody::Toml(toml)),
             (Some(_), Some(_)) => {
                 Err(Problem::wrong("toml", format!("Send either toml or {key}, not both.")))
             }
@@ -55,10 +85,24 @@ impl<'a> SentDraft<'a> {
     ) -> Result<HttpResponse, Problem> {
         let seen = if_match(request, &services.tuning.version())?;
         let reason = checked_reason(reason)?;
-        let saved = self.part.save(services, admin, self.read()?, &seen, reason).await;
-        record_save(services, admin, self.part.act(), json!({ "reason": reason, "from": seen }), &saved);
+        let (part, body) = (self.part, self.body()?);
+        let edit = read_draft(services, admin, move |live| part.read(live, body.draft())).await?;
+        let saved = save_edit(services, admin, edit, &seen, reason).await;
+        record_save(services, admin, part.act(), json!({ "reason": reason, "from": seen }), &saved);
         save_response(saved)
     }
+}
+
+/// Puts a draft in force, if it has no mistakes.
+pub async fn save_edit(
+    services: &Services,
+    admin: &Admin,
+    edit: Result<DocumentEdit, Vec<DraftError>>,
+    seen: &str,
+    reason: &str,
+) -> Result<SavedDraft, SaveError> {
+    let edit = edit.map_err(NotWritten::Invalid)?;
+    services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await
 }
 
 /// Records what somebody did, or would have done.

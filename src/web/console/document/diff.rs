@@ -1,5 +1,7 @@
 //! The difference between two sets of limits, by line.
 
+use crate::config::line_diff;
+
 /// A line of a unified diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffLine {
@@ -18,8 +20,7 @@ pub enum DiffKind {
 
 /// The difference between two texts.
 pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
-    let diff = similar::TextDiff::from_lines(old, new);
-    lines(&diff.unified_diff().context_radius(2).to_string())
+    lines(&line_diff(old, new).unified_diff().context_radius(2).to_string())
 }
 
 /// The lines of a unified diff without the names of its files.

@@ -1,9 +1,8 @@
 //! The parts of the document that are edited as TOML, and what differs between them.
 
-use crate::tuning::{DocumentDraft, DraftError, SaveError, SavedDraft};
-use crate::web::console::guard::Admin;
+use crate::config::{DraftEdit, LiveHandle};
+use crate::tuning::{DocumentDraft, DocumentEdit, DraftError};
 use crate::web::kit::flash::Flash;
-use crate::web::kit::services::Services;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentPart {
@@ -82,28 +81,11 @@ impl DocumentPart {
         }
     }
 
-    /// All mistakes of a draft.
-    pub fn mistakes(self, services: &Services, draft: DocumentDraft<'_>) -> Vec<DraftError> {
-        let parsed = match self {
-            Self::Limits => services.live.parse(draft).map(drop),
-            Self::Apps => services.live.parse_apps(draft).map(drop),
-        };
-        parsed.err().unwrap_or_default()
-    }
-
-    pub async fn save(
-        self,
-        services: &Services,
-        admin: &Admin,
-        draft: DocumentDraft<'_>,
-        version: &str,
-        reason: &str,
-    ) -> Result<SavedDraft, SaveError> {
-        let (account, tuning) = (admin.id(), &services.tuning);
-        let by = admin.by(&account);
-        match self {
-            Self::Limits => tuning.save(draft, version, by, reason).await,
-            Self::Apps => tuning.save_apps(draft, version, by, reason).await,
-        }
+    /// Returns all mistakes of a draft.
+    pub fn read(self, live: &LiveHandle, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
+        Ok(match self {
+            Self::Limits => DocumentEdit::Limits(Box::new(DraftEdit::read(draft)?)),
+            Self::Apps => DocumentEdit::Apps(Box::new(live.read_apps(draft)?)),
+        })
     }
 }

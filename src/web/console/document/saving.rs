@@ -3,7 +3,7 @@
 
 use actix_web::HttpResponse;
 
-use super::call::record_save;
+use super::call::{read_draft, record_save, save_edit};
 use super::diff;
 use super::draft::{Act, Controls};
 use super::part::DocumentPart;
@@ -68,15 +68,23 @@ impl DraftSave<'_> {
         again: &dyn Fn(&Controls, Vec<DraftError>, EditorNotice) -> HttpResponse,
     ) -> WebResult {
         let DraftSave { part, visit, services, admin, action, pairs } = *self;
-        let mistakes = part.mistakes(services, DocumentDraft::Toml(draft));
-        if !mistakes.is_empty() || controls.reason.is_empty() {
-            let reason_missing = controls.reason.is_empty();
-            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
-        }
+        let toml = draft.to_owned();
+        let edit = read_draft(services, admin, move |live| {
+            let edit = part.read(live, DocumentDraft::Toml(&toml))?;
+            live.check(&edit).map(|()| edit)
+        });
+        let edit = match edit.await? {
+            Ok(edit) if !controls.reason.is_empty() => edit,
+            edit => {
+                let reason_missing = controls.reason.is_empty();
+                let mistakes = edit.err().unwrap_or_default();
+                return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
+            }
+        };
         let confirmed = carried::require(visit, services, admin, action, pairs).await?;
         let answer = async {
             let Controls { version, reason, .. } = &controls;
-            let saved = part.save(services, admin, DocumentDraft::Toml(draft), version, reason).await;
+            let saved = save_edit(services, admin, Ok(edit), version, reason).await;
             let detail = serde_json::json!({ "reason": reason, "from": version });
             record_save(services, admin, part.act(), detail, &saved);
             Ok(match saved {

@@ -210,9 +210,8 @@ pub async fn save(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let LimitsRequest { limits, toml, reason } = &wanted;
-    let sent = SentDraft { part: DocumentPart::Limits, json: limits.as_ref(), toml: toml.as_deref() };
-    sent.save(&services, &admin, &request, reason).await
+    let LimitsRequest { limits: json, toml, reason } = wanted;
+    SentDraft { part: DocumentPart::Limits, json, toml }.save(&services, &admin, &request, &reason).await
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -7,6 +7,7 @@ use crate::config::Limits;
 use crate::throttle::Limit;
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::document::call::read_draft;
 use crate::web::console::document::draft::{Act, Controls};
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::saving::{DraftSave, Submitted, submitted};
@@ -66,13 +67,15 @@ pub async fn submit(
         }
         Act::RemoveRule(_) | Act::Try | Act::Save => {}
     }
-    let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
+    let (toml, table, limit_name) = (current.toml.clone(), form.toml(&name), name.to_string());
+    let draft = read_draft(&services, &admin, move |_| with_limit(&toml, &limit_name, &table));
+    let draft = match draft.await? {
         Ok(draft) => draft,
         Err(error) => return Ok(page(&form, &controls).mistakes(vec![error]).respond(&visit)),
     };
     match controls.act {
         Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(&form, &controls).respond(&visit)),
-        Act::Try => Ok(match tried(&services, &draft, controls.stretch).await? {
+        Act::Try => Ok(match tried(&services, &admin, draft, controls.stretch).await? {
             Ok(trial) => page(&form, &controls).preview(trial).respond(&visit),
             Err(mistakes) => page(&form, &controls).mistakes(mistakes).respond(&visit),
         }),
@@ -116,9 +119,12 @@ pub async fn submit_toml(
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
         Submitted::Answered(answer) => Ok(answer),
-        Submitted::Try(draft) => Ok(match tried(&services, &draft.toml, draft.controls.stretch).await? {
-            Ok(trial) => page(draft).preview(trial).respond(&visit),
-            Err(mistakes) => answer(TomlDraft { mistakes, ..draft }),
-        }),
+        Submitted::Try(draft) => {
+            let tried = tried(&services, &admin, draft.toml.clone(), draft.controls.stretch).await?;
+            Ok(match tried {
+                Ok(trial) => page(draft).preview(trial).respond(&visit),
+                Err(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+            })
+        }
     }
 }

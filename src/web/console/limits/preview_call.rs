@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
 use crate::tuning::{PreviewError, PreviewReport};
-use crate::web::console::document::call::SentDraft;
+use crate::web::console::document::call::{BUSY_RETRY, SentDraft, read_draft};
 use crate::web::console::document::part::DocumentPart;
-use crate::web::console::permitted::{Permitted, ReadLimits};
+use crate::web::console::permitted::{Permitted, TryLimits};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::Problem;
@@ -21,8 +21,6 @@ use crate::web::kit::wait::Moment;
 
 /// The default time span.
 const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
-/// About as long as another preview takes.
-const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 /// Exactly one of `limits` and `toml`.
 #[derive(Deserialize, ToSchema)]
@@ -89,20 +87,20 @@ impl From<PreviewReport> for LimitsPreview {
     request_body = PreviewRequest,
     responses((status = 200, description = "What was recorded, and what the draft would have done.", body = LimitsPreview)),
     security(("session" = []), ("token" = ["limits:read"])),
-    extensions(("x-problems" = json!([ADMIN, SCOPED, BODY])))
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn submit(
-    _: Permitted<ReadLimits>,
+    Permitted { admin, .. }: Permitted<TryLimits>,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let PreviewRequest { limits, toml, span } = &wanted;
-    let sent = SentDraft { part: DocumentPart::Limits, json: limits.as_ref(), toml: toml.as_deref() };
-    let draft = sent.read()?;
+    let PreviewRequest { limits: json, toml, span } = wanted;
+    let body = SentDraft { part: DocumentPart::Limits, json, toml }.body()?;
     let span = span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = services.live.parse(draft).map_err(Problem::invalid_draft)?;
+    let limits = read_draft(&services, &admin, move |live| live.parse(body.draft())).await?;
+    let limits = limits.map_err(Problem::invalid_draft)?;
     match services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),

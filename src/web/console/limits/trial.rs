@@ -2,23 +2,27 @@
 
 use std::time::Duration;
 
-use crate::db::DbError;
 use crate::tuning::replay::{AttemptCounts, Comparison, IncompleteReason, LimitCounts};
 use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
+use crate::web::console::document::call::read_draft;
 use crate::web::console::document::draft::Stretch;
+use crate::web::console::guard::Admin;
 use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 
 /// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
     services: &Services,
-    draft: &str,
+    admin: &Admin,
+    draft: String,
     stretch: Stretch,
-) -> Result<Result<Trial, Vec<DraftError>>, DbError> {
-    let limits = match services.live.parse(DocumentDraft::Toml(draft)) {
-        Ok(limits) => limits,
-        Err(errors) => return Ok(Err(errors)),
-    };
+) -> Result<Result<Trial, Vec<DraftError>>, Problem> {
+    let limits =
+        match read_draft(services, admin, move |live| live.parse(DocumentDraft::Toml(&draft))).await? {
+            Ok(limits) => limits,
+            Err(errors) => return Ok(Err(errors)),
+        };
     let span = Duration::from_secs(stretch.hours() * 60 * 60);
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
@@ -29,7 +33,7 @@ pub async fn tried(
         }
         Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
         Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
-        Err(PreviewError::Db(error)) => return Err(error),
+        Err(PreviewError::Db(error)) => return Err(error.into()),
     }))
 }
 
