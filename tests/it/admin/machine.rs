@@ -16,6 +16,7 @@ on_both_stores!(
     a_call_takes_a_token_with_its_scope_and_no_other,
     a_change_by_a_program_is_in_the_history_with_who_made_its_token,
     no_token_touches_an_administrator,
+    a_token_gets_one_refusal_for_whatever_it_would_do_to_administrators,
     a_token_is_as_good_as_who_made_it,
 );
 
@@ -144,6 +145,30 @@ async fn no_token_touches_an_administrator(store: Store) {
         assert_eq!(done.status, alice, "{path}: {}", done.text);
     }
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
+}
+
+/// Whoever made the token, and whether anything would change: one answer, as for what a token's scopes do not name.
+async fn a_token_gets_one_refusal_for_whatever_it_would_do_to_administrators(store: Store) {
+    let app = TestApp::start(store).await;
+    admin(&app, "boss").await;
+    admin(&app, "other").await;
+    let token = token(&app, &["accounts:write"]).await;
+    for name in ["boss", "other"] {
+        let account = app.services.accounts.find(&Username::parse(name).unwrap()).await.unwrap().unwrap();
+        for act in ["disable", "enable", "end-sessions", "require-new-password", "unmake-admin", "delete"] {
+            let path = format!("/api/v1/admin/accounts/{}/{act}", account.id);
+            let answer = call(&app, &token, "post", &path, Some(json!({ "reason": "a test" }))).await;
+            let told = (answer.status, answer.problem());
+            assert_eq!(told, (403, "insufficient-scope"), "{act} {name}: {}", answer.text);
+        }
+        let path = format!("/api/v1/admin/accounts/{}/groups", account.id);
+        for groups in [json!([]), json!(["staff"])] {
+            let body = json!({ "groups": groups, "reason": "a test" });
+            let answer = call(&app, &token, "put", &path, Some(body)).await;
+            let told = (answer.status, answer.problem());
+            assert_eq!(told, (403, "insufficient-scope"), "{groups} for {name}: {}", answer.text);
+        }
+    }
 }
 
 async fn a_token_is_as_good_as_who_made_it(store: Store) {

@@ -217,6 +217,7 @@ pub async fn act(
         return Err(admin.overreached(&services, act.as_str()));
     }
     let account = found(&services, &id).await?;
+    admin.may_touch(&services, Some(&account), act.as_str())?;
     let changed = change(&services, &admin, &account, act, reason).await?;
     answer(changed, || admin.overreached(&services, act.as_str()))
 }
@@ -266,6 +267,7 @@ pub async fn set_groups(
     let groups = Groups::parse(groups.iter().map(String::as_str));
     let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
     let account = found(&services, &id).await?;
+    admin.may_touch(&services, Some(&account), "groups")?;
     let changed = accounts::set_groups(&services, &admin, &account, &groups, reason).await?;
     answer(changed, || admin.overreached(&services, "groups"))
 }
