@@ -88,3 +88,13 @@ fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() 
     }
     assert_eq!(Kind::named("../etc"), None);
 }
+
+#[test]
+fn the_documentation_lists_every_problem_at_its_status() {
+    let page = include_str!("../../../docs/api.md");
+    for kind in Kind::ALL {
+        let (row, name) = (format!("| {} |", kind.status.as_u16()), format!("`{}`", kind.name));
+        let listed = page.lines().any(|line| line.starts_with(&row) && line.contains(&name));
+        assert!(listed, "docs/api.md lists no {name} at {}", kind.status);
+    }
+}
