@@ -12,9 +12,12 @@ mod repeated;
 
 use repeated::{MOST_PROBLEMS, MOST_VISITED, repeated};
 
+/// As the longest draft.
+const LONGEST: usize = 256 * 1024;
+
 fuzz_target!(|text: &str| {
     let (file, environment) = text.split_once('\0').unwrap_or((text, ""));
-    let file = repeated(file);
+    let file = repeated(file, LONGEST);
     let variables: Vec<(String, String)> = environment
         .lines()
         .filter_map(|line| line.split_once('='))
