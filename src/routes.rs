@@ -235,7 +235,11 @@ pub fn app(
                 .route(get().to(tokens::page::show))
                 .route(post().to(tokens::page::create)),
         )
-        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::page::revoke)))
+        .service(
+            calls("/admin/tokens/revoke", "GET, HEAD, POST")
+                .route(get().to(tokens::page::ask))
+                .route(post().to(tokens::page::revoke)),
+        )
         .service(
             calls("/admin/accounts", "GET, HEAD, POST")
                 .route(get().to(accounts::page::show))

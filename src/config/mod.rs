@@ -65,6 +65,7 @@ pub use login::LoginTunables;
 pub use nacos::{NacosAccount, NacosSettings};
 pub use password::PasswordSettings;
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
+pub use reader::nearest;
 pub use secrets::Secrets;
 pub use server::Server;
 pub use session::SessionSettings;

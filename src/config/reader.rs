@@ -336,7 +336,7 @@ impl<'p> SectionReader<'p> {
     fn refuse_the_rest(&mut self) {
         let rest = std::mem::take(&mut self.rest);
         for (key, entry) in self.until_full(rest.into_iter()) {
-            let hint = suggest(&key, &self.asked);
+            let hint = nearest(&key, self.asked.iter().copied());
             let hint = hint.map_or_else(|| known(&self.asked), |close| format!("did you mean {close}?"));
             self.refuse(entry.key, self.path_of(&key), format!("is not a setting; {hint}"));
         }
@@ -355,9 +355,12 @@ fn known(names: &[&str]) -> String {
 }
 
 /// The name that a mistyped one is closest to.
-fn suggest<'n>(typed: &str, names: &[&'n str]) -> Option<&'n str> {
-    let likeness = |name: &&'n str| strsim::jaro_winkler(&typed.replace('-', "_"), &name.replace('-', "_"));
-    let names = names.iter().filter(|_| typed.len() <= LONGEST_KEY);
-    let best = names.copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
-    (likeness(&best) > 0.8).then_some(best)
+pub fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    if typed.len() > LONGEST_KEY {
+        return None;
+    }
+    let likeness = |name: &str| strsim::jaro_winkler(&typed.replace('-', "_"), &name.replace('-', "_"));
+    let weighed = names.map(|name| (likeness(name), name));
+    let (likeness, best) = weighed.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (likeness > 0.8).then_some(best)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::realm::Realm;
-use crate::config::is_custom_name;
+use crate::config::{is_custom_name, nearest};
 
 /// Before the name of a realm.
 const GUARD: &str = "guard:";
@@ -15,6 +15,8 @@ const RELAY: &str = "relay:";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
+/// Of what was typed, in characters.
+const LONGEST_SHOWN: usize = 80;
 
 /// A part of the admin API that a program may call without anybody's password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,14 +75,14 @@ pub struct TokenScopes {
     admin: BTreeSet<AdminScope>,
 }
 
-/// Names of custom limits as in `[limits.custom]`, or all of them. A limit need not exist yet.
+/// Names of custom limits as in `[limits.custom]`, or all of them. One may have been removed since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CustomScopes {
     All,
     Named(BTreeSet<String>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScopesError {
     #[error("names nothing")]
     Empty,
@@ -90,6 +92,9 @@ pub enum ScopesError {
         "contains something that is no name of a custom limit, no guard:, verify: or relay: with a name, and no part of the admin API"
     )]
     NoName,
+    /// As typed, and what was probably meant.
+    #[error("contains {typed}, which is no scope")]
+    Unknown { typed: String, nearest: Option<String> },
     #[error("names more than one realm")]
     TooManyRealms,
     #[error("names more than one program after verify: or relay:")]
@@ -97,6 +102,18 @@ pub enum ScopesError {
 }
 
 impl TokenScopes {
+    /// For a new token, which opens what there is: each name is a scope that exists, with these custom limits.
+    pub fn requested(names: &[&str], limits: &[&str]) -> Result<Self, ScopesError> {
+        if names.len() > MOST_SCOPES {
+            return Err(ScopesError::TooMany);
+        }
+        let exists = |name: &&str| limits.contains(name) || is_built_in(name);
+        match names.iter().position(|name| !exists(name)) {
+            Some(at) => Err(unknown(names, at, limits)),
+            None => Self::parse(names.iter().copied()),
+        }
+    }
+
     /// `*` means all custom limits, and no part of the admin API.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
         let (admin, names): (BTreeSet<&str>, BTreeSet<&str>) =
@@ -172,6 +189,31 @@ impl TokenScopes {
     }
 }
 
+/// A scope that needs no configuration.
+fn is_built_in(name: &str) -> bool {
+    let program = |lead: &str| name.strip_prefix(lead).and_then(Realm::parse).is_some();
+    name == "*" || AdminScope::parse(name).is_some() || [GUARD, VERIFY, RELAY].into_iter().any(program)
+}
+
+/// The scope at this place is none. If it is the first half of one that was torn apart (`guard shop`), both are named.
+fn unknown(names: &[&str], at: usize, limits: &[&str]) -> ScopesError {
+    let leads = [GUARD, VERIFY, RELAY];
+    let next =
+        names.get(at + 1).filter(|_| leads.contains(&&*format!("{}:", names[at].trim_end_matches(':'))));
+    let typed = next.map_or_else(|| names[at].to_owned(), |next| format!("{} {next}", names[at]));
+    let typed: String = typed.chars().take(LONGEST_SHOWN).collect();
+    let lower = typed.to_lowercase();
+    let after = lower.find(|letter: char| !letter.is_alphanumeric()).map(|at| &lower[at..]);
+    let realm = after.map(|rest| rest.trim_matches(|letter: char| !letter.is_alphanumeric()));
+    let programs = realm
+        .filter(|realm| Realm::parse(realm).is_some())
+        .map(|realm| leads.map(|lead| format!("{lead}{realm}")));
+    let admin = AdminScope::ALL.map(AdminScope::as_str);
+    let all = programs.iter().flatten().map(String::as_str).chain(limits.iter().copied()).chain(admin);
+    let nearest = nearest(&lower, all).map(str::to_owned);
+    ScopesError::Unknown { typed, nearest }
+}
+
 /// The name after `lead`, of which there may be one.
 fn only(names: &BTreeSet<&str>, lead: &str, too_many: ScopesError) -> Result<Option<Realm>, ScopesError> {
     if names.len() > 1 {
@@ -211,6 +253,43 @@ mod tests {
         let many = |count: usize| (0..count).map(|n| format!("l{n}")).collect::<Vec<_>>().join(" ");
         assert!(parse(&many(64)).is_ok());
         assert_eq!(parse(&many(65)), Err(ScopesError::TooMany));
+    }
+
+    #[test]
+    fn what_is_no_scope_is_named_with_the_nearest_one() {
+        let limits = ["reply", "leave-campus"];
+        let requested = |text: &str| TokenScopes::requested(&text.split(' ').collect::<Vec<_>>(), &limits);
+        for fine in ["reply *", "reply leave-campus", "*", "guard:shop verify:shop limits:read"] {
+            assert_eq!(requested(fine).is_ok(), fine != "reply *", "{fine}");
+        }
+        for (text, typed, near) in [
+            ("guard shop", "guard shop", Some("guard:shop")),
+            ("guard: shop", "guard: shop", Some("guard:shop")),
+            ("reply verify shop", "verify shop", Some("verify:shop")),
+            ("gaurd:shop", "gaurd:shop", Some("guard:shop")),
+            ("Guard:Shop", "Guard:Shop", Some("guard:shop")),
+            ("guard.shop", "guard.shop", Some("guard:shop")),
+            ("relay-logto", "relay-logto", Some("relay:logto")),
+            ("repyl", "repyl", Some("reply")),
+            ("leave_campus", "leave_campus", Some("leave-campus")),
+            ("limits:reed", "limits:reed", Some("limits:read")),
+            ("zzz", "zzz", None),
+            ("guard:", "guard:", None),
+            ("", "", None),
+        ] {
+            let (typed, nearest) = (typed.to_owned(), near.map(str::to_owned));
+            assert_eq!(requested(text), Err(ScopesError::Unknown { typed, nearest }), "{text}");
+        }
+        let as_one = TokenScopes::requested(&["guard shop"], &limits);
+        assert!(
+            matches!(as_one, Err(ScopesError::Unknown { nearest: Some(near), .. }) if near == "guard:shop")
+        );
+        let long = "é".repeat(100_000);
+        let Err(ScopesError::Unknown { typed, .. }) = TokenScopes::requested(&[&long], &limits) else {
+            panic!()
+        };
+        assert_eq!(typed.chars().count(), 80);
+        assert_eq!(TokenScopes::requested(&["reply"; 65], &limits), Err(ScopesError::TooMany));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Field {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     LoginMissing,
     LoginLength {
@@ -93,6 +93,11 @@ pub enum Message {
     },
     /// A scope is neither the name of a custom limit nor a part of the admin API.
     ScopesUnfit,
+    /// No scope is written like this.
+    ScopeUnknown {
+        typed: String,
+        nearest: Option<String>,
+    },
     ScopesRealms,
     ExpiryUnfit {
         max: u32,
@@ -104,7 +109,7 @@ pub enum Message {
 }
 
 impl Message {
-    pub fn text(self, locale: Locale) -> Cow<'static, str> {
+    pub fn text(&self, locale: Locale) -> Cow<'static, str> {
         let code = locale.code();
         match self {
             Self::LoginMissing => locale.t("error.login-missing"),
@@ -136,6 +141,12 @@ impl Message {
             Self::ScopesMissing => locale.t("error.scopes-missing"),
             Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
             Self::ScopesUnfit => locale.t("error.scopes-unfit"),
+            Self::ScopeUnknown { typed, nearest: Some(near) } => {
+                t!("error.scope-near", locale = code, it = typed, near = near)
+            }
+            Self::ScopeUnknown { typed, nearest: None } => {
+                t!("error.scope-unknown", locale = code, it = typed)
+            }
             Self::ScopesRealms => locale.t("error.scopes-realms"),
             Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
             Self::ExpiryRequired { max } => t!("error.expiry-required", locale = code, max = max),
@@ -153,7 +164,7 @@ impl Message {
     }
 
     /// The HTTP status of a page with this message.
-    const fn status(self) -> StatusCode {
+    const fn status(&self) -> StatusCode {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
             Self::NoAccount => StatusCode::NOT_FOUND,
@@ -226,8 +237,8 @@ impl FieldErrors {
         self.0.is_empty()
     }
 
-    pub fn of(&self, field: Field) -> Option<Message> {
-        self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| *message)
+    pub fn of(&self, field: Field) -> Option<&Message> {
+        self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| message)
     }
 
     /// The status of the first message.
@@ -239,8 +250,8 @@ impl FieldErrors {
         self.0.first().map(|(field, _)| *field)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Field, Message)> {
-        self.0.iter().copied()
+    pub fn iter(&self) -> impl Iterator<Item = (Field, &Message)> {
+        self.0.iter().map(|(field, message)| (*field, message))
     }
 }
 

@@ -127,7 +127,7 @@ impl Problem {
 
     /// In English, as the rest of the API.
     pub fn invalid(errors: &FieldErrors) -> Self {
-        let error = |(field, message): (crate::web::Field, crate::web::Message)| InputError {
+        let error = |(field, message): (crate::web::Field, &crate::web::Message)| InputError {
             field: field.name().into(),
             message: message.text(Locale::En),
         };

@@ -94,7 +94,7 @@ fn parse(call: &Call, body: &RegisterBody) -> Result<(Username, Option<(Phone, S
     };
     errors.take(Field::Password, Password::check(body.password.expose()).map_err(Message::from));
     match (&body.phone, errors.iter().collect::<Vec<_>>().as_slice()) {
-        (Some(phone), [(Field::Phone, message)]) if *message != Message::NoCodesSent => {
+        (Some(phone), [(Field::Phone, message)]) if **message != Message::NoCodesSent => {
             parse_phone(&call.live, phone).map(drop)?;
         }
         _ => {}

@@ -7,7 +7,7 @@ use crate::entropy::Entropy;
 use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::TokenMakingForm;
-use crate::web::console::tokens::view::{TokenNotice, TokensPage};
+use crate::web::console::tokens::view::{RevokePage, TokenNotice, TokensPage};
 use crate::web::form::notice::Notice;
 use crate::web::kit::visit::Visit;
 use crate::web::{Field, FieldErrors, Message, Next};
@@ -25,8 +25,8 @@ pub fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
     ]
 }
 
-pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
-    let entry = |id: u64, name: &str, scopes: &str, ends: Option<u64>| TokenEntry {
+fn entry(id: u64, name: &str, scopes: &str, ends: Option<u64>) -> TokenEntry {
+    TokenEntry {
         id: TokenId::random(&Entropy::seeded(id)),
         name: name.to_owned(),
         scopes: TokenScopes::parse(scopes.split(' ')).unwrap(),
@@ -35,7 +35,15 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
         last_used_at: (id > 1).then_some(NOW),
         expires_at: ends
             .map(|seconds| NOW.minus(Duration::from_secs(86_400)).plus(Duration::from_secs(seconds))),
-    };
+    }
+}
+
+pub fn revocations(visit: &Visit) -> Vec<(&'static str, RevokePage)> {
+    let page = |id, name, scopes| RevokePage::new(visit, "ada", entry(id, name, scopes, None));
+    vec![("revoke", page(2, "forum", "reply guard:shop")), ("revoke-unused", page(0, "<b>", "*"))]
+}
+
+pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
     let entries = || {
         vec![
             entry(2, "forum", "reply leave-campus", Some(90 * 86_400)),
@@ -47,7 +55,8 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
     let page = || TokensPage::new(visit, "ada", entries(), limits());
     let typed =
         TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
-    let mut wrong = FieldErrors::one(Field::Scopes, Message::ScopesUnfit);
+    let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
+    let mut wrong = FieldErrors::one(Field::Scopes, unknown);
     wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
     let made = TokenNotice::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
     vec![

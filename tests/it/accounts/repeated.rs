@@ -283,7 +283,7 @@ async fn the_second_click_may_reach_another_instance() {
 async fn a_token_is_made_once_and_the_second_answer_says_so() {
     let app = TestApp::start(Store::Memory).await;
     let boss = admin(&app).await;
-    let fields = [("name", "forum"), ("scopes", "reply")];
+    let fields = [("name", "forum"), ("scopes", "*")];
     let form = PageForm::on(&boss, "/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(form.send(&boss).await.status, 201);
     let again = form.send(&boss).await;

@@ -64,6 +64,7 @@ const WAYS: &[Way] = &[
     ("POST", "/admin/accounts/{id}/{act}", Body::Kept),
     ("GET", "/admin/tokens", Body::Nothing),
     ("POST", "/admin/tokens", Body::Form),
+    ("GET", "/admin/tokens/revoke", Body::Nothing),
     ("POST", "/admin/tokens/revoke", Body::Form),
     ("POST", "/api/v1/admin/confirm", Body::Json(r#"{"password":"x"}"#)),
     ("GET", "/api/v1/admin/accounts", Body::Nothing),

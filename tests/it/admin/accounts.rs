@@ -19,6 +19,7 @@ on_both_stores!(
     a_deleted_account_leaves_only_its_name,
     an_account_is_found_by_the_beginning_of_its_name_and_by_its_number,
     the_page_does_what_it_says_with_a_reason,
+    an_account_is_deleted_on_the_page_only_by_its_name,
     groups_are_given_as_a_whole_and_end_with_the_account,
     groups_are_given_on_the_page,
 );
@@ -191,6 +192,30 @@ async fn the_page_does_what_it_says_with_a_reason(store: Store) {
     assert_eq!(acts[0].detail.as_deref(), Some(r#"{"reason":"left the company"}"#));
     assert!(boss.get(&page).await.text.contains("Disabled"));
     assert_eq!(boss.get("/admin/accounts/0123").await.status, 404);
+}
+
+async fn an_account_is_deleted_on_the_page_only_by_its_name(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
+    let target = format!("{page}/delete");
+    let shown = boss.get(&page).await.text;
+    assert!(shown.contains("To delete it, type its name: alice"), "{shown}");
+    assert_eq!(shown.matches("name=\"account_name\"").count(), 1, "only what cannot be undone asks for it");
+    for wrong in ["", " ", "alic", "boss", "alice alice", "<b>"] {
+        let refused = boss.submit(&page, &target, &[("reason", "left"), ("account_name", wrong)]).await;
+        assert_eq!(refused.status, 422, "{wrong}: {}", refused.text);
+        assert!(
+            refused.text.contains("This is not the name") || refused.text.contains("this is not the name")
+        );
+    }
+    assert_eq!(boss.submit(&page, &target, &[("reason", "left")]).await.status, 422);
+    assert!(account(&app, "alice").await.deleted_at.is_none());
+    let fields = [("reason", "left"), ("account_name", " Alice ")];
+    let done = boss.submit(&page, &target, &fields).await;
+    assert_eq!((done.status, done.header("location")), (303, "/admin/accounts"), "{}", done.text);
+    assert!(account(&app, "alice").await.deleted_at.is_some());
 }
 
 async fn a_session_by_code_becomes_no_administrators(store: Store) {

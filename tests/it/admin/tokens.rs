@@ -6,12 +6,18 @@ use serde_json::json;
 
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
-use crate::support::setup::max;
+use crate::support::setup::{Setup, max};
 
 pub async fn make(boss: &Client, scopes: &[&str]) -> String {
     let made = boss.call("/admin/tokens", json!({ "name": "a program", "scopes": scopes })).await;
     assert_eq!(made.status, 201, "{}", made.text);
     made.body["token"].as_str().unwrap().to_owned()
+}
+
+async fn with_limits(names: &[&str]) -> TestApp {
+    let setup = TestApp::on(Store::Memory);
+    let limited = |setup: Setup, name: &&str| setup.limit(&format!("custom.{name}"), &[max(5).per("1s")]);
+    names.iter().fold(setup, limited).start().await
 }
 
 pub async fn revoke(boss: &Client, id: &str) -> Answer {
@@ -21,7 +27,7 @@ pub async fn revoke(boss: &Client, id: &str) -> Answer {
 
 #[tokio::test]
 async fn a_token_is_told_once_and_listed_until_it_is_revoked() {
-    let app = TestApp::start(Store::Memory).await;
+    let app = with_limits(&["reply", "leave"]).await;
     let boss = admin(&app).await;
     assert_eq!(boss.get("/api/v1/admin/tokens").await.body, json!({ "tokens": [] }));
     let wanted = json!({ "name": " forum ", "scopes": ["reply", "leave"], "expires_in": 3600 });
@@ -53,6 +59,9 @@ async fn what_cannot_be_a_token_is_refused_field_by_field() {
         (json!({ "name": "x", "scopes": [] }), "scopes"),
         (json!({ "name": "x", "scopes": ["*", "reply"] }), "scopes"),
         (json!({ "name": "x", "scopes": ["custom.reply"] }), "scopes"),
+        (json!({ "name": "x", "scopes": [""] }), "scopes"),
+        (json!({ "name": "x", "scopes": ["guard shop"] }), "scopes"),
+        (json!({ "name": "x", "scopes": vec!["*"; 65] }), "scopes"),
         (json!({ "name": "x", "scopes": ["*"], "expires_in": 0 }), "expires_in"),
         (json!({ "name": "x", "scopes": ["*"], "expires_in": 316_224_001 }), "expires_in"),
     ] {
@@ -63,10 +72,44 @@ async fn what_cannot_be_a_token_is_refused_field_by_field() {
 }
 
 #[tokio::test]
-async fn the_page_makes_shows_once_and_revokes() {
-    let app = TestApp::on(Store::Memory).limit("custom.reply", &[max(5).per("1s")]).start().await;
+async fn a_scope_that_does_not_exist_is_refused_with_the_nearest_one() {
+    let app = with_limits(&["reply"]).await;
     let boss = admin(&app).await;
-    assert!(boss.get("/admin/tokens").await.text.contains("Available now: reply"));
+    for (typed, told) in [
+        ("guard shop", "guard shop: no such scope; did you mean guard:shop?"),
+        ("reply, verify shop", "verify shop: no such scope; did you mean verify:shop?"),
+        ("repyl", "repyl: no such scope; did you mean reply?"),
+        ("limits:reed", "limits:reed: no such scope; did you mean limits:read?"),
+        ("later", "later: no such scope. Enter names of custom limits that exist"),
+        ("<b>", "&#60;b&#62;: no such scope. Enter"),
+    ] {
+        let fields = [("name", "forum"), ("scopes", typed)];
+        let refused = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
+        assert!(refused.status == 422 && refused.text.contains(told), "{typed}: {}", refused.text);
+        let scopes: Vec<_> = typed.split([',', ' ']).filter(|name| !name.is_empty()).collect();
+        let refused = boss.call("/admin/tokens", json!({ "name": "forum", "scopes": scopes })).await;
+        let error = &refused.body["errors"][0];
+        assert_eq!((refused.status, &error["field"]), (422, &json!("scopes")), "{typed}");
+        let told = told.replace("&#60;", "<").replace("&#62;", ">");
+        assert!(error["message"].as_str().unwrap().starts_with(&told), "{typed}: {error}");
+    }
+    let chinese = boss.http.get(format!("{}/admin/tokens?lang=zh-CN", boss.url)).send().await.unwrap();
+    assert_eq!(chinese.status(), 200);
+    let fields = [("name", "forum"), ("scopes", "guard shop")];
+    let refused = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
+    assert!(
+        refused.text.contains("guard shop：没有这样的权限范围；您是否想填写 guard:shop？"),
+        "{}",
+        refused.text
+    );
+    assert_eq!(boss.get("/api/v1/admin/tokens").await.body, json!({ "tokens": [] }));
+}
+
+#[tokio::test]
+async fn the_page_makes_shows_once_and_revokes() {
+    let app = with_limits(&["reply", "leave"]).await;
+    let boss = admin(&app).await;
+    assert!(boss.get("/admin/tokens").await.text.contains("Available now: leave reply"));
     let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];
     let made = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -77,15 +120,24 @@ async fn the_page_makes_shows_once_and_revokes() {
     let wrong = boss.submit("/admin/tokens", "/admin/tokens", &[("name", "till"), ("scopes", "A B")]).await;
     assert_eq!(wrong.status, 422);
     assert!(wrong.text.contains("value=\"till\"") && wrong.text.contains("id=\"scopes-error\""));
-    let id = page.hidden("id").unwrap();
-    let revoked = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", &id)]).await;
+    let id = page.text.split("/admin/tokens/revoke?id=").nth(1).unwrap().split('"').next().unwrap();
+    let asked = boss.get(&format!("/admin/tokens/revoke?id={id}")).await;
+    assert!(asked.status == 200 && asked.text.contains("Revoke this token?"), "{}", asked.text);
+    assert!(asked.text.contains("<bdi>forum</bdi>") && asked.text.contains("<button class=\"danger\">"));
+    assert_eq!(asked.hidden("id").as_deref(), Some(id), "as the form says");
+    assert!(boss.get("/admin/tokens").await.text.contains("<bdi>forum</bdi>"), "asking changes nothing");
+    for other in ["", "0", "x"] {
+        let gone = boss.get(&format!("/admin/tokens/revoke?id={other}")).await;
+        assert_eq!((gone.status, gone.header("location")), (303, "/admin/tokens"), "{other}");
+    }
+    let revoked = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", id)]).await;
     assert_eq!((revoked.status, revoked.header("location")), (303, "/admin/tokens"));
     assert!(boss.get("/admin/tokens").await.text.contains("Token revoked."));
 }
 
 #[tokio::test]
 async fn making_and_revoking_is_recorded_without_the_token() {
-    let app = TestApp::start(Store::Memory).await;
+    let app = with_limits(&["reply"]).await;
     let boss = admin(&app).await;
     let token = make(&boss, &["reply"]).await;
     let id = boss.get("/api/v1/admin/tokens").await.body["tokens"][0]["id"].as_str().unwrap().to_owned();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::login::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountPage, Groups,
-    GroupsError,
+    GroupsError, Username,
 };
 use crate::sms::Phone;
 use crate::web::console::LONGEST_REASON;
@@ -75,7 +75,7 @@ pub async fn one(visit: Visit, admin: Admin, id: Path<String>, services: Shared)
     Ok(view(&visit, &services, &admin, account).await?.respond(&visit))
 }
 
-/// `POST /admin/accounts/{id}/{act}`, with a reason and a confirmed password.
+/// `POST /admin/accounts/{id}/{act}`, with a reason and a confirmed password; to delete it, also with its name.
 pub async fn act(
     visit: Visit,
     admin: Admin,
@@ -105,6 +105,10 @@ pub async fn act(
     }
     if reason.is_empty() {
         return again(AccountAnswer::ReasonMissing).await;
+    }
+    let is_named = |typed: &str| Username::parse(typed.trim()).is_ok_and(|name| name == account.login);
+    if act == AccountAct::Delete && !is_named(carried::value(&pairs, "account_name")) {
+        return again(AccountAnswer::NameWrong).await;
     }
     let target = format!("{HERE}/{id}/{}", act.as_str());
     let confirmed = carried::require(&visit, &services, &admin, &target, &pairs).await?;

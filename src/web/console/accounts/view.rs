@@ -82,6 +82,8 @@ impl AccountsView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountAnswer {
     ReasonMissing,
+    /// The name that was typed before it is deleted.
+    NameWrong,
     LastAdmin,
     NoPassword,
     Expired,
@@ -90,7 +92,7 @@ pub enum AccountAnswer {
 impl AccountAnswer {
     const fn status(self) -> StatusCode {
         match self {
-            Self::ReasonMissing => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::ReasonMissing | Self::NameWrong => StatusCode::UNPROCESSABLE_ENTITY,
             Self::LastAdmin | Self::NoPassword => StatusCode::CONFLICT,
             Self::Expired => StatusCode::FORBIDDEN,
         }
@@ -99,6 +101,7 @@ impl AccountAnswer {
     const fn key(self) -> &'static str {
         match self {
             Self::ReasonMissing => "draft.reason-missing",
+            Self::NameWrong => "accounts.delete-name-wrong",
             Self::LastAdmin => "accounts.last-admin",
             Self::NoPassword => "accounts.needs-password",
             Self::Expired => "notice.expired-text",
@@ -261,6 +264,15 @@ impl AccountView {
     /// Which of its two fields is wrong.
     const fn reason_is_missing(&self) -> bool {
         matches!(self.groups_answer, Some(GroupsAnswer::ReasonMissing))
+    }
+
+    /// Whether the name of the account has to be typed, because nothing brings it back.
+    fn asks_for_name(&self, act: &AccountAct) -> bool {
+        *act == AccountAct::Delete
+    }
+
+    fn name_is_wrong(&self) -> bool {
+        matches!(self.answer, Some((_, AccountAnswer::NameWrong)))
     }
 
     /// What went wrong with this act.

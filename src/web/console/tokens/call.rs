@@ -7,18 +7,18 @@ use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::login::{NewToken, TokenEntry, TokenId, TokenScopes};
+use crate::login::{NewToken, TokenEntry, TokenId};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::tokens::{
-    LONGEST_LIFE, about_scopes, check_expiry, create_token, parse_name, revoke_token,
+    LONGEST_LIFE, check_expiry, create_token, parse_name, parse_scopes, revoke_token,
 };
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::{Field, Message};
 use crate::web::kit::problem::{InputError, Problem};
-use crate::web::kit::services::Shared;
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
 
 #[derive(Deserialize, ToSchema)]
@@ -28,7 +28,7 @@ pub struct TokenRequest {
     /// What it is shown as.
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// Names of custom limits, or `*` for all of them; parts of the admin API: `limits:read`, `limits:write`,
+    /// Names of custom limits that exist, or `*` for all of them; `guard:`, `verify:` or `relay:` with a name; parts of the admin API: `limits:read`, `limits:write`,
     /// `access:write`, `apps:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
     scopes: Vec<String>,
     /// Seconds. Without it the token does not expire. Required for parts of the admin API, and then at most 366 days.
@@ -126,7 +126,7 @@ pub async fn create(
     body: UnreadBody<TokenRequest>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
-    let new = parse(&body.read().await?)?;
+    let new = parse(&services, &body.read().await?)?;
     match create_token(&services, &admin, &new).await? {
         Some((token, id)) => {
             Ok(HttpResponse::Created().json(TokenMade { id: id.to_string(), token: token.expose() }))
@@ -161,13 +161,14 @@ pub async fn revoke(
     }
 }
 
-fn parse(body: &TokenRequest) -> Result<NewToken, Problem> {
+fn parse(services: &Services, body: &TokenRequest) -> Result<NewToken, Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &'static str, message| errors.push(InputError { field: field.into(), message });
     let said = |message: Message| message.text(Locale::En);
     let name = parse_name(&body.name).map_err(|error| wrong(Field::Name.name(), said(error))).ok();
-    let scopes = TokenScopes::parse(body.scopes.iter().map(String::as_str));
-    let scopes = scopes.map_err(|error| wrong(Field::Scopes.name(), said(about_scopes(error)))).ok();
+    let names: Vec<&str> = body.scopes.iter().map(String::as_str).collect();
+    let scopes = parse_scopes(services, &names);
+    let scopes = scopes.map_err(|error| wrong(Field::Scopes.name(), said(error))).ok();
     let expires_in = body.expires_in.map(Duration::from_secs);
     if expires_in.is_some_and(|span| span.is_zero() || span > LONGEST_LIFE) {
         let message = format!("Use 1 to {} seconds, or leave it out.", LONGEST_LIFE.as_secs());

@@ -26,7 +26,7 @@ pub struct TokenMakingForm {
     pub csrf_token: String,
 }
 
-/// `POST /admin/tokens/revoke`
+/// `GET` and `POST /admin/tokens/revoke`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct TokenRevokingForm {
@@ -78,11 +78,19 @@ fn check_expiry(scopes: &TokenScopes, expires_in: Option<Duration>) -> Result<()
     if fits || !scopes.open_any() { Ok(()) } else { Err(Message::ExpiryRequired { max: MOST_ADMIN_DAYS }) }
 }
 
-const fn about_scopes(error: ScopesError) -> Message {
+/// The scopes of a new token. A limit has to be configured first: a name of none would open nothing.
+fn parse_scopes(services: &Services, names: &[&str]) -> Result<TokenScopes, Message> {
+    let live = services.live.snapshot();
+    let limits: Vec<&str> = live.limits.custom.keys().map(String::as_str).collect();
+    TokenScopes::requested(names, &limits).map_err(about_scopes)
+}
+
+fn about_scopes(error: ScopesError) -> Message {
     match error {
         ScopesError::Empty => Message::ScopesMissing,
         ScopesError::TooMany => Message::ScopesTooMany { max: crate::login::MOST_SCOPES },
         ScopesError::NoName => Message::ScopesUnfit,
+        ScopesError::Unknown { typed, nearest } => Message::ScopeUnknown { typed, nearest },
         ScopesError::TooManyRealms | ScopesError::TooManyPrograms => Message::ScopesRealms,
     }
 }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use actix_web::web::Form;
+use actix_web::http::StatusCode;
+use actix_web::web::{Form, Query};
 
-use crate::login::{NewToken, TokenId, TokenScopes};
+use crate::login::{NewToken, TokenId};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::tokens::DAY;
 use crate::web::console::tokens::MOST_DAYS;
 use crate::web::console::tokens::TokenMakingForm;
 use crate::web::console::tokens::TokenRevokingForm;
-use crate::web::console::tokens::about_scopes;
 use crate::web::console::tokens::check_expiry;
 use crate::web::console::tokens::create_token;
 use crate::web::console::tokens::parse_name;
+use crate::web::console::tokens::parse_scopes;
 use crate::web::console::tokens::revoke_token;
 use crate::web::form::fields::FormPairs;
 use crate::web::form::once::{FormReach, once};
@@ -22,7 +23,7 @@ use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::web_error::WebResult;
 
-use crate::web::console::tokens::view::{TokenNotice, TokensPage};
+use crate::web::console::tokens::view::{RevokePage, TokenNotice, TokensPage};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 
@@ -39,7 +40,7 @@ pub async fn create(visit: Visit, body: UnreadBody<FormPairs>, services: Shared)
 
 async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
-    let notice = match parse(&form) {
+    let notice = match parse(&services, &form) {
         Ok(new) => match create_token(&services, &admin, &new).await? {
             Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
             None => TokenNotice::Full,
@@ -47,6 +48,20 @@ async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResul
         Err(errors) => TokenNotice::Wrong(errors),
     };
     respond(&visit, &services, &admin, notice, Some(&form)).await
+}
+
+/// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
+pub async fn ask(
+    visit: Visit,
+    admin: Admin,
+    wanted: Query<TokenRevokingForm>,
+    services: Shared,
+) -> WebResult {
+    let found = services.tokens.list().await?.into_iter().find(|token| token.id.to_string() == wanted.id);
+    Ok(match found {
+        Some(token) => visit.page(StatusCode::OK, &RevokePage::new(&visit, admin.login(), token)),
+        None => visit.see_other(HERE, None),
+    })
 }
 
 /// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
@@ -75,11 +90,11 @@ async fn respond(
     })
 }
 
-fn parse(form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
+fn parse(services: &Services, form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = errors.take(Field::Name, parse_name(&form.name));
     let names = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
-    let scopes = errors.take(Field::Scopes, TokenScopes::parse(names).map_err(about_scopes));
+    let scopes = errors.take(Field::Scopes, parse_scopes(services, &names.collect::<Vec<_>>()));
     let expires_in = errors.take(Field::ExpiresDays, parse_days(form.expires_days.trim()));
     let expiry = match (&scopes, expires_in) {
         (Some(scopes), Some(expires_in)) => check_expiry(scopes, expires_in),

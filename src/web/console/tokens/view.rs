@@ -107,6 +107,21 @@ impl TokensPage {
     }
 }
 
+/// Asks before a token is revoked.
+#[derive(Template)]
+#[template(path = "pages/admin/revoke.html")]
+pub struct RevokePage {
+    layout: Layout,
+    row: TokenRow,
+}
+
+impl RevokePage {
+    pub fn new(visit: &Visit, user: &str, token: TokenEntry) -> Self {
+        let here = format!("/admin/tokens/revoke?id={}", token.id);
+        Self { layout: visit.layout(here, Some(user)), row: TokenRow::new(token, visit.now()) }
+    }
+}
+
 impl TokenRow {
     fn new(token: TokenEntry, now: Micros) -> Self {
         Self {
