@@ -253,6 +253,7 @@ impl Application {
         let edge = Edge {
             sends_codes,
             alarm,
+            outbox: services.outbox.as_ref().map(|_| settings.server.bind),
             ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy)
         };
         Ok(Self {

@@ -43,6 +43,7 @@ fn visit(locale: Locale) -> Visit {
     let url = Url::parse("http://127.0.0.1:8080").unwrap();
     let master = MasterKey::from_bytes([3; 32]);
     let edge = Edge::new(&url, TrustedProxies::default(), &master, Clock::manual(NOW), Entropy::seeded(9));
+    let edge = Edge { outbox: Some(([127, 0, 0, 1], 8080).into()), ..edge };
     let request = TestRequest::get().uri(&format!("/?lang={}", locale.code()));
     let request = request.peer_addr("203.0.113.77:4711".parse().unwrap());
     Visit::of(&request.to_http_request(), web::Data::new(edge))

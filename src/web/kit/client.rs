@@ -13,6 +13,14 @@ use ipnet::{IpNet, Ipv4Net};
 #[cfg(feature = "server")]
 use crate::login::RequestOrigin;
 
+/// Whether the client is on this machine: a proxy here speaks for others.
+#[cfg(feature = "server")]
+pub fn is_here(request: &HttpRequest) -> bool {
+    let forwarded = ["x-forwarded-for", "forwarded", "x-real-ip"];
+    request.peer_addr().is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+        && !forwarded.iter().any(|name| request.headers().contains_key(*name))
+}
+
 /// The networks of the proxies whose `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Vec<IpNet>);

@@ -20,6 +20,8 @@ pub struct Layout {
     pub user: Option<String>,
     pub flash: Option<Flash>,
     pub sends_codes: bool,
+    /// Where codes are to be read that are not sent.
+    pub outbox: Option<String>,
     /// Something goes on that the overview shows.
     pub alarm: bool,
     /// The page says what was wrong with what was sent: its title says so first.

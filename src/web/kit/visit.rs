@@ -3,6 +3,7 @@
 mod devices;
 
 use std::future::{Ready, ready};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,7 @@ use crate::entropy::Entropy;
 use crate::login::{DeviceCookies, SessionToken};
 use crate::request_id::RequestIds;
 use crate::secret::MasterKey;
-use crate::web::kit::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::client::{ClientAddress, TrustedProxies, is_here};
 use crate::web::kit::cookies::{self, Cookies};
 use crate::web::kit::csrf::{Browser, Csrf, Provenance};
 use crate::web::kit::flash::{Flash, Flashes};
@@ -45,6 +46,8 @@ pub struct Edge {
     pub request_ids: RequestIds,
     /// There is a gateway. Otherwise no page offers codes, and pages that need them do not exist.
     pub sends_codes: bool,
+    /// Where the gateway for development, which sends nothing, shows its codes: on this machine, at this address.
+    pub outbox: Option<SocketAddr>,
     /// Set while administrators should look at the overview.
     pub alarm: Arc<AtomicBool>,
 }
@@ -65,6 +68,7 @@ impl Edge {
             devices: DeviceCookies::new(master.derive_signing("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
+            outbox: None,
             alarm: Arc::default(),
             clock,
             entropy,
@@ -111,6 +115,7 @@ pub struct Visit {
     /// It wants to change something: a form.
     sends: bool,
     chose_language: bool,
+    outbox: Option<String>,
 }
 
 impl Visit {
@@ -132,6 +137,10 @@ impl Visit {
             had_flash: flash.is_some(),
             sends: !request.method().is_safe(),
             chose_language: chosen.is_some(),
+            outbox: edge.outbox.map(|bind| match is_here(request) {
+                true => "/dev/outbox".to_owned(),
+                false => format!("http://{bind}/dev/outbox"),
+            }),
             provenance: edge.csrf.provenance(headers),
             session: edge.session_token(headers).map(str::to_owned),
             device: cookies::only_value(headers, edge.cookies.device_name()).map(str::to_owned),
@@ -205,6 +214,7 @@ impl Visit {
             user: user.map(str::to_owned),
             flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
             sends_codes: self.edge.sends_codes,
+            outbox: self.outbox.clone(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
             mistaken: false,
         }

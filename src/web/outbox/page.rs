@@ -6,6 +6,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
+use crate::web::kit::client::is_here;
 use crate::web::kit::phone;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
@@ -65,11 +66,7 @@ pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: Sh
 /// as a proxy does.
 fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<Vec<OutboxMessage>> {
     let outbox = services.outbox.as_ref()?;
-    let local = request.peer_addr().is_some_and(|peer| peer.ip().to_canonical().is_loopback());
-    let forwarded = ["x-forwarded-for", "forwarded", "x-real-ip"]
-        .iter()
-        .any(|name| request.headers().contains_key(*name));
-    if !local || forwarded {
+    if !is_here(request) {
         return None;
     }
     if phone.trim().is_empty() {

@@ -87,6 +87,42 @@ async fn without_the_store_no_code_is_sent_or_compared() {
     assert_eq!(client.codes("").await.len(), 1);
 }
 
+/// Where a newcomer finds the code, told on each page that asks for a number or a code.
+#[tokio::test]
+async fn pages_say_where_codes_are_while_none_is_sent() {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().without(&["sms-phone"]).start().await;
+    let client = app.client();
+    let link = "<a href=\"/dev/outbox\" target=\"_blank\">Development outbox</a>";
+    let told = |answer: &Answer| answer.text.matches(link).count();
+    for page in ["/login/code", "/password/reset", "/register"] {
+        assert_eq!(told(&client.get(page).await), 1, "{page}");
+        let fields = [("phone", NUMBER), ("login", "ada")];
+        let sent = client.submit(page, page, &fields).await;
+        assert!(sent.text.contains("sends no messages") && sent.text.contains("name=\"code\""), "{page}");
+        assert_eq!(told(&sent), 1, "{page}: {}", sent.text);
+    }
+    assert_eq!(client.get("/dev/outbox").await.status, 200);
+    let chinese = client.http.get(format!("{}/login/code?lang=zh-CN", client.url)).send().await.unwrap();
+    assert!(chinese.text().await.unwrap().contains("本服务器处于开发设置，不会发送短信。"));
+    app.register("lin").await;
+    let lin = app.client();
+    assert_eq!(lin.login("lin", PASSWORD).await.status, 200);
+    assert_eq!(told(&lin.get("/account/phone").await), 1);
+    // Who comes through a proxy is told the address on the machine itself.
+    let away = app.client_at("203.0.113.7").get("/login/code").await.text;
+    let there = format!("<a href=\"{}/dev/outbox\" target=\"_blank\">", app.url);
+    assert!(away.contains(&there) && !away.contains(link), "{away}");
+    // A real gateway says nothing of it.
+    let app = TestApp::on(Store::Memory)
+        .set("sms.gateway", "http")
+        .set("sms.http.url", "http://127.0.0.1:9/")
+        .start()
+        .await;
+    for page in ["/login/code", "/password/reset", "/register"] {
+        assert!(!app.client().get(page).await.text.contains("/dev/outbox"), "{page}");
+    }
+}
+
 #[tokio::test]
 async fn the_outbox_is_for_this_machine_alone() {
     let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
