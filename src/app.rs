@@ -232,6 +232,7 @@ impl Application {
             codes,
             outbox,
             public_url,
+            server: settings.server.clone(),
             accounts,
             forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
             sessions,
@@ -252,8 +253,8 @@ impl Application {
         let sends_codes = settings.sms.gateway != GatewaySettings::None;
         let edge = Edge {
             sends_codes,
-            alarm,
             outbox: services.outbox.as_ref().map(|_| settings.server.bind),
+            alarm,
             ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy)
         };
         Ok(Self {

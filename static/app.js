@@ -222,3 +222,20 @@ if (draft) {
     timer = setTimeout(attempt, 600);
   });
 }
+
+// Text that is pasted elsewhere. Where a browser does not copy (without https), it selects it.
+for (const text of document.querySelectorAll("pre[data-copy]")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "plain";
+  button.textContent = text.dataset.copy;
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = text.dataset.copied;
+    } catch {
+      getSelection().selectAllChildren(text);
+    }
+  });
+  text.before(button);
+}

@@ -1,8 +1,10 @@
-//! `gatehouse serve | check-config | admin create | admin enable | accounts import | accounts imported | key | limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | accounts import | accounts imported | gate print | key |
+//! limits show`
 
 mod accounts;
 mod admin;
 mod export;
+mod gate;
 mod key;
 mod limits;
 mod log;
@@ -13,9 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig};
 use gatehouse::db::ConnectError;
+use gatehouse::gate::ProxyFile;
 use gatehouse::secret::KeyStep;
 use log::tell;
 
@@ -49,6 +53,11 @@ enum Command {
     Accounts {
         #[command(subcommand)]
         command: AccountsCommand,
+    },
+    /// Set up the reverse proxy in front of applications.
+    Gate {
+        #[command(subcommand)]
+        command: GateCommand,
     },
     /// Replace the key that signs cookies, forms, challenges and codes.
     Key {
@@ -107,6 +116,22 @@ enum AccountsCommand {
 }
 
 #[derive(Subcommand)]
+enum GateCommand {
+    /// Print the file with which a proxy asks who may use the applications of this configuration.
+    Print {
+        /// The proxy.
+        #[arg(value_parser = PossibleValuesParser::new(ProxyFile::ALL.map(ProxyFile::as_str)))]
+        proxy: String,
+        /// Name of an application [default: all of [[apps]]]
+        #[arg(long)]
+        app: Option<String>,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
 enum KeyCommand {
     /// Say which step is next.
     Show(KeyOptions),
@@ -156,6 +181,9 @@ pub fn run() -> ExitCode {
         }
         Command::Accounts { command: AccountsCommand::Imported { config } } => {
             load(config.as_deref()).and_then(|(_, loaded)| accounts::imported(&loaded))
+        }
+        Command::Gate { command: GateCommand::Print { proxy, app, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| gate::print(&loaded, &proxy, app.as_deref()))
         }
         Command::Key { command } => run_key(command),
         Command::Limits { command: LimitsCommand::Show { config } } => {

@@ -1,6 +1,7 @@
 //! The gate: who may use an application behind a reverse proxy, asked for each of its requests.
 
 mod judge;
+mod proxy_file;
 mod remembered;
 mod return_url;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::login::{
 };
 
 pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
+pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};

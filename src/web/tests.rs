@@ -223,8 +223,8 @@ fn all(locale: Locale) -> Vec<(String, String)> {
         |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts::pages(&visit)));
     let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
-    let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(tokens::revocations(&visit)));
+    let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.iter().copied().map(problem)).collect()

@@ -5,6 +5,7 @@ mod backup;
 mod configuration;
 mod database;
 mod files;
+mod gate;
 mod key_rotation;
 mod output;
 

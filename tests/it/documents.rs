@@ -7,6 +7,7 @@ use serde_json::{Deserializer, Value};
 
 use crate::custom;
 use crate::support::app::{PASSWORD, Store};
+use crate::support::reverse_proxy::printed;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -62,13 +63,16 @@ fn every_relative_link_leads_to_a_file_or_heading() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// Tests run what the program prints through these proxies.
 #[test]
-fn both_readmes_show_the_same_proxies() {
-    let [english, chinese] = ["README.md", "README.zh-CN.md"].map(|name| read(&root().join(name)));
-    for language in ["nginx", "caddy"] {
-        let shown = blocks(&english, language);
-        assert!(!shown.is_empty(), "{language}");
-        assert_eq!(shown, blocks(&chinese, language), "{language}");
+fn the_page_of_the_gate_shows_the_files_that_the_program_prints() {
+    let page = read(&root().join("docs/gate.md"));
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gatehouse.toml");
+    std::fs::write(&config, &blocks(&page, "toml")[0]).unwrap();
+    for proxy in ["nginx", "caddy"] {
+        let shown = blocks(&page, proxy).concat();
+        assert_eq!(shown.trim_end(), printed(proxy, &config).trim_end(), "{proxy}");
     }
 }
 

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
-use crate::config::LiveHandle;
+use crate::config::{LiveHandle, Server};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::gate::Gate;
 use crate::login::{
@@ -39,6 +39,8 @@ pub struct Services {
     pub outbox: Option<Outbox>,
     /// The base URL that gateways call.
     pub public_url: String,
+    /// How proxies reach it.
+    pub server: Server,
     pub accounts: Accounts,
     pub sessions: Sessions,
     /// Who may use which application.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial};
+use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::tuning::DraftError;
 use crate::web::console::apps::check::AppCheck;
 use crate::web::console::apps::trial::TriedApps;
-use crate::web::console::apps::view::{AppsEditPage, AppsPage};
+use crate::web::console::apps::view::{AppsEditPage, AppsPage, ShownProxy};
 use crate::web::console::document::draft::Controls;
 use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{EditorNotice, TomlDraft};
@@ -18,8 +18,16 @@ use crate::web::kit::visit::Visit;
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn lists(visit: &Visit) -> Vec<(&'static str, AppsPage)> {
-    let list = |checks| AppsPage::new(visit, "ada", "0badcafe0bad".into(), checks);
-    vec![("apps", list(checks())), ("apps-none", list(Vec::new()))]
+    let list = |checks, proxy, file| {
+        let shown = ShownProxy { proxy, app: String::new(), files: vec![file] };
+        AppsPage::new(visit, "ada", "0badcafe0bad".into(), checks, shown)
+    };
+    let untrusted = || Err(ProxyFileError::Untrusted("127.0.0.1/32"));
+    vec![
+        ("apps", list(checks(), ProxyFile::Nginx, Ok("location / <b>".into()))),
+        ("apps-untrusted", list(checks(), ProxyFile::Caddy, untrusted())),
+        ("apps-none", list(Vec::new(), ProxyFile::Nginx, Err(ProxyFileError::NoApps))),
+    ]
 }
 
 pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {

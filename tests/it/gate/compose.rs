@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use gatehouse::gate::ProxyFile;
+
 use super::account;
+use super::proxies::server;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::authority::Authority;
 use crate::support::browser::Browser;
@@ -14,7 +17,7 @@ fn file(name: &str) -> String {
 
 #[tokio::test]
 async fn the_application_of_the_compose_file_is_used_in_a_browser() {
-    let plan = ProxyPlan::new(ProxyKind::CaddyOfCompose, "wiki.localhost");
+    let plan = ProxyPlan::new(ProxyKind::CaddyOfCompose, &["wiki.localhost"]);
     // As its comment says.
     let compose = file("docker-compose.yml");
     let commented = compose.lines().filter_map(|line| line.strip_prefix("  #   "));
@@ -28,19 +31,19 @@ async fn the_application_of_the_compose_file_is_used_in_a_browser() {
         .await;
     account(&app, "ada", &["staff"]).await;
     let echo = EchoApp::start().await;
-    let gatehouse = app.url.rsplit(':').next().unwrap().parse().unwrap();
-    let _proxy = plan.start(&Authority::new(), gatehouse, echo.port);
+    let _proxy = plan.start(&Authority::new(), &server(&app), echo.port);
+    let host = plan.host("wiki.localhost");
     let browser = Browser::start("").await;
-    let page = format!("http://{}/page?a=b", plan.host());
+    let page = format!("http://{host}/page?a=b");
     browser.open(&page).await;
     browser.fill(&[("login", "ada"), ("password", PASSWORD)]).await;
     browser.submit().await;
     assert_eq!(browser.driver.current_url().await.unwrap().as_str(), page);
     let told = browser.text("body").await.to_lowercase();
-    for header in ["remote-user: ada", "remote-groups: staff", &format!("host: {}", plan.host())] {
+    for header in ["remote-user: ada", "remote-groups: staff", &format!("host: {host}")] {
         assert!(told.contains(header), "{header}: {told}");
     }
-    browser.open(&format!("http://{}/.gatehouse/logout", plan.host())).await;
+    browser.open(&format!("http://{host}/.gatehouse/logout")).await;
     browser.submit().await;
     browser.open(&page).await;
     assert!(browser.has("#password").await, "signed out");
@@ -62,22 +65,15 @@ fn the_compose_file_mounts_what_is_there_and_its_proxy_is_trusted() {
     assert!(file("deploy/gatehouse.toml").contains(&format!("\"{address}/32\"")), "{address}");
 }
 
-/// What the tests of deploy/caddy/Caddyfile hold, they hold for this one.
+/// What the tests of the printed file hold, they hold for this one.
 #[test]
-fn the_caddyfile_of_the_compose_file_is_the_other_with_other_names() {
-    let other = file("deploy/caddy/Caddyfile");
-    let mut expected = other[other.find("id.example {").unwrap()..].to_owned();
-    for (name, ours) in [
-        ("id.example {", "http://id.localhost:8000 {"),
-        ("wiki.example {", "http://wiki.localhost:8000 {"),
-        ("id.example", "id.localhost:8000"),
-        ("wiki.example", "wiki.localhost:8000"),
-        ("X-Forwarded-Proto https", "X-Forwarded-Proto http"),
-        ("127.0.0.1:8080", "gatehouse:8080"),
-        ("127.0.0.1:3000", "wiki:3000"),
-    ] {
-        expected = expected.replace(name, ours);
-    }
-    let own = file("deploy/caddy/compose.Caddyfile");
-    assert_eq!(own[own.find("http://id.").unwrap()..], expected);
+fn the_caddyfile_of_the_compose_file_is_the_printed_one_with_other_addresses() {
+    let config = "[server]\nbind = '0.0.0.0:8080'\npublic_url = 'http://id.localhost:8000'\n\
+                  trusted_proxies = ['172.30.80.250']\n[sms]\ngateway = 'none'\n\
+                  [[apps]]\nname = 'wiki'\nhosts = ['wiki.localhost:8000']\n";
+    let config = gatehouse::config::parse(Path::new("gatehouse.toml"), config, &[]).unwrap();
+    let printed = ProxyFile::Caddy.print(&config.settings.server, &config.live.apps, None).unwrap();
+    let expected = printed.replace("127.0.0.1:8080", "gatehouse:8080").replace("127.0.0.1:3000", "wiki:3000");
+    let sites = |text: &str| text[text.find("http://id.localhost:8000 {").unwrap()..].to_owned();
+    assert_eq!(sites(&file("deploy/caddy/compose.Caddyfile")), sites(&expected));
 }

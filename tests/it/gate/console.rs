@@ -1,7 +1,9 @@
 //! `/admin/apps`: its warnings, a draft that is tried, and one that is saved.
 
 use gatehouse::audit::EventFilter;
+use gatehouse::gate::ProxyFile;
 
+use super::proxies::server;
 use super::{APPS, account, behind, inside};
 use crate::support::app::{Answer, Client, Store, TestApp, on_both_stores};
 use crate::tuning::rig::admin_from;
@@ -29,6 +31,45 @@ async fn shown(boss: &Client) -> (String, String) {
 async fn send(boss: &Client, act: &str, version: &str, toml: &str, reason: &str) -> Answer {
     let fields = [("do", act), ("version", version), ("toml", toml), ("reason", reason)];
     boss.submit(EDIT, EDIT, &fields).await
+}
+
+/// The same that the command line prints, one application or all.
+#[tokio::test]
+async fn the_page_shows_the_file_for_a_proxy_as_it_is_printed() {
+    let (app, boss) = start(Store::Memory).await;
+    let config = format!("{}public_url = '{}'\n{APPS}", server(&app), app.url);
+    let config = gatehouse::config::parse("gatehouse.toml".as_ref(), &config, &[]).unwrap();
+    for (query, files, only) in [
+        ("", &[ProxyFile::Nginx][..], None),
+        ("?proxy=caddy&app=wiki", &[ProxyFile::Caddy], Some("wiki")),
+        ("?proxy=haproxy&app=", &[ProxyFile::Haproxy, ProxyFile::HaproxyLua], None),
+        ("?proxy=traefik", &[ProxyFile::Traefik], None),
+        ("?proxy=envoy&app=files", &[ProxyFile::Envoy], Some("files")),
+        ("?proxy=apache", &[ProxyFile::Nginx], None),
+    ] {
+        let page = boss.get(&format!("{LIST}{query}")).await;
+        assert_eq!(page.status, 200, "{query}: {}", page.text);
+        let shown = page
+            .text
+            .split("data-copied=\"Copied\">")
+            .skip(1)
+            .map(|rest| rest.split("</pre>").next().unwrap());
+        let shown: Vec<String> = shown.map(|text| plain(text)).collect();
+        let print = |file: &ProxyFile| file.print(&config.settings.server, &config.live.apps, only).unwrap();
+        assert_eq!(shown, files.iter().map(print).collect::<Vec<_>>(), "{query}");
+    }
+    let unknown = boss.get(&format!("{LIST}?app=%3Cb%3E")).await;
+    assert!(
+        unknown.status == 200 && unknown.text.contains("is not the name of an application"),
+        "{}",
+        unknown.text
+    );
+    assert!(!unknown.text.contains("data-copy") && !unknown.text.contains("<b>"));
+}
+
+fn plain(html: &str) -> String {
+    let html = html.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
+    html.replace("&#38;", "&")
 }
 
 fn of(answer: &Answer, told: &str) -> bool {

@@ -1,5 +1,5 @@
-//! nginx, Caddy and HAProxy with the files in `deploy/`, over TLS, in front of an application that shows what it was
-//! sent.
+//! nginx, Caddy and HAProxy with the files that `gatehouse gate print` prints, in front of an application that shows what
+//! it was sent.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,8 +19,6 @@ use super::redis_group::until;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyKind {
     Nginx,
-    /// With what README.md shows, and the server of Gatehouse's own from `deploy/`.
-    NginxOfReadme,
     Caddy,
     /// In front of an application that speaks FastCGI.
     CaddyToFastCgi,
@@ -29,12 +27,12 @@ pub enum ProxyKind {
     Haproxy,
 }
 
-/// Ports at which a proxy listens, chosen before Gatehouse is told of them.
+/// A proxy for these names, at a port that is chosen before Gatehouse is told of it.
 pub struct ProxyPlan {
     pub kind: ProxyKind,
     pub port: u16,
-    /// Of the application: `wiki.example`.
-    pub name: &'static str,
+    /// Of the applications: `wiki.example`.
+    names: &'static [&'static str],
 }
 
 /// A running proxy; ended when dropped.
@@ -46,19 +44,19 @@ pub struct ReverseProxy {
 }
 
 impl ProxyPlan {
-    pub fn new(kind: ProxyKind, name: &'static str) -> Self {
-        Self { kind, port: free_port(), name }
+    pub fn new(kind: ProxyKind, names: &'static [&'static str]) -> Self {
+        Self { kind, port: free_port(), names }
     }
 
-    /// As browsers send it.
-    pub fn host(&self) -> String {
-        format!("{}:{}", self.name, self.port)
+    /// A name as browsers send it.
+    pub fn host(&self, name: &str) -> String {
+        format!("{name}:{}", self.port)
     }
 
-    /// `gatehouse` and `app` are the ports of the two.
-    pub fn start(&self, authority: &Authority, gatehouse: u16, app: u16) -> ReverseProxy {
+    /// `config` is that of Gatehouse, and `app` the port at which every application listens.
+    pub fn start(&self, authority: &Authority, config: &str, app: u16) -> ReverseProxy {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["id.example", self.name] {
+        for name in ["id.example"].iter().chain(self.names) {
             let [certificate, key] = authority.certificate(name);
             let read = |file: &tempfile::NamedTempFile| std::fs::read_to_string(file.path()).unwrap();
             let (certificate, key) = (read(&certificate), read(&key));
@@ -71,11 +69,20 @@ impl ProxyPlan {
                 std::fs::write(folder.path().join(file), text).unwrap();
             }
         }
+        let print = |file: &str| {
+            let config = written(folder.path(), "gatehouse.toml", config);
+            printed(file, &config).replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
+        };
         let mut command = match self.kind {
-            ProxyKind::Nginx | ProxyKind::NginxOfReadme => self.nginx(folder.path(), gatehouse, app),
-            ProxyKind::Caddy | ProxyKind::CaddyToFastCgi => self.caddy(folder.path(), gatehouse, app),
-            ProxyKind::CaddyOfCompose => self.caddy_of_compose(folder.path(), gatehouse, app),
-            ProxyKind::Haproxy => self.haproxy(folder.path(), gatehouse, app),
+            ProxyKind::Nginx => nginx(folder.path(), &print("nginx")),
+            ProxyKind::Caddy => caddy(folder.path(), &print("caddy")),
+            ProxyKind::CaddyToFastCgi => {
+                let (text, to_app) = (print("caddy"), format!("reverse_proxy 127.0.0.1:{app} {{\n"));
+                assert!(text.contains(&to_app), "{text}");
+                caddy(folder.path(), &text.replace(&to_app, &format!("{to_app}transport fastcgi\n")))
+            }
+            ProxyKind::CaddyOfCompose => self.caddy_of_compose(folder.path(), config, app),
+            ProxyKind::Haproxy => haproxy(folder.path(), &print("haproxy"), &print("haproxy-lua")),
         };
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -90,111 +97,74 @@ impl ProxyPlan {
         ReverseProxy { child, port, connector: connector(authority), _folder: folder }
     }
 
-    /// The file with our ports, as they stand in addresses.
-    fn file(&self, name: &str, gatehouse: u16, app: u16) -> String {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name);
+    /// The file that docker-compose.yml mounts, with our ports.
+    fn caddy_of_compose(&self, folder: &Path, config: &str, app: u16) -> Command {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/caddy/compose.Caddyfile");
+        let bind = config.split("bind = '").nth(1).unwrap().split('\'').next().unwrap();
         let text = std::fs::read_to_string(path).unwrap();
-        with_ports(&text, gatehouse, app)
+        let text = text.replace("gatehouse:8080", bind).replace("wiki:3000", &format!("127.0.0.1:{app}"));
+        caddy(folder, &text.replace(".localhost:8000", &format!(".localhost:{}", self.port)))
     }
+}
 
-    /// README.md's server in the place of that of the file.
-    fn of_readme(&self, gatehouse: u16, app: u16) -> String {
-        let readme =
-            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-        let shown = readme.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
-        let certificate = "    listen 443 ssl;
-    ssl_certificate     /etc/ssl/wiki.example.pem;
-    ssl_certificate_key /etc/ssl/wiki.example.key;
-";
-        let shown = shown.replacen("server {\n", &format!("server {{\n{certificate}"), 1);
-        let file = self.file("nginx/gatehouse.conf", gatehouse, app);
-        let (own, _) = file.rsplit_once("server {\n    listen").unwrap();
-        format!("{own}{}", with_ports(&shown, gatehouse, app))
+/// What the program prints for a configuration.
+pub fn printed(file: &str, config: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gatehouse"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GATEHOUSE")) {
+        command.env_remove(name);
     }
+    let output = command.args(["gate", "print", file, "--config"]).arg(config).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
-    /// Names with the port, as clients that do not use 443 send them.
-    fn with_port(&self, text: &str) -> String {
-        text.replace("wiki.example", &self.host()).replace("id.example", &format!("id.example:{}", self.port))
-    }
+fn nginx(folder: &Path, printed: &str) -> Command {
+    let here = folder.display();
+    let text =
+        printed.replace("/etc/ssl/", &format!("{here}/")).replace("    listen ", "    listen 127.0.0.1:");
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {here}/{kind};\n"))
+        .concat();
+    let whole = format!(
+        "daemon off;\nmaster_process off;\npid {here}/pid;\nerror_log stderr;\nevents {{}}\n\
+         http {{\naccess_log off;\n{temporary}{text}}}\n"
+    );
+    let file = written(folder, "nginx.conf", &whole);
+    let mut command = Command::new(program("nginx"));
+    command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(file);
+    command
+}
 
-    fn nginx(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
-        let file = match self.kind {
-            ProxyKind::NginxOfReadme => self.of_readme(gatehouse, app),
-            _ => self.file("nginx/gatehouse.conf", gatehouse, app),
-        };
-        let mut text = String::new();
-        for line in file.lines() {
-            let line = match line.trim_start() {
-                listen if listen.starts_with("listen ") => format!("listen 127.0.0.1:{} ssl;", self.port),
-                name if name.starts_with("server_name ") => line.replace("wiki.example", self.name),
-                file if file.starts_with("ssl_certificate") => line
-                    .replace("wiki.example", self.name)
-                    .replace("/etc/ssl/", &format!("{}/", folder.display())),
-                _ => self.with_port(line),
-            };
-            text += &format!("{line}\n");
-        }
-        let here = folder.display();
-        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {here}/{kind};\n"))
-            .concat();
-        let whole = format!(
-            "daemon off;\nmaster_process off;\npid {here}/pid;\nerror_log stderr;\nevents {{}}\n\
-             http {{\naccess_log off;\n{temporary}{text}}}\n"
-        );
-        let file = written(folder, "nginx.conf", &whole);
-        let mut command = Command::new(program("nginx"));
-        command.arg("-p").arg(folder).arg("-e").arg("stderr").arg("-c").arg(file);
-        command
-    }
-
-    fn caddy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
-        let mut text = "{\n\tadmin off\n\tauto_https off\n}\n".to_owned();
-        let mut file = self.file("caddy/Caddyfile", gatehouse, app);
-        if self.kind == ProxyKind::CaddyToFastCgi {
-            let to_app = format!("reverse_proxy 127.0.0.1:{app} {{\n");
-            assert!(file.contains(&to_app), "{file}");
-            file = file.replace(&to_app, &format!("{to_app}transport fastcgi\n"));
-        }
-        for line in file.lines() {
-            match line.strip_suffix(" {").filter(|name| name.ends_with(".example")) {
-                Some(name) => {
-                    let plain = if name == "id.example" { name } else { self.name };
-                    let files = format!("{}/{plain}", folder.display());
-                    text += &format!(
-                        "https://{plain}:{} {{\n\tbind 127.0.0.1\n\ttls {files}.pem {files}.key\n",
-                        self.port
-                    );
-                }
-                None => text += &format!("{}\n", self.with_port(line)),
+/// With certificates of our own.
+fn caddy(folder: &Path, printed: &str) -> Command {
+    let mut text = "{\n\tadmin off\n\tauto_https off\n}\n".to_owned();
+    for line in printed.lines() {
+        match line.strip_suffix(" {").filter(|line| !line.starts_with(['\t', '#'])) {
+            Some(site) if site.starts_with("http://") => text += &format!("{line}\n\tbind 127.0.0.1\n"),
+            Some(site) => {
+                let files = format!("{}/{}", folder.display(), site.split(':').next().unwrap());
+                text += &format!("https://{line}\n\tbind 127.0.0.1\n\ttls {files}.pem {files}.key\n");
             }
+            None => text += &format!("{line}\n"),
         }
-        run_caddy(folder, &text)
     }
+    let file = written(folder, "Caddyfile", &text);
+    let mut command = Command::new(program("caddy"));
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+    command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
+    command
+}
 
-    fn caddy_of_compose(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
-        let text = self
-            .file("caddy/compose.Caddyfile", gatehouse, app)
-            .replace("gatehouse:8080", &format!("127.0.0.1:{gatehouse}"))
-            .replace("wiki:3000", &format!("127.0.0.1:{app}"))
-            .replace(".localhost:8000 {\n", ".localhost:8000 {\n\tbind 127.0.0.1\n")
-            .replace(".localhost:8000", &format!(".localhost:{}", self.port));
-        run_caddy(folder, &format!("{{\n\tadmin off\n}}\n{text}"))
-    }
-
-    fn haproxy(&self, folder: &Path, gatehouse: u16, app: u16) -> Command {
-        let lua = written(folder, "gatehouse.lua", &self.file("haproxy/gatehouse.lua", gatehouse, app));
-        let text = self.file("haproxy/haproxy.cfg", gatehouse, app);
-        let text = self
-            .with_port(&text)
-            .replace("/etc/haproxy/gatehouse.lua", &lua.display().to_string())
-            .replace("/etc/haproxy/certs/", &format!("{}/certs/", folder.display()))
-            .replace("bind :443", &format!("bind 127.0.0.1:{}", self.port));
-        let file = written(folder, "haproxy.cfg", &text);
-        let mut command = Command::new(program("haproxy"));
-        command.arg("-f").arg(file);
-        command
-    }
+fn haproxy(folder: &Path, printed: &str, script: &str) -> Command {
+    let lua = written(folder, "gatehouse.lua", script);
+    let text = printed
+        .replace("/etc/haproxy/gatehouse.lua", &lua.display().to_string())
+        .replace("/etc/haproxy/certs/", &format!("{}/certs/", folder.display()))
+        .replace("bind :", "bind 127.0.0.1:");
+    let file = written(folder, "haproxy.cfg", &text);
+    let mut command = Command::new(program("haproxy"));
+    command.arg("-f").arg(file);
+    command
 }
 
 impl ReverseProxy {
@@ -309,19 +279,6 @@ async fn echo(mut stream: TcpStream) {
     };
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
-}
-
-fn with_ports(text: &str, gatehouse: u16, app: u16) -> String {
-    text.replace("127.0.0.1:8080", &format!("127.0.0.1:{gatehouse}"))
-        .replace("127.0.0.1:3000", &format!("127.0.0.1:{app}"))
-}
-
-fn run_caddy(folder: &Path, text: &str) -> Command {
-    let file = written(folder, "Caddyfile", text);
-    let mut command = Command::new(program("caddy"));
-    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-    command.env("HOME", folder).env("XDG_DATA_HOME", folder).env("XDG_CONFIG_HOME", folder);
-    command
 }
 
 /// Debian keeps some of them where only root looks.

@@ -1,10 +1,13 @@
 //! `/admin/apps`: who may use which application; and its editor, where a draft is tried before it is saved.
 
 use actix_web::http::StatusCode;
+use actix_web::web::Query;
+use serde::Deserialize;
 
 use super::check::checks;
 use super::trial::{TrialOutcome, tried};
-use super::view::{AppsEditPage, AppsPage};
+use super::view::{AppsEditPage, AppsPage, ShownProxy};
+use crate::gate::ProxyFile;
 use crate::web::console::confirm::carried::FormPairs;
 use crate::web::console::document::call::DraftBody;
 use crate::web::console::document::draft::Controls;
@@ -17,11 +20,25 @@ use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
 
+/// Which file of a proxy is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AppsQuery {
+    proxy: String,
+    /// The name of one application; all of them, if it is empty.
+    app: String,
+}
+
 /// `GET /admin/apps`
-pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services: Shared) -> WebResult {
     let current = services.tuning.current_apps();
-    let checks = checks(&services.accounts, &current.live.apps).await?;
-    Ok(visit.page(StatusCode::OK, &AppsPage::new(&visit, admin.login(), current.version, checks)))
+    let apps = &current.live.apps;
+    let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
+    let only = (!wanted.app.is_empty()).then_some(wanted.app.as_str());
+    let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only));
+    let shown = ShownProxy { proxy, app: wanted.app.clone(), files: files.collect() };
+    let checks = checks(&services.accounts, apps).await?;
+    Ok(visit.page(StatusCode::OK, &AppsPage::new(&visit, admin.login(), current.version, checks, shown)))
 }
 
 /// `GET /admin/apps/edit`

@@ -10,7 +10,7 @@ use rust_i18n::t;
 use super::check::AppCheck;
 use super::trial::TriedApps;
 use crate::config::{AppPart, Who};
-use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial};
+use crate::gate::{AgeChange, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
 use crate::login::EntryCount;
 use crate::web::console::document::view::{EditorNotice, TomlDraft};
 use crate::web::console::words::{exactly, grouped};
@@ -39,11 +39,25 @@ pub struct AppsPage {
     layout: Layout,
     version: String,
     apps: Vec<AppCheck>,
+    proxy: ShownProxy,
+}
+
+/// The file of a proxy, and what else it needs.
+pub struct ShownProxy {
+    pub proxy: ProxyFile,
+    /// The name of an application, or all of them.
+    pub app: String,
+    pub files: Vec<Result<String, ProxyFileError>>,
 }
 
 impl AppsPage {
-    pub fn new(visit: &Visit, user: &str, version: String, apps: Vec<AppCheck>) -> Self {
-        Self { layout: visit.layout("/admin/apps", Some(user)), version, apps }
+    pub fn new(visit: &Visit, user: &str, version: String, apps: Vec<AppCheck>, proxy: ShownProxy) -> Self {
+        Self { layout: visit.layout("/admin/apps", Some(user)), version, apps, proxy }
+    }
+
+    /// Those for which there is a file of their own.
+    fn proxies(&self) -> impl Iterator<Item = ProxyFile> {
+        ProxyFile::ALL.into_iter().filter(|file| *file != ProxyFile::HaproxyLua)
     }
 
     const fn example(&self) -> &'static str {

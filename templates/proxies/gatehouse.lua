@@ -1,8 +1,7 @@
 -- Asks Gatehouse whether a request may pass, and who it is: HAProxy 2.6 has no forward authentication of its own.
--- In haproxy.cfg, section global:  lua-load /etc/haproxy/gatehouse.lua
--- In the application's frontend:   http-request lua.gatehouse wiki.example
+-- For /etc/haproxy/gatehouse.lua, which the printed haproxy.cfg loads. Printed by: gatehouse gate print haproxy-lua
 
-local gatehouse = "http://127.0.0.1:8080/api/authz/forward-auth"
+local gatehouse = "http://{{ it.gatehouse }}/api/authz/forward-auth"
 local remote = { "remote-user", "remote-groups", "remote-name", "remote-email" }
 -- Those by which it tells who asks, and what is answered to them.
 local passed = { "cookie", "accept", "accept-language", "x-requested-with", "sec-fetch-mode", "upgrade", "user-agent" }
@@ -27,7 +26,7 @@ core.register_action("gatehouse", { "http-req" }, function(txn, host)
     local headers = {
         ["host"] = { host },
         ["x-forwarded-method"] = { txn.sf:method() },
-        ["x-forwarded-proto"] = { "https" },
+        ["x-forwarded-proto"] = { "{{ it.scheme }}" },
         ["x-forwarded-host"] = { host },
         ["x-forwarded-uri"] = { txn.sf:pathq() },
         ["x-forwarded-for"] = { txn.sf:src() },
