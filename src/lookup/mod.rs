@@ -16,7 +16,7 @@ use crate::db::DbError;
 use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts};
 use crate::request_id;
 use crate::sms::{Guesser, SmsCodes, SmsError};
-use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};
+use crate::throttle::{AnyStore, Bucket, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};
 
 pub use recorded::{FoundSubject, RecordedSubject};
 pub use subject::{LookupKind, LookupSubject, NamedProgram};
@@ -93,6 +93,12 @@ struct GuessLogs {
     counted: Vec<Vec<u8>>,
     /// Of guesses when there was no code, which use up nothing of a later one.
     without_code: Vec<Vec<u8>>,
+}
+
+impl GuessLogs {
+    fn all(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.counted.iter().chain(&self.without_code)
+    }
 }
 
 /// Something that it depends on is out.
@@ -277,17 +283,20 @@ impl Lookup {
             ) => failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?,
             _ => {}
         }
+        let logs = self.logs_of_guesses(live, name, subject);
+        let keys: Vec<_> =
+            logs.iter().flat_map(GuessLogs::all).map(|log| limiter.bucket(limit, log).key).collect();
+        if let Some(phone) = subject.phone().filter(|_| logs.is_some()) {
+            codes.forget_guesses(live, phone, subject.program().map(|program| program.name.as_str()), &keys).await?;
+        }
+        for key in keys {
+            limiter.clear(Bucket { limit, key }).await?;
+        }
         if name.is_some_and(LimitName::is_of_one_instance) {
             issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
             insurance.clear(insurance.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
-        }
-        if let (Some(logs), Some(phone)) = (self.logs_of_guesses(live, name, subject), subject.phone()) {
-            for log in logs.counted.iter().chain(&logs.without_code) {
-                limiter.clear(limiter.bucket(limit, log)).await?;
-            }
-            codes.forget_tries(live, phone, subject.program().map(|program| program.name.as_str())).await?;
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use super::watched::{MessageKeys, Sender, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{
-    self, AnyStore, Bucket, HitDecision, HitId, KeptHit, LimitMode, Limiter, LogPeek, Refusal, RuleAction,
-    StoreError,
+    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, LogPeek, Refusal,
+    RuleAction, StoreError,
 };
 
 /// A store that loses its data more often than this during one request has another problem.
@@ -113,21 +113,61 @@ impl SmsBudgets {
             };
             let throttle::AdmittedHit { id, at, noted, .. } = admission;
             let now = self.limiter.rebuild_generation(MARK, &shape).await;
-            if let (Some(whole_by), Ok(Some(now))) = (before, &now)
-                && whole_by == *now
+            if let (Some(generation), Ok(now)) = (before, &now)
+                && before == *now
             {
-                return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation: whole_by });
+                return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation });
             }
-            // It was admitted by incomplete windows, or nobody can tell that it was not.
             let refunded = self.limiter.refund(&buckets, id).await;
-            match (now, refunded) {
-                (Err(error), _) | (Ok(_), Err(error)) => return BudgetAdmission::Out(Some(error)),
-                (Ok(Some(now)), Ok(())) => self.learn(&shape, now),
-                (Ok(None), Ok(())) if self.rebuild_windows(watched).await => {}
-                (Ok(None), Ok(())) => return BudgetAdmission::Out(None),
+            if let Err(out) = self.catch_up(watched, now, refunded).await {
+                return BudgetAdmission::Out(out);
             }
         }
         BudgetAdmission::Out(None)
+    }
+
+    /// A slot for a guess, by windows that are complete.
+    pub async fn hold(
+        &self,
+        watched: &Arc<SmsLimits>,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        patience: Duration,
+    ) -> Result<HoldDecision<AnyStore>, Option<StoreError>> {
+        let shape = watched.shape();
+        for _ in 0..MOST_TRIES {
+            let before = self.known(&shape);
+            let hold = match self.limiter.hold(buckets, solved, patience).await.map_err(Some)? {
+                HoldDecision::Held(hold) => hold,
+                other => return Ok(other),
+            };
+            let now = self.limiter.rebuild_generation(MARK, &shape).await;
+            if before.is_some() && now.as_ref().is_ok_and(|now| *now == before) {
+                return Ok(HoldDecision::Held(hold));
+            }
+            let refunded = hold.refund().await;
+            self.catch_up(watched, now, refunded).await?;
+        }
+        Err(None)
+    }
+
+    /// After a hit that was admitted by incomplete windows, or nobody can tell that it was not: whether it can be tried
+    /// again, or else why not.
+    async fn catch_up(
+        &self,
+        watched: &Arc<SmsLimits>,
+        generation: Result<Option<HitId>, StoreError>,
+        refunded: Result<(), StoreError>,
+    ) -> Result<(), Option<StoreError>> {
+        match (generation, refunded) {
+            (Err(error), _) | (Ok(_), Err(error)) => Err(Some(error)),
+            (Ok(Some(generation)), Ok(())) => {
+                self.learn(&watched.shape(), generation);
+                Ok(())
+            }
+            (Ok(None), Ok(())) if self.rebuild_windows(watched).await => Ok(()),
+            (Ok(None), Ok(())) => Err(None),
+        }
     }
 
     async fn refused(

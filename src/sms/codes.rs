@@ -181,8 +181,8 @@ impl SmsCodes {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.watched(live).horizon(now));
-        let askers = self.0.ledger.forget_askers(live.limits.sms_guess.longest_window(), batch).await?;
-        Ok(self.0.ledger.purge(before, batch).await?.max(askers))
+        let guesses = self.0.ledger.purge_guesses(live.limits.sms_guess.longest_window(), batch).await?;
+        Ok(self.0.ledger.purge(before, batch).await?.max(guesses))
     }
 
     /// None if the total is not limited.

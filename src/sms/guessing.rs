@@ -121,7 +121,8 @@ impl SmsCodes {
         }
         let about = |event| about(guess, guesser.detail(finds_code), event);
         let guesses = &self.0.metrics.guesses;
-        let hold = match limiter.hold(&buckets, solved, GUESS_PATIENCE).await {
+        let watched = self.watched(live);
+        let hold = match self.0.budgets.hold(&watched, &buckets, solved, GUESS_PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => hold,
             Ok(HoldDecision::Refused(refusal)) => {
                 let limit = buckets[refusal.bucket].limit.name().to_owned();
@@ -260,8 +261,19 @@ impl AdmittedGuess {
         })
     }
 
-    /// The same work whether or not there is a code.
+    /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
     async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
+        let compared = self.compare_once().await?;
+        let log = match compared {
+            GuessResult::Right => return Ok(compared),
+            GuessResult::Wrong => self.hold.buckets()[NUMBER].key,
+            GuessResult::Nothing => self.without_code.key,
+        };
+        self.codes.0.ledger.note_wrong(log, self.hold.id()).await?;
+        Ok(compared)
+    }
+
+    async fn compare_once(&self) -> Result<GuessResult, DbError> {
         let ledger = &self.codes.0.ledger;
         let current = if self.finds_code {
             ledger.try_code(self.key, self.purpose.as_str(), self.guesser, self.most).await?

@@ -17,6 +17,7 @@ use crate::throttle::window::{self, GatheredVerdict, WindowLog};
 use crate::throttle::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 
 mod codes;
+mod guesses;
 mod pages;
 mod relay;
 mod rows;

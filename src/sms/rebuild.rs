@@ -1,11 +1,12 @@
-//! Rebuilds the windows of messages from the ledger, in a store that has lost them.
+//! Rebuilds the windows of messages and of wrong codes from the ledger, in a store that has lost them.
 
 use super::ledger::{Ledger, LedgerPosition};
 use super::watched::{MessageKeys, SmsLimits};
+use crate::clock::Micros;
 use crate::db::DbError;
-use crate::throttle::{self, AnyStore, HitId, KeptHit, Limiter, StoreState, WindowRecord};
+use crate::throttle::{self, AnyStore, Bucket, HitId, KeptHit, Limiter, StoreState, WindowRecord};
 
-/// Messages read at once: a page of the ledger, a few scripts of the store.
+/// Rows read at once: a page of the ledger, a few scripts of the store.
 const PAGE: u32 = 250;
 
 /// The name in the store for all windows of messages, used to mark them as complete.
@@ -42,13 +43,37 @@ impl LedgerRebuild {
 impl WindowRecord for RecordedMessages<'_> {
     type Error = DbError;
 
-    /// Every message that a window can still count, newest first.
+    /// Every message and every wrong code that a window can still count, newest first.
     async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {
-        let Self { limiter, ledger, watched } = self;
+        let Self { ledger, watched, .. } = self;
         if found == StoreState::Marked {
             return Ok(0);
         }
         let horizon = watched.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
+        Ok(self.restore_guesses(horizon).await? + self.restore_messages(horizon).await?)
+    }
+}
+
+impl RecordedMessages<'_> {
+    async fn restore_guesses(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
+        let Self { limiter, ledger, watched } = self;
+        let (mut place, mut guesses) = (LedgerPosition::NEWEST, 0);
+        loop {
+            let page =
+                ledger.wrong_guesses(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let bucket = |key| Bucket { limit: &watched.guess, key };
+            let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
+            limiter.restore(&hits).await?;
+            guesses += page.len();
+            match page.into_iter().last() {
+                Some(last) if hits.len() == PAGE as usize => place = last.place,
+                _ => return Ok(guesses),
+            }
+        }
+    }
+
+    async fn restore_messages(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
+        let Self { limiter, ledger, watched } = self;
         let (mut place, mut messages) = (LedgerPosition::NEWEST, 0);
         loop {
             let page = ledger.hits(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;

@@ -70,7 +70,7 @@ impl SmsCodes {
         let subject = verification.guesser.subject_in(program, verification.phone);
         let bucket = self.0.budgets.limiter().bucket(limit, &subject);
         let counters = &self.0.metrics.guesses;
-        let denied = match self.0.budgets.limiter().hold(&[bucket], true, PATIENCE).await {
+        let denied = match self.0.budgets.hold(&self.watched(live), &[bucket], true, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
                 let (noted, most) = (hold.noted, most(limit));
                 let (codes, code) = (self.clone(), code.clone());
@@ -142,6 +142,7 @@ impl AdmittedCheck {
             return Ok(VerificationOutcome::Lapsed);
         };
         if !codes.is_code(&current.code_hash, *phone, &purpose, current.message, code) {
+            ledger.note_wrong(self.hold.buckets()[0].key, self.hold.id()).await?;
             return Ok(VerificationOutcome::WrongCode);
         }
         if !ledger.redeem(*phone, &purpose, &current).await? {

@@ -23,14 +23,16 @@ impl SmsCodes {
         (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
     }
 
-    /// Wrong guesses up to now no longer count for the number's valid codes of that program; of ours if there is none.
-    pub async fn forget_tries(
+    /// Wrong guesses up to now no longer count for the number's valid codes of that program, of ours if there is none;
+    /// nor in these logs.
+    pub async fn forget_guesses(
         &self,
         live: &LiveSettings,
         phone: &Phone,
         program: Option<&str>,
+        logs: &[SubjectKey],
     ) -> Result<(), SmsError> {
-        Ok(self.0.ledger.forget_tries(self.phone_key(live, phone), program).await?)
+        Ok(self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await?)
     }
 }
 

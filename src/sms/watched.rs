@@ -23,6 +23,8 @@ pub struct SmsLimits {
     pages: SenderLimits,
     verifiers: SenderLimits,
     relays: SenderLimits,
+    /// Of wrong codes, which are rebuilt with the messages.
+    pub guess: Limit,
     /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
     /// requests of strangers there must not lock out an owner.
     asker: [Limit; 2],
@@ -140,6 +142,7 @@ impl SmsLimits {
             pages: SenderLimits::pages(limits, code_ttl),
             verifiers: SenderLimits::verifiers(limits, code_ttl),
             relays: SenderLimits::relays(limits),
+            guess: limits.sms_guess.clone(),
             asker: [share::counting(&limits.sms_address), share::counting(&limits.sms_network)],
             reserve: prefix.zip(total).map(<[Limit; 2]>::from),
             whole: limits.on_messages().cloned().collect(),
@@ -149,7 +152,7 @@ impl SmsLimits {
 
     fn is_of(&self, live: &LiveSettings) -> bool {
         let same = self.whole.iter().zip(live.limits.on_messages()).all(|(limit, other)| limit.is(other));
-        same && self.code_ttl == live.sms.code_ttl
+        same && self.guess.is(&live.limits.sms_guess) && self.code_ttl == live.sms.code_ttl
     }
 
     const fn of_sender(&self, program: Option<ProgramKind>) -> &SenderLimits {
@@ -236,7 +239,7 @@ impl SmsLimits {
     }
 
     fn every(&self) -> impl Iterator<Item = &Limit> {
-        self.whole.iter().chain([&self.pages.once, &self.relays.once])
+        self.whole.iter().chain([&self.pages.once, &self.relays.once, &self.guess])
     }
 
     /// Nothing at or before this time counts any more.

@@ -163,8 +163,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Wrong guesses up to now no longer count for the number's valid codes of that program; of ours if there is none.
-    pub async fn forget_tries(&self, phone: SubjectKey, program: Option<&str>) -> Result<(), DbError> {
+    /// Wrong guesses up to now no longer count for the number's valid codes of that program, of ours if there is none;
+    /// nor in these logs.
+    pub async fn forget_guesses(
+        &self,
+        phone: SubjectKey,
+        program: Option<&str>,
+        logs: &[SubjectKey],
+    ) -> Result<(), DbError> {
         const OURS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
             WHERE phone_key = $1 AND substr(purpose, 1, CAST($3 AS INTEGER)) <> $2";
         const PROGRAMS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
@@ -175,17 +181,7 @@ impl Ledger {
         };
         on_db!(&self.db, pool => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64)
             .execute(pool).await.map(drop))?;
-        Ok(())
-    }
-
-    /// Deletes at most `batch` browsers that requested codes; returns how many. `window` is how far back
-    /// guesses count.
-    pub async fn forget_askers(&self, window: Duration, batch: u32) -> Result<u64, DbError> {
-        const SQL: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
-            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
-        let over = self.now().await?.minus(window);
-        Ok(on_db!(&self.db, pool => query(SQL).bind(over.0).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        self.forget_wrong(logs).await
     }
 }
 
