@@ -41,10 +41,13 @@ section! {
         enabled: bool = true, yes_or_no;
         /// How far it looks back.
         window: Duration = HOUR, duration(MINUTE..=DAY * 7);
-        /// Fewer messages to a block (10,000 neighbouring numbers) do not trip it.
+        /// Fewer messages to a block (10,000 neighbouring numbers) do not trip it; from half as many on, asks need a
+        /// solved challenge.
         min_sent: u32 = 20, integer(1..=1_000_000);
-        /// The same for an operator's range (a million numbers).
+        /// From so many to an operator's range (a million numbers) on, asks need a solved challenge.
         min_sent_range: u32 = 100, integer(1..=1_000_000);
+        /// Fewer with a solved challenge to a range do not trip it.
+        min_solved_range: u32 = 500, integer(1..=1_000_000);
         /// The share of codes that must be entered.
         min_entered: f64 = 0.1, share;
         lifts_after: Duration = HOUR, duration(MINUTE..=DAY * 30);

@@ -26,9 +26,9 @@ impl DbLock {
         Self::of("sms.number", key)
     }
 
-    /// Setting a brake on a dialling prefix.
-    pub fn brake(prefix: &str) -> Self {
-        Self::of("sms.brake", prefix.as_bytes())
+    /// Setting a brake of our pages or of one program on a dialling prefix.
+    pub fn brake(scope: &str, prefix: &str) -> Self {
+        Self::of("sms.brake", format!("{scope} {prefix}").as_bytes())
     }
 
     /// An account's password.

@@ -56,9 +56,18 @@ impl Ledger {
         Self { db, clock, entropy, brakes: Arc::new(RememberedBrakes::new()) }
     }
 
-    /// The brake that the number is under, if this process met it a moment ago.
-    pub fn known_brake(&self, phone: &Phone) -> Option<BrakedPrefix> {
-        self.brakes.recall(phone, self.clock.now())
+    /// What the number's prefixes ask, if this process met it a moment ago.
+    pub fn known_brake(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
+        self.brakes.recall(scope, phone, self.clock.now())
+    }
+
+    /// When a code for the number first came back to that program, by what the ledger keeps.
+    pub async fn proven_since(&self, scope: &str, phone: SubjectKey) -> Result<Option<Micros>, DbError> {
+        const SQL: &str = "SELECT MIN(entered_at) FROM sms_messages
+            WHERE phone_key = $1 AND scope = $2 AND state <> 'refused' AND state <> 'withheld'";
+        let at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(hex(&phone.0)).bind(scope)
+            .fetch_one(pool).await)?;
+        Ok(at.map(Micros))
     }
 
     pub(super) const fn db(&self) -> &Db {

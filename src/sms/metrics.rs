@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
-use super::DeliveryResult;
 use super::outcome::{SendAnswer, SendOutcome};
+use super::{DeliveryResult, MessagePurpose};
 use crate::denied::Denied;
 use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
@@ -13,7 +13,8 @@ use crate::telemetry::GATEWAY_SECONDS;
 pub struct SmsMetrics {
     messages: MessageCounters,
     pub guesses: GuessCounters,
-    pub brakes: Counter,
+    /// Put on prefixes for our pages, a verifier, a relay.
+    brakes: [Counter; 3],
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
     pub spent: Gauge,
     /// `gatehouse_sms_pages_spent_ratio`: the part of what our own pages may send; from 1 on codes are short there.
@@ -74,10 +75,20 @@ impl SmsMetrics {
                 throttled: guess("throttled"),
                 unavailable: guess("unavailable"),
             },
-            brakes: metrics::counter!("gatehouse_sms_brakes_total"),
+            brakes: ["pages", "verify", "relay"]
+                .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
             pages_spent: metrics::gauge!("gatehouse_sms_pages_spent_ratio"),
             gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
+        }
+    }
+
+    pub fn brakes_of(&self, purpose: &MessagePurpose) -> &Counter {
+        let [pages, verify, relay] = &self.brakes;
+        match purpose {
+            MessagePurpose::Own(_) => pages,
+            MessagePurpose::Verification(_) => verify,
+            MessagePurpose::Relayed(_) => relay,
         }
     }
 
@@ -163,7 +174,7 @@ mod tests {
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
         metrics.guesses.wrong.increment(1);
         assert!(told("gatehouse_sms_guesses_total", "wrong"));
-        metrics.brakes.increment(1);
-        assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total 1"));
+        metrics.brakes_of(&MessagePurpose::relayed("idp").unwrap()).increment(1);
+        assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total{scope=\"relay\"} 1"));
     }
 }

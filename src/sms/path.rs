@@ -55,10 +55,12 @@ impl SendPath {
         }
     }
 
-    /// The shares that a number of an account may use, in order.
-    pub const fn shares(self) -> &'static [BudgetShare] {
+    /// The shares that a proven number may use, in order. The reserve is for accounts, so a program's brake leaves the
+    /// open part.
+    pub const fn shares(self, of_program: bool) -> &'static [BudgetShare] {
         match self {
             Self::Open => &[],
+            _ if of_program => &[BudgetShare::SpentAsker],
             Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
             Self::Short { .. } => &[BudgetShare::Reserve],
         }

@@ -123,6 +123,15 @@ impl MessagePurpose {
         is_custom_name(relay).then(|| Self::Relayed(relay.to_owned()))
     }
 
+    /// Whose brakes it counts for and is held to: empty for ours, or the program as its tokens' scope names it.
+    pub fn scope(&self) -> Cow<'static, str> {
+        match self {
+            Self::Own(_) => "".into(),
+            Self::Verification(of) => format!("{VERIFICATION}{}", of.program).into(),
+            Self::Relayed(_) => self.stored(),
+        }
+    }
+
     /// The program that asked for it.
     pub fn program(&self) -> Option<(ProgramKind, &str)> {
         match self {
@@ -158,6 +167,11 @@ mod tests {
             assert_ne!(of("shop", own.as_str()).stored(), own.as_str());
         }
         assert_eq!(of("shop", "pay").stored(), "verify:shop:pay");
+        assert_eq!(
+            (of("shop", "pay").scope(), of("shop", "login").scope()),
+            ("verify:shop".into(), "verify:shop".into())
+        );
+        assert_eq!(MessagePurpose::relayed("shop").unwrap().scope(), "relay:shop");
         assert_eq!(MessagePurpose::parse("verify:shop:pay"), Some(of("shop", "pay")));
         assert_ne!(of("a", "b-c").stored(), of("a-b", "c").stored());
         for (program, purpose) in

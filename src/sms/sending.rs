@@ -15,7 +15,7 @@ use super::outcome::{SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::path::SendPath;
 use super::request::MessageRequest;
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode};
-use crate::config::{LiveSettings, SMS_BRAKE};
+use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
@@ -130,9 +130,9 @@ impl SendJob {
             return Ok(SendOutcome::Denied(Denied::challenged_with_everyone(left)).into());
         }
         if let Some(braked) = self.known_brake().await {
-            match self.in_shortage(SMS_BRAKE.into(), braked.retry_after) {
-                Some(sending) => return Ok(sending.into()),
-                None => path = SendPath::Short { under: Some(braked) },
+            match self.under_brake(braked) {
+                Ok(braked_path) => path = braked_path,
+                Err(sending) => return Ok(sending.into()),
             }
         }
         let (mut earlier, mut pending) = (None, 0);
@@ -193,7 +193,8 @@ impl SendJob {
     /// outcome.
     async fn known_brake(&self) -> Option<BrakedPrefix> {
         let inner = &*self.codes.0;
-        let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
+        let known =
+            inner.ledger.known_brake(&self.purpose.scope(), &self.phone).filter(|_| self.brake.enabled)?;
         let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
         (!repeated).then_some(known)
     }
@@ -309,11 +310,8 @@ impl SendJob {
                 )))
             }
             Some(WhyNot::Braked(braked)) => {
-                inner.metrics.brakes.increment(u64::from(braked.tripped));
-                match self.in_shortage(SMS_BRAKE.into(), braked.retry_after) {
-                    Some(sending) => WriteStep::answer(sending),
-                    None => WriteStep::Again(SendPath::Short { under: Some(braked) }),
-                }
+                inner.metrics.brakes_of(&self.purpose).increment(u64::from(braked.tripped));
+                self.under_brake(braked).map_or_else(WriteStep::answer, WriteStep::Again)
             }
         })
     }

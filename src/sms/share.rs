@@ -23,7 +23,8 @@ pub trait PhoneOwners: Send + Sync {
 pub enum BudgetShare {
     /// The part that everybody may spend.
     Open,
-    /// The open part, for a number of an account: the requester's address or network is used up.
+    /// The open part, for a proven number: of an account, and the requester's address or network is used up; or of a
+    /// program, under its brake.
     SpentAsker,
     /// The part reserved for numbers of accounts.
     Reserve,

@@ -195,6 +195,8 @@ impl SmsLimits {
         let sender = self.of_sender(keys.program);
         let [address, network] = match share {
             BudgetShare::Open => [&sender.address, &sender.network],
+            // A brake alone makes codes short there, and withheld ones must not use up the program's own budget.
+            _ if keys.program.is_some() => [&sender.address, &sender.network],
             BudgetShare::SpentAsker | BudgetShare::Reserve | BudgetShare::Withheld => {
                 [&self.asker[0], &self.asker[1]]
             }
@@ -234,7 +236,8 @@ impl SmsLimits {
     /// Everything that it may count in on its path, whoever owns the number.
     pub fn every_log(&self, keys: &MessageKeys, path: SendPath) -> Vec<Bucket<'_>> {
         let mut buckets = self.buckets(keys, path.counted_as());
-        buckets.extend(path.shares().iter().flat_map(|share| self.shared(keys, *share)));
+        buckets
+            .extend(path.shares(keys.program.is_some()).iter().flat_map(|share| self.shared(keys, *share)));
         buckets
     }
 

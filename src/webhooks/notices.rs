@@ -107,9 +107,12 @@ impl NoticeSources {
     }
 
     fn of_brake(&self, brake: &HeldBrake) -> WebhookNotice {
-        let identity = [brake.began_at.0.to_be_bytes().as_slice(), brake.prefix.as_bytes()].concat();
+        let program = brake.program.as_deref().unwrap_or_default();
+        let began_at = brake.began_at.0.to_be_bytes();
+        let identity = [&began_at, program.as_bytes(), brake.prefix.as_bytes()].concat();
         let data = json!({
             "prefix": brake.prefix,
+            "program": brake.program,
             "ends_at": time(brake.ends_at),
             "sent": brake.sent,
             "entered": brake.entered,

@@ -336,6 +336,10 @@ fn the_brake_and_the_ledgers_memory() {
             "sms.brake.min_sent_range = 0",
             "sms.brake.min_sent_range: 0 is out of range; it must be from 1 to 1000000",
         ),
+        (
+            "sms.brake.min_solved_range = 1000001",
+            "sms.brake.min_solved_range: 1000001 is out of range; it must be from 1 to 1000000",
+        ),
         ("sms.brake.min_entered = 1.5", "sms.brake.min_entered: 1.5 is out of range; it must be from 0 to 1"),
         (
             "sms.brake.min_entered = -0.1",

@@ -114,13 +114,14 @@ impl Ledger {
 
     /// The brakes in force, newest first; at most 1000.
     pub async fn brakes(&self) -> Result<Vec<ActiveBrake>, DbError> {
-        const SQL: &str = "SELECT prefix, began_at, ends_at, sent, entered FROM sms_brakes WHERE ends_at > $1
-            ORDER BY began_at DESC, id LIMIT 1000";
+        const SQL: &str = "SELECT prefix, scope, began_at, ends_at, sent, entered FROM sms_brakes
+            WHERE ends_at > $1 ORDER BY began_at DESC, id LIMIT 1000";
         let now = self.now().await?;
-        let rows: Vec<(String, i64, i64, i64, i64)> =
+        let rows: Vec<(String, String, i64, i64, i64, i64)> =
             on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-        let held = |(prefix, began_at, ends_at, sent, entered)| ActiveBrake {
+        let held = |(prefix, scope, began_at, ends_at, sent, entered): (_, String, _, _, _, _)| ActiveBrake {
             prefix,
+            program: Some(scope).filter(|scope| !scope.is_empty()),
             began_at: Micros(began_at),
             ends_at: Micros(ends_at),
             sent,
@@ -129,17 +130,18 @@ impl Ledger {
         Ok(rows.into_iter().map(held).collect())
     }
 
-    /// Lifts the brake on a prefix; false if there is none. `by` is the account id that the ledger records.
-    /// Messages from before no longer count for any later brake.
-    pub async fn lift(&self, prefix: &str, by: &str) -> Result<bool, DbError> {
-        if prefix.contains('\0') {
+    /// Lifts the brakes on a prefix: that of a program, that of our pages (empty), or all; false if there is none.
+    /// `by` is the account id that the ledger records. Messages from before no longer count for any later brake.
+    pub async fn lift(&self, prefix: &str, program: Option<&str>, by: &str) -> Result<bool, DbError> {
+        let scope = program.unwrap_or(brake::EVERY_SCOPE);
+        if prefix.contains('\0') || scope.contains('\0') {
             return Ok(false);
         }
         let now = self.now().await?;
-        let rows = on_db!(&self.db, pool => query(brake::LIFT).bind(now.0).bind(by).bind(prefix).execute(pool)
-            .await.map(|done| done.rows_affected()))?;
-        self.brakes.forget(prefix);
-        Ok(rows > 0)
+        let lifted: Vec<String> = on_db!(&self.db, pool => query_scalar(brake::LIFT).bind(now.0).bind(by)
+            .bind(prefix).bind(scope).fetch_all(pool).await)?;
+        lifted.iter().for_each(|scope| self.brakes.forget(scope, prefix));
+        Ok(!lifted.is_empty())
     }
 
     /// Writes what a gateway reports about its messages. A delivered message stays delivered, and a failed

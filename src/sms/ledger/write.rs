@@ -91,8 +91,9 @@ impl Ledger {
         }
         let context =
             brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
-        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await?
-            && !draft.knows(braked)
+        let (phone, purpose) = (draft.phone, draft.purpose);
+        if let Some(braked) = brake::judge(&mut tx, phone, purpose, draft.brake, now, context).await?
+            && !draft.satisfies(braked)
         {
             tx.commit().await?;
             return Ok(WriteResult::Not(WhyNot::Braked(braked)));
@@ -166,10 +167,12 @@ impl Ledger {
 }
 
 impl MessageDraft<'_> {
-    /// Whether it was decided under that brake, or under one that exempts fewer numbers.
-    fn knows(&self, braked: BrakedPrefix) -> bool {
+    /// Whether it has the challenge that is asked for; or was decided under that brake, or under one that exempts
+    /// fewer numbers.
+    fn satisfies(&self, braked: BrakedPrefix) -> bool {
+        let Some(proven_before) = braked.proven_before else { return self.solved };
         let under = self.under.filter(|_| self.share != BudgetShare::Open);
-        under.is_some_and(|under| under.proven_before <= braked.proven_before)
+        under.and_then(|under| under.proven_before).is_some_and(|before| before <= proven_before)
     }
 }
 
@@ -195,8 +198,8 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
 
 async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
-        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16)";
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
@@ -208,7 +211,9 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(&*purpose)
-        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).bind(i64::from(judged)).bind(draft.event_key).execute(connection).await.map(drop))?;
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved))
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.purpose.scope()).execute(connection).await
+        .map(drop))?;
     if let Some(code_hash) = draft.code_hash {
         on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at).execute(connection).await.map(drop))?;

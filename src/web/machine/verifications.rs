@@ -67,6 +67,10 @@ struct VerificationSent {
     /// `unknown` if the gateway did not say whether it has the message. It is not sent again by itself.
     #[schema(schema_with = deliveries)]
     delivery: &'static str,
+    /// Present while the number's prefix is under a brake, for everyone who solved a challenge: codes go to numbers
+    /// that were verified for your program before, and the answer does not tell which were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short: Option<bool>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -293,5 +297,6 @@ fn accepted(id: MessageId, to: String, sent: SendReceipt) -> VerificationSent {
         expires_in: whole_seconds(sent.expires_in),
         resend_after: resend_seconds(&sent),
         delivery: if sent.confirmed { "accepted" } else { "unknown" },
+        short: sent.short.then_some(true),
     }
 }

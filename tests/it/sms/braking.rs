@@ -6,8 +6,8 @@ use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 /// For what is said of the brake alone.
-const NO_PREFIX: &str = "[limits.sms-prefix]\nrules = []\n";
-const NO_BUDGETS: &str = "[limits.sms-prefix]\nrules = []\n[limits.sms-address]\nrules = []
+pub(super) const NO_PREFIX: &str = "[limits.sms-prefix]\nrules = []\n";
+pub(super) const NO_BUDGETS: &str = "[limits.sms-prefix]\nrules = []\n[limits.sms-address]\nrules = []
     [limits.sms-network]\nrules = []\n[limits.sms-total]\nrules = []\n";
 
 on_each_store! {
@@ -23,31 +23,43 @@ on_each_store! {
     a_solved_challenge_weighs_half,
     a_braked_prefix_is_short_and_spares_older_accounts,
     what_is_withheld_trips_no_brake,
+    a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundred_more,
+    two_hundred_at_once_climb_no_rung_far_beyond,
 }
 
-async fn braked_block(rig: &Rig) -> (Instance, Phone) {
+pub(super) async fn braked_block(rig: &Rig) -> (Instance, Phone) {
     let (instance, crowd) = (rig.instance().await, phone());
-    for _ in 0..20 {
-        sent(instance.send(&neighbour(&crowd)).await);
-    }
-    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await), ("sms-brake".to_owned(), HOUR));
+    brake_block(&instance, &crowd).await;
     (instance, crowd)
 }
 
+/// Ten messages without a challenge, and twenty with one, which weigh half.
+async fn brake_block(instance: &Instance, crowd: &Phone) {
+    for _ in 0..10 {
+        sent(instance.send(&neighbour(crowd)).await);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(crowd)).await), ("sms-brake".to_owned(), HOUR));
+    assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
+    for _ in 0..20 {
+        assert!(!sent(solved(instance, &neighbour(crowd)).await).short);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(crowd)).await), ("sms-brake".to_owned(), HOUR));
+}
+
 #[track_caller]
-fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
+pub(super) fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
     match sending {
         SendOutcome::Denied(Denied::Challenged { limit, retry_after }) => (limit.into_owned(), retry_after),
         other => panic!("expected a challenge, got {other:?}"),
     }
 }
 
-async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
+pub(super) async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
     let address = address();
     instance.ask(CodeRequest { solved: true, ..ask(phone, &address) }).await
 }
 
-async fn settled(instance: &Instance) {
+pub(super) async fn settled(instance: &Instance) {
     let pending = |entry: &LedgerEntry| entry.state == MessageState::Pending;
     until(async || !instance.ledger().await.iter().any(pending)).await;
 }
@@ -58,19 +70,29 @@ async fn one_network_trips_no_brake(store: Store) {
     let rig = Rig::new(store, NO_BUDGETS).await;
     let (instance, crowd) = (rig.instance().await, phone());
     for n in 0..150_u8 {
-        let phone = if n < 40 { neighbour(&crowd) } else { other_block(&crowd, n) };
+        let phone = if n < 40 { neighbour(&crowd) } else { other_block(&crowd, n.into()) };
         sent(instance.send_from(&phone, &[1, 2, 3, 4, 5, 6, n % 5, 0]).await);
     }
     assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
     // Four networks are a shared building; five are the least that can trip a brake.
-    for n in 0..(3 * 4 + 4) {
-        sent(instance.send_from(&neighbour(&crowd), &[9, 2, 3, 4, 5, n % 4, 0, 0]).await);
+    let from = |n: u8| {
+        let (instance, phone) = (instance.clone(), neighbour(&crowd));
+        async move {
+            let address = [9, 2, 3, 4, 5, n, 0, 0];
+            sent(instance.ask(CodeRequest { solved: true, ..ask(&phone, &address) }).await).short
+        }
+    };
+    for n in 0..3 * 30 {
+        assert!(!from(n % 3).await, "three networks and the one before");
     }
-    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+    for _ in 0..8 {
+        assert!(!from(4).await);
+    }
+    assert!(from(4).await);
 }
 
 /// Of the same range, in another block.
-fn other_block(phone: &Phone, n: u8) -> Phone {
+fn other_block(phone: &Phone, n: u16) -> Phone {
     let taken: u32 = phone.block()[phone.block().len() - 2..].parse().unwrap();
     number_of(&format!("{}{:02}{n:04}", phone.range(), (taken + 1 + u32::from(n) % 90) % 100))
 }
@@ -136,11 +158,12 @@ async fn a_block_whose_codes_do_not_come_back_is_braked(store: Store) {
     for (limit, subject) in [("sms-phone", phone.as_str().as_bytes()), ("sms-address", &address)] {
         assert_eq!(instance.counted(limit, subject).await, 0, "{limit}: nothing went out");
     }
-    assert_eq!(instance.counted("sms-prefix", crowd.block().as_bytes()).await, 20);
+    assert_eq!(instance.counted("sms-prefix", crowd.block().as_bytes()).await, 30);
     let brakes = instance.codes.ledger().brakes().await.unwrap();
     assert_eq!(brakes.len(), 1);
     let brake = &brakes[0];
-    assert_eq!((brake.prefix.as_str(), brake.sent, brake.entered), (crowd.block(), 20, 0));
+    assert_eq!((brake.prefix.as_str(), brake.sent, brake.entered), (crowd.block(), 30, 0));
+    assert_eq!(brake.program, None);
     assert_eq!(brake.ends_at, rig.clock.now().plus(HOUR));
 }
 
@@ -167,26 +190,21 @@ async fn a_brake_lifts_by_time_and_counts_afresh(store: Store) {
     // In the microsecond in which it ends nothing counts yet.
     sent(instance.send(&neighbour(&crowd)).await);
     rig.advance(MICRO);
-    for _ in 0..20 {
-        sent(instance.send(&neighbour(&crowd)).await);
-    }
-    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await), ("sms-brake".to_owned(), HOUR));
+    brake_block(&instance, &crowd).await;
 }
 
 async fn a_brake_is_lifted_by_an_administrator(store: Store) {
     let rig = Rig::new(store, NO_PREFIX).await;
     let (instance, crowd) = braked_block(&rig).await;
     let ledger = instance.codes.ledger();
-    assert!(!ledger.lift("+4915700", "admin").await.unwrap(), "there is none");
-    assert!(ledger.lift(crowd.block(), "admin").await.unwrap());
-    assert!(!ledger.lift(crowd.block(), "admin").await.unwrap(), "once is enough");
+    assert!(!ledger.lift("+4915700", None, "admin").await.unwrap(), "there is none");
+    assert!(!ledger.lift(crowd.block(), Some("verify:shop"), "admin").await.unwrap(), "it is for our pages");
+    assert!(ledger.lift(crowd.block(), None, "admin").await.unwrap());
+    assert!(!ledger.lift(crowd.block(), Some(""), "admin").await.unwrap(), "once is enough");
     assert!(ledger.brakes().await.unwrap().is_empty());
     // What tripped it before does not trip it again.
     rig.advance(MICRO);
-    for _ in 0..20 {
-        sent(instance.send(&neighbour(&crowd)).await);
-    }
-    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+    brake_block(&instance, &crowd).await;
 }
 
 async fn a_brake_holds_at_every_instance_and_is_lifted_at_each(store: Store) {
@@ -194,7 +212,7 @@ async fn a_brake_holds_at_every_instance_and_is_lifted_at_each(store: Store) {
     let (one, crowd) = braked_block(&rig).await;
     let other = rig.instance().await;
     assert_eq!(challenged(other.send(&neighbour(&crowd)).await).0, "sms-brake");
-    assert!(one.codes.ledger().lift(crowd.block(), "admin").await.unwrap());
+    assert!(one.codes.ledger().lift(crowd.block(), Some(""), "admin").await.unwrap());
     sent(one.send(&neighbour(&crowd)).await);
     rig.advance(SECOND);
     sent(other.send(&neighbour(&crowd)).await);
@@ -214,14 +232,19 @@ async fn a_repeated_request_is_answered_through_a_brake(store: Store) {
     let (phone, address) = (neighbour(&crowd), address());
     let named = CodeRequest { once: Some("click"), ..ask(&phone, &address) };
     let first = sent(instance.ask(named).await);
-    for _ in 0..19 {
+    for _ in 0..9 {
         sent(instance.send(&neighbour(&crowd)).await);
     }
-    for _ in 0..2 {
-        assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+    for unreturned in [10, 30] {
+        for _ in 0..2 {
+            assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+        }
+        assert_eq!(sent(instance.ask(named).await), first);
+        assert_eq!(rig.sent().len(), unreturned);
+        for _ in 0..20 {
+            solved(&instance, &neighbour(&crowd)).await;
+        }
     }
-    assert_eq!(sent(instance.ask(named).await), first);
-    assert_eq!(rig.sent().len(), 20);
 }
 
 async fn what_was_refused_counts_for_no_brake(store: Store) {
@@ -233,4 +256,60 @@ async fn what_was_refused_counts_for_no_brake(store: Store) {
     }
     rig.mood(Mood::Accepts);
     sent(instance.send(&neighbour(&crowd)).await);
+}
+
+/// Solved, from one of that many networks.
+async fn from_networks(instance: &Instance, phone: &Phone, networks: u16, turn: u16) -> SendOutcome {
+    let [high, low] = (turn % networks).to_be_bytes();
+    let address = [7, 7, 7, 7, high, low, 0, 0];
+    instance.ask(CodeRequest { solved: true, ..ask(phone, &address) }).await
+}
+
+async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundred_more(store: Store) {
+    let rig = Rig::new(store, NO_BUDGETS).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for n in 0..100 {
+        sent(instance.send(&other_block(&crowd, n)).await);
+    }
+    // A number in none of these blocks.
+    assert_eq!(challenged(instance.send(&crowd).await), ("sms-brake".to_owned(), HOUR));
+    let address = address();
+    let register = CodeRequest { purpose: Purpose::Register, ..ask(&crowd, &address) };
+    assert_eq!(challenged(instance.ask(register).await).0, "sms-brake", "a registration, too");
+    assert!(!sent(instance.ask(CodeRequest { solved: true, ..register }).await).short);
+    // Ninety-nine networks do not brake a million numbers, whatever they solve; the registration was another.
+    for n in 0..600 {
+        let phone = other_block(&crowd, 1000 + n);
+        assert!(!sent(from_networks(&instance, &phone, 99, n).await).short, "{n}");
+    }
+    for n in 0..4 {
+        let phone = other_block(&crowd, 2000 + n);
+        let address = [8, 8, 8, 8, 8, 8, 0, 0];
+        let asked = CodeRequest { solved: true, ..ask(&phone, &address) };
+        assert!(!sent(instance.ask(asked).await).short, "{n}");
+    }
+    assert!(sent(from_networks(&instance, &other_block(&crowd, 3000), 99, 0).await).short);
+    let register = CodeRequest { solved: true, ..register };
+    assert_eq!(throttled(instance.ask(register).await), ("sms-brake".to_owned(), HOUR));
+    let brakes = instance.codes.ledger().brakes().await.unwrap();
+    assert_eq!((brakes.len(), brakes[0].prefix.as_str()), (1, crowd.range()));
+}
+
+async fn two_hundred_at_once_climb_no_rung_far_beyond(store: Store) {
+    // As many transactions as an instance runs at once, less one.
+    const BESIDE: usize = 3;
+    let rig = Rig::new(store, NO_BUDGETS).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    let many = async |solved: bool| {
+        let answers = all((0..200).map(|_| {
+            let (instance, phone, address) = (instance.clone(), neighbour(&crowd), address());
+            async move { instance.ask(CodeRequest { solved, ..ask(&phone, &address) }).await }
+        }));
+        answers.await.iter().filter(|answer| matches!(answer, SendOutcome::Sent(sent) if !sent.short)).count()
+    };
+    let free = many(false).await;
+    assert!((10..=10 + BESIDE).contains(&free), "{free}");
+    let solved = many(true).await;
+    assert!(free * 2 + solved >= 40 && free * 2 + solved <= 40 + 2 * BESIDE, "{free} and {solved}");
+    assert_eq!(instance.codes.ledger().brakes().await.unwrap().len(), 1);
 }

@@ -15,7 +15,7 @@ use crate::support::setup::max;
 on_both_stores!(
     a_store_that_forgets_gives_a_number_no_new_guesses,
     the_last_fifth_of_a_budget_is_not_for_programs,
-    a_brake_stops_programs_like_everybody,
+    a_brake_asks_programs_for_challenges_first,
     a_message_that_the_gateway_refuses_frees_the_number_and_its_key,
 );
 
@@ -104,12 +104,12 @@ async fn the_last_fifth_of_a_budget_is_not_for_programs(store: Store) {
     assert_eq!(refused.body["limit"], "sms-total");
 }
 
-async fn a_brake_stops_programs_like_everybody(store: Store) {
+async fn a_brake_asks_programs_for_challenges_first(store: Store) {
     let setup = TestApp::on(store).file("[sms.brake]\nmin_sent = 10\n");
     let setup = setup.without(&["sms-phone", "program-address", "program-network", "program-prefix"]);
     let (_app, _, shop) = started(setup).await;
     let mut sent = 0;
-    let braked = loop {
+    let challenged = loop {
         // Of networks of their own: those of one count for little.
         let body = json!({ "to": format!("+861380013{sent:04}"), "address": format!("10.0.{sent}.1") });
         let answer = shop.call("", body).await;
@@ -119,10 +119,10 @@ async fn a_brake_stops_programs_like_everybody(store: Store) {
         sent += 1;
     };
     assert_eq!(
-        (sent, braked.status, &braked.body["limit"]),
-        (10, 429, &json!("sms-brake")),
+        (sent, challenged.status, challenged.problem()),
+        (5, 403, "captcha-required"),
         "{}",
-        braked.text
+        challenged.text
     );
     // Where they are entered, none is put on.
     for n in 0..15 {

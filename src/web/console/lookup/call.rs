@@ -169,7 +169,7 @@ pub async fn clear(
 ) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
-    let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    let reason = reason(&query.reason, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
     admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "subject.clear")?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
@@ -214,7 +214,7 @@ pub async fn enable_password(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
-    let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    let reason = reason(&query.reason, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
     admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "password.enable")?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
@@ -240,9 +240,9 @@ fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str
 }
 
 /// In the body or in the query.
-pub fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
+pub fn reason(query: &str, body: &[u8]) -> Result<String, Problem> {
     let sent: Clearing = match body {
-        [] => Clearing { reason: query.reason.clone() },
+        [] => Clearing { reason: query.to_owned() },
         body => serde_json::from_slice(body).map_err(|_| Problem::MalformedJson)?,
     };
     let reason = sent.reason.trim();

@@ -154,7 +154,7 @@ pub async fn messages(
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "brakes": [{
-    "prefix": "+861380013", "began_at": "2026-11-21T10:00:00Z", "ends_at": "2026-11-21T11:00:00Z",
+    "prefix": "+861380013", "program": null, "began_at": "2026-11-21T10:00:00Z", "ends_at": "2026-11-21T11:00:00Z",
     "sent": 20, "entered": 0
 }] }))]
 struct Brakes {
@@ -164,6 +164,8 @@ struct Brakes {
 #[derive(Serialize, ToSchema)]
 struct Brake {
     prefix: String,
+    /// The program that it is for, `verify:NAME` or `relay:NAME`. Null: this installation's own pages and calls.
+    program: Option<String>,
     #[schema(format = DateTime)]
     began_at: String,
     #[schema(format = DateTime)]
@@ -176,14 +178,33 @@ struct Brake {
     entered: i64,
 }
 
+#[derive(Deserialize, Default, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct Lifting {
+    /// The brake of that program, `verify:NAME` or `relay:NAME`; empty: of our own pages and calls. If it is left out,
+    /// every brake on the prefix.
+    program: Option<String>,
+    /// For the record.
+    #[param(max_length = 500)]
+    reason: String,
+}
+
 impl From<HeldBrake> for Brake {
     fn from(held: HeldBrake) -> Self {
-        let HeldBrake { prefix, began_at, ends_at, sent, entered } = held;
-        Self { prefix, began_at: Moment(began_at).iso(), ends_at: Moment(ends_at).iso(), sent, entered }
+        let HeldBrake { prefix, program, began_at, ends_at, sent, entered } = held;
+        Self {
+            prefix,
+            program,
+            began_at: Moment(began_at).iso(),
+            ends_at: Moment(ends_at).iso(),
+            sent,
+            entered,
+        }
     }
 }
 
-/// The dialling prefixes that no message goes to now
+/// The dialling prefixes under a brake
 #[utoipa::path(
     get,
     path = "/api/v1/admin/brakes",
@@ -200,13 +221,13 @@ pub async fn brakes(_: Permitted<ReadEvents>, services: Shared) -> Result<HttpRe
 
 /// Send messages to a prefix again
 ///
-/// 404 if there is no brake on it. The reason may be sent in the query instead.
+/// 404 if there is no such brake on it. The reason may be sent in the query instead.
 #[utoipa::path(
     delete,
     path = "/api/v1/admin/brakes/{prefix}",
     operation_id = "liftBrake",
     tag = "admin",
-    params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013"), Clearing),
+    params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013"), Lifting),
     request_body = Option<Clearing>,
     responses((status = 204, description = "Lifted.")),
     security(("session" = []), ("token" = ["subjects:clear"])),
@@ -215,12 +236,12 @@ pub async fn brakes(_: Permitted<ReadEvents>, services: Shared) -> Result<HttpRe
 pub async fn lift(
     Permitted { admin, .. }: Permitted<ClearSubjects>,
     prefix: Path<String>,
-    query: Query<Clearing>,
+    query: Query<Lifting>,
     body: Result<Bytes, Error>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
-    let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
-    match lift_brake(&services, &admin, &prefix, &reason).await? {
+    let reason = reason(&query.reason, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    match lift_brake(&services, &admin, &prefix, query.program.as_deref(), &reason).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }

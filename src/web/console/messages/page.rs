@@ -59,11 +59,11 @@ async fn page(
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
 pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
-    let prefix = carried::value(&pairs, "prefix");
+    let (prefix, program) = (carried::value(&pairs, "prefix"), carried::value(&pairs, "program"));
     let reason: String = carried::value(&pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
     let again = async |problem| -> WebResult {
         let page = page(&visit, &services, &admin, Asked::default()).await?;
-        Ok(page.not_lifted(prefix, problem).respond(&visit))
+        Ok(page.not_lifted([prefix, program], problem).respond(&visit))
     };
     if !visit.admits_form(carried::value(&pairs, "csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
@@ -73,7 +73,7 @@ pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: 
         return again(LiftProblem::ReasonMissing).await;
     }
     let confirmed = carried::require(&visit, &services, &admin, LIFT, &pairs).await?;
-    let lifted = lift_brake(&services, &admin, prefix, &reason).await;
+    let lifted = lift_brake(&services, &admin, prefix, Some(program), &reason).await;
     let done = |lifted: bool| visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted));
     confirmed.finish(&visit, services.session_lasts, lifted.map(done).map_err(WebError::from))
 }

@@ -39,6 +39,8 @@ struct MessageRow {
 
 struct BrakeRow {
     prefix: String,
+    /// Empty: for our pages.
+    program: String,
     until: Moment,
     sent: i64,
     entered: i64,
@@ -58,8 +60,8 @@ pub struct MessagesPage {
     rows: Vec<MessageRow>,
     brakes: Vec<BrakeRow>,
     older: Option<String>,
-    /// The brake that was not lifted, and why.
-    kept: Option<(String, LiftProblem)>,
+    /// The prefix and program of the brake that was not lifted, and why.
+    kept: Option<([String; 2], LiftProblem)>,
 }
 
 /// Why a brake was not lifted.
@@ -83,9 +85,9 @@ impl MessagesPage {
         }
     }
 
-    pub fn not_lifted(mut self, prefix: &str, problem: LiftProblem) -> Self {
+    pub fn not_lifted(mut self, brake: [&str; 2], problem: LiftProblem) -> Self {
         self.layout.mistaken = problem == LiftProblem::ReasonMissing;
-        self.kept = Some((prefix.to_owned(), problem));
+        self.kept = Some((brake.map(str::to_owned), problem));
         self
     }
 
@@ -103,8 +105,8 @@ impl MessagesPage {
     }
 
     fn lacks_reason(&self, brake: &BrakeRow) -> bool {
-        self.kept.as_ref().is_some_and(|(prefix, problem)| {
-            *prefix == brake.prefix && *problem == LiftProblem::ReasonMissing
+        self.kept.as_ref().is_some_and(|([prefix, program], problem)| {
+            (prefix, program, *problem) == (&brake.prefix, &brake.program, LiftProblem::ReasonMissing)
         })
     }
 
@@ -193,8 +195,8 @@ impl From<LedgerEntry> for MessageRow {
 
 impl From<HeldBrake> for BrakeRow {
     fn from(held: HeldBrake) -> Self {
-        let HeldBrake { prefix, ends_at, sent, entered, .. } = held;
-        Self { prefix, until: Moment(ends_at), sent, entered }
+        let HeldBrake { prefix, program, ends_at, sent, entered, .. } = held;
+        Self { prefix, program: program.unwrap_or_default(), until: Moment(ends_at), sent, entered }
     }
 }
 
