@@ -64,7 +64,8 @@ async fn house() -> House {
     let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 10_000_000 };
     let audit = Audit::new(db.clone(), clock.clone(), Entropy::Os, key.derive("audit.subject"), kept);
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
-    let hasher = PasswordHasher::new(HashSettings::default(), Entropy::Os).expect("fine settings");
+    let hasher =
+        PasswordHasher::new(HashSettings::default(), Clock::System, Entropy::Os).expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
     let limiter = Limiter::new(AnyStore::Memory(memory()), subjects(), &Entropy::Os);

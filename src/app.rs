@@ -114,7 +114,8 @@ impl Application {
         let limiter = Limiter::new(store, subjects(), &entropy);
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
-        let hasher = PasswordHasher::new(settings.password, entropy.clone()).map_err(StartError::Hash)?;
+        let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
+            .map_err(StartError::Hash)?;
         let failures = FailureRecord::new(db.clone(), clock.clone());
         let guard = Arc::new(LoginGuard::new(
             limiter.clone(),

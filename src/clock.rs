@@ -1,12 +1,16 @@
 //! Wall-clock time as a parameter: the system's clock, or one that a test moves.
 
 #[cfg(feature = "server")]
+mod recent;
+#[cfg(feature = "server")]
 mod uptime;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+#[cfg(feature = "server")]
+pub use recent::RecentTimes;
 #[cfg(feature = "server")]
 pub(crate) use uptime::Uptime;
 

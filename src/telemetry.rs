@@ -7,6 +7,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 pub const REQUEST_SECONDS: &str = "gatehouse_http_request_seconds";
 /// Seconds that a password waited for a worker to hash it, by lane.
 pub const QUEUE_SECONDS: &str = "gatehouse_password_queue_wait_seconds";
+/// Seconds from the arrival of a password to the outcome of its comparison.
+pub const SIGN_IN_SECONDS: &str = "gatehouse_sign_in_seconds";
 /// Seconds that a gateway took to accept or refuse a message.
 pub const GATEWAY_SECONDS: &str = "gatehouse_sms_gateway_seconds";
 
@@ -23,6 +25,7 @@ pub fn builder() -> PrometheusBuilder {
     PrometheusBuilder::new()
         .set_buckets_for_metric(seconds(REQUEST_SECONDS), &REQUEST_BUCKETS)
         .and_then(|builder| builder.set_buckets_for_metric(seconds(QUEUE_SECONDS), &REQUEST_BUCKETS))
+        .and_then(|builder| builder.set_buckets_for_metric(seconds(SIGN_IN_SECONDS), &REQUEST_BUCKETS))
         .and_then(|builder| builder.set_buckets_for_metric(seconds(GATEWAY_SECONDS), &GATEWAY_BUCKETS))
         .expect("there are buckets")
 }

@@ -4,22 +4,38 @@
 
 const lang = document.documentElement.lang || undefined;
 
-// The page shows UTC; the script knows the reader's time zone.
+// The page shows UTC and says so once; the script knows the reader's time zone, and says that instead. All times on a
+// page are told by one clock: those in tooltips of charts and in fields, too.
+const clock = { hour: "2-digit", minute: "2-digit" };
+const told = (at, format) => new Intl.DateTimeFormat(lang, format).format(at);
 function localise(root) {
   for (const time of root.querySelectorAll("time[data-local], time[data-clock], time[data-hour]")) {
     const at = new Date(time.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const far = Math.abs(at - Date.now()) > 43200000;
-    const clock = { hour: "2-digit", minute: "2-digit" };
-    const format = time.hasAttribute("data-local")
+    time.textContent = told(at, time.hasAttribute("data-local")
       ? { dateStyle: "medium", timeStyle: "short" }
       : time.hasAttribute("data-hour") ? clock
-      : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" };
-    time.title = time.textContent;
-    time.textContent = new Intl.DateTimeFormat(lang, format).format(at);
+      : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" });
+  }
+  for (const title of root.querySelectorAll("title[data-at]")) {
+    const format = title.hasAttribute("data-long") ? { dateStyle: "medium", timeStyle: "short" } : clock;
+    title.textContent = `${told(new Date(title.dataset.at), format)} – ${title.dataset.said}`;
+  }
+  for (const line of root.querySelectorAll("[data-zone]")) {
+    line.textContent = line.dataset.zone.replace("{}", Intl.DateTimeFormat().resolvedOptions().timeZone);
   }
 }
 localise(document);
+
+// Such a field has no time zone: the server takes it as UTC, and the reader types their own time.
+for (const field of document.querySelectorAll("input[type=datetime-local]")) {
+  const at = new Date(`${field.value}Z`);
+  if (field.value) field.value = new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+  field.form.addEventListener("formdata", ({ formData }) => {
+    if (field.value) formData.set(field.name, new Date(field.value).toISOString());
+  });
+}
 
 // As the server writes it: "12 seconds", and in Chinese the short form.
 const unitDisplay = lang === "zh-CN" ? "short" : "long";

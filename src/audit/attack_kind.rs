@@ -44,7 +44,8 @@ impl AttackKind {
     pub const fn outcomes(self) -> &'static [Outcome] {
         match self {
             Self::SignIns | Self::Attempts => {
-                &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy]
+                // Also what an answer to it refuses: it goes on until it ends.
+                &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy, Outcome::Refused]
             }
             Self::Messages | Self::Registrations => &[],
         }

@@ -78,7 +78,15 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
         // From a network that is refused.
-        (Action::SignIn | Action::Attempt | Action::Send, Outcome::Refused) => true,
+        (
+            Action::SignIn
+            | Action::Attempt
+            | Action::Send
+            | Action::Guess
+            | Action::Register
+            | Action::Request,
+            Outcome::Refused,
+        ) => true,
         // Others may write to the backend of the limits as often as they like.
         (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(
@@ -201,6 +209,10 @@ impl EpisodeShard {
 fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
     let limit = event.why.map_or("", |why| why.limit);
     let none = EventKeys::default();
+    // Of a refused network, nobody beside it is named: one row, whoever asks there.
+    if event.address.is_none() && event.network.is_some() {
+        return EventKeys { network: keys.network, ..none };
+    }
     if event.action == Action::Admin && event.actor.is_none() {
         return none;
     }

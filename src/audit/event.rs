@@ -50,6 +50,8 @@ words! {
         Captcha => "captcha",
         /// A hit on a custom limit.
         Custom => "custom",
+        /// A request from a network that is refused (`[access] deny`), of which no more is known.
+        Request => "request",
         /// A configuration was loaded.
         Reload => "reload",
         /// An attack began or ended; `name` is its kind.

@@ -17,7 +17,7 @@ const MOST_ROWS: i64 = 100_000;
 /// Which events are attempts, in SQL: one for each request. A challenge is part of the attempt that it came
 /// with, a sign-in by code follows from the guess before it, and a guess at a code for a registration is part
 /// of that.
-const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom')
+const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom', 'request')
     AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
 
 /// How often one thing happened.
@@ -27,8 +27,11 @@ pub struct EventCount {
     /// Of an attempt at another program's login; empty for everything else.
     pub realm: String,
     pub outcome: Outcome,
-    /// Empty if no limit decided.
+    /// The one that decided, or noted; of what was admitted, one that counts it and no other of its kind. Otherwise
+    /// empty.
     pub limit: String,
+    /// The same, except for what a limit only noted.
+    pub counted_by: String,
     pub noted: bool,
     pub count: i64,
 }
@@ -127,6 +130,7 @@ impl EventLog {
         let (key, mask) = match kind {
             SubjectKind::Account => ("account_key", "account_mask"),
             SubjectKind::Address => ("address_key", "address_mask"),
+            SubjectKind::Network => ("network_key", "address_mask"),
             SubjectKind::Phone => ("phone_key", "phone_mask"),
         };
         let sql = format!(
@@ -166,7 +170,10 @@ impl EventLog {
 fn parse((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
     let sum = || {
         let (action, outcome) = (action(&did)?, outcome(&ended)?);
-        Ok(EventCount { action, realm, outcome, limit, noted: noted != 0, count })
+        let (limit, counted_by) =
+            limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
+        let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
+        Ok(EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
     };
     (Micros(at), sum())
 }

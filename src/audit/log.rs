@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, query_as};
 
 use super::attack_kind::AttackKind;
 use super::event::{Action, Outcome};
+use super::fate::Fate;
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, on_db};
 
@@ -29,6 +30,7 @@ pub struct EventFilter {
     /// By [`Audit::subject`](super::Audit::subject).
     pub account: Option<i64>,
     pub address: Option<i64>,
+    pub network: Option<i64>,
     pub phone: Option<i64>,
     /// Events that began at this time or later.
     pub since: Option<Micros>,
@@ -133,12 +135,12 @@ impl EventLog {
         Ok(EventPage::of(rows.into_iter().map(RawEventEntry::parse), limit, place)?)
     }
 
-    /// Attempts by step and outcome, among the newest 100,000 rows.
+    /// Attempts by step and fate, among the newest 100,000 rows.
     pub async fn counts(
         &self,
         filter: &EventFilter,
         step: Duration,
-    ) -> Result<Vec<(Micros, Outcome, i64)>, DbError> {
+    ) -> Result<Vec<(Micros, Fate, i64)>, DbError> {
         const MOST_ROWS: i64 = 100_000;
         if filter.has_nul() {
             return Ok(Vec::new());
@@ -146,12 +148,12 @@ impl EventLog {
         let (tests, numbers, texts) = filter.tests();
         let step = step.as_micros() as i64;
         let sql = format!(
-            "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, CAST(SUM(count) AS BIGINT)
-            FROM (SELECT at, outcome, count FROM events WHERE (at, id) < ($1, $2){tests}
-            ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome"
+            "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, noted, CAST(SUM(count) AS BIGINT)
+            FROM (SELECT at, outcome, noted, count FROM events WHERE (at, id) < ($1, $2){tests}
+            ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome, noted"
         );
         let place = EventCursor::NEWEST;
-        let rows: Vec<(i64, String, i64)> = on_db!(&self.db, pool => {
+        let rows: Vec<(i64, String, i64, i64)> = on_db!(&self.db, pool => {
             let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id).bind(MOST_ROWS);
             for number in &numbers {
                 question = question.bind(number);
@@ -161,7 +163,9 @@ impl EventLog {
             }
             question.fetch_all(pool).await
         })?;
-        let count = |(at, ended, count): (i64, String, i64)| Ok((Micros(at), outcome(&ended)?, count));
+        let count = |(at, ended, noted, count): (i64, String, i64, i64)| {
+            Ok((Micros(at), outcome(&ended)?.fate(noted != 0), count))
+        };
         Ok(rows.into_iter().map(count).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -177,6 +181,7 @@ impl EventLog {
         match kind {
             SubjectKind::Account => filter.account = Some(key),
             SubjectKind::Address => filter.address = Some(key),
+            SubjectKind::Network => filter.network = Some(key),
             SubjectKind::Phone => filter.phone = Some(key),
         }
         Ok(self.page(&filter, None, limit).await?.entries)
@@ -188,6 +193,7 @@ impl EventLog {
 pub enum SubjectKind {
     Account,
     Address,
+    Network,
     Phone,
 }
 
@@ -199,6 +205,7 @@ impl EventFilter {
             ("at <", self.until.map(|at| at.0)),
             ("account_key =", self.account),
             ("address_key =", self.address),
+            ("network_key =", self.network),
             ("phone_key =", self.phone),
         ];
         let texts = [

@@ -9,6 +9,7 @@ mod attack_kind;
 mod episodes;
 mod event;
 mod failures;
+mod fate;
 mod figures;
 mod log;
 mod mask;
@@ -32,13 +33,14 @@ use crate::stop::StopSignal;
 use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
-pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackWatch};
+pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
 pub use attack_kind::AttackKind;
 use episodes::{EpisodeTable, FoldResult};
 pub use event::{
     Action, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome,
 };
 pub use failures::{FailedAttempts, FailureSummary};
+pub use fate::Fate;
 pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
 pub use log::{
     EventCursor, EventEntry, EventFilter, EventLog, EventPage, FoldedAttack, MaskedSubject, SubjectKind,

@@ -1,6 +1,7 @@
 //! Writes rows in batches, apart from the requests that they come from. If the database does not accept them,
 //! it tries again; what waits meanwhile is bounded, and what does not fit is counted.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
-use super::event::{Action, DEVICE_FIRST, FROM_DEVICE};
+use super::event::{Action, DEVICE_FIRST, FROM_DEVICE, Outcome};
 use super::row::AuditRow;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
@@ -199,17 +200,36 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
     })?)
 }
 
-/// The limit that alone counts an admitted attempt, by which its sum is found; otherwise empty. An attempt
-/// from a known device is counted by the device's limit and by no other.
+/// The limit by which the sum of an admitted event is found; empty if those of its kind count it. What comes from a
+/// known device is counted by the device's limit, a program's message by its token's, a wrong answer to a challenge
+/// where wrong passwords are, and a registration only if its name was looked up.
 fn counted_by(row: &AuditRow) -> &'static str {
-    match (row.action, row.name.as_deref()) {
-        (Action::SignIn, Some(FROM_DEVICE)) => LimitName::LoginDevice.as_str(),
-        (Action::Attempt, _)
-            if row.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST)) =>
+    let (name, detail) = (row.name.as_deref().unwrap_or_default(), row.detail.as_deref().unwrap_or_default());
+    let limit = match row.action {
+        Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
+        Action::Attempt if detail.starts_with(DEVICE_FIRST) => LimitName::GuardDevice,
+        Action::Register
+            if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
+                && !["unfit-password", "busy"].contains(&name) =>
         {
-            LimitName::GuardDevice.as_str()
+            LimitName::RegisterAddress
         }
-        _ => "",
+        Action::Send if name.starts_with("verify:") => LimitName::VerifyToken,
+        Action::Send if name.starts_with("relay:") => LimitName::RelayToken,
+        // At a realm's login it says which.
+        Action::Captcha if row.outcome == Outcome::Wrong && name == "attempt" => LimitName::GuardAddress,
+        Action::Captcha if row.outcome == Outcome::Wrong && name != "verification" => LimitName::LoginAddress,
+        _ => return "",
+    };
+    limit.as_str()
+}
+
+/// What a sum is found by: the limit that decided; after a space, the one that counts what it only noted.
+fn sum_key(row: &AuditRow) -> Cow<'_, str> {
+    match (row.limit.as_deref(), counted_by(row)) {
+        (None, by) => by.into(),
+        (Some(limit), by) if row.noted && !by.is_empty() => format!("{limit} {by}").into(),
+        (Some(limit), _) => limit.into(),
     }
 }
 
@@ -218,7 +238,7 @@ async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
     for row in rows {
         let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);
-        let limit = row.limit.as_deref().unwrap_or_else(|| counted_by(row));
+        let limit = sum_key(row);
         let (add, what) = match (row.action, row.name.as_deref()) {
             (Action::Attempt, Some(realm)) => (ADD_ATTEMPT, realm),
             (action, _) => (ADD, action.as_str()),
@@ -228,7 +248,7 @@ async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     }
     for (key, count) in sums {
         let (add, minute, what, outcome, limit, noted) = key;
-        on_tx!(&mut *tx, connection => query(add).bind(minute).bind(what).bind(outcome).bind(limit)
+        on_tx!(&mut *tx, connection => query(add).bind(minute).bind(what).bind(outcome).bind(&*limit)
             .bind(noted).bind(count).execute(connection).await.map(drop))?;
     }
     Ok(())

@@ -25,7 +25,8 @@ pub fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result
 async fn create_account(loaded: &LoadedConfig, login: &Username, password: &str) -> Result<(), CliFailure> {
     let world = TimeAndEntropy::default();
     let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let hasher = PasswordHasher::new(loaded.settings.password, world.entropy).map_err(CliFailure::broken)?;
+    let hasher = PasswordHasher::new(loaded.settings.password, world.clock.clone(), world.entropy)
+        .map_err(CliFailure::broken)?;
     let hash = hasher
         .hash_new(password, login)
         .await

@@ -23,6 +23,7 @@ use self::workers::{HashTurn, HashWorkers};
 use super::hash_function::{HashCost, HashFunction};
 use super::phc::{Phc, StoredHash};
 use super::{Password, PasswordError, Username};
+use crate::clock::Clock;
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::secret;
@@ -85,7 +86,7 @@ pub struct HasherBusy {
 impl PasswordHasher {
     /// # Errors
     /// Where argon2 has no such parameters (less than 8 KiB of memory a lane, no pass, no lane).
-    pub fn new(settings: HashSettings, entropy: Entropy) -> Result<Self, argon2::Error> {
+    pub fn new(settings: HashSettings, clock: Clock, entropy: Entropy) -> Result<Self, argon2::Error> {
         let HashSettings { memory_kib, iterations, parallelism, workers, queue } = settings;
         let params = Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_BYTES))?;
         let workers = workers.clamp(1, MOST_WORKERS);
@@ -98,7 +99,7 @@ impl PasswordHasher {
             function,
             params,
             entropy,
-            workers: HashWorkers::start(workers, queue),
+            workers: HashWorkers::start(workers, queue, clock),
             worker_count: workers,
             arenas: ArenaPool::default(),
             computed: AtomicU64::new(0),
@@ -259,6 +260,12 @@ impl PasswordHasher {
 
     fn pace(&self) -> Option<Pace> {
         *self.0.pace.read()
+    }
+
+    /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest;
+    /// None if there were none.
+    pub fn waited(&self) -> Option<Duration> {
+        self.0.workers.waited()
     }
 
     /// How many callers wait in a lane.

@@ -37,6 +37,7 @@ impl Lookup {
         let shown = newest.into_iter().next().and_then(|entry| match recorded.kind {
             SubjectKind::Account => entry.account,
             SubjectKind::Address => entry.address,
+            SubjectKind::Network => entry.network,
             SubjectKind::Phone => entry.phone,
         });
         let Some(shown) = shown else { return Ok(None) };
@@ -44,6 +45,8 @@ impl Lookup {
             SubjectKind::Account => self.account_behind(&shown.mask, recorded.key).await?,
             SubjectKind::Address => self.address_behind(&shown.mask, recorded.key),
             SubjectKind::Phone => self.number_behind(&shown.mask, recorded.key),
+            // Limits are looked up for its addresses.
+            SubjectKind::Network => None,
         };
         Ok(Some(FoundSubject { mask: shown.mask, subject }))
     }

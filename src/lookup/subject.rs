@@ -268,7 +268,7 @@ impl LookupSubject {
             (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
             (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
             (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
-            (_, None) => {}
+            (_, Some((SubjectKind::Network, _)) | None) => {}
         }
         match self {
             Self::Phone(phone) | Self::ProgramPhone { phone, .. }

@@ -64,7 +64,7 @@ impl SendJob {
     /// It was not sent, because its prefix is paused.
     pub fn record_paused(&self) {
         let audit = &self.codes.0.audit;
-        let event = AuditEvent::new(audit.now(), Action::Send, Outcome::Unavailable);
+        let event = AuditEvent::new(audit.now(), Action::Send, Outcome::Refused);
         let why = Some(EventRule::by_nobody(ACCESS));
         audit.record(AuditEvent { why, ..self.about(&self.purpose.stored(), event) });
     }

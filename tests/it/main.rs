@@ -10,6 +10,7 @@ mod command_line;
 mod connections;
 mod custom;
 mod documents;
+mod figures;
 mod gate;
 mod guard;
 mod library;

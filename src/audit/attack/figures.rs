@@ -5,9 +5,11 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use super::rule;
+use super::rule::{self, MINUTE_MICROS};
+use crate::audit::Fate;
 use crate::audit::attack_kind::AttackKind;
 use crate::audit::event::Outcome;
+use crate::clock::Micros;
 
 /// A subject counts as dominant from this share of the attempts on.
 const DOMINANT_PERCENT: u64 = 50;
@@ -23,6 +25,15 @@ pub struct AttackFigures {
     pub usual: u64,
     /// Attempts since it began.
     pub attempts: u64,
+    /// Of these, the ones that an answer to it (`[access]`) challenged, and refused.
+    pub answer_challenged: u64,
+    pub answer_refused: u64,
+    /// Attempts in the last minute, those of them that an answer met, and attempts in the minute before.
+    pub minute: u64,
+    pub minute_answered: u64,
+    pub minute_before: u64,
+    /// The last time that it was busy, in microseconds.
+    pub busy_until: i64,
     pub addresses: u64,
     pub networks: u64,
     /// Accounts and names without one.
@@ -55,7 +66,31 @@ pub struct AttackShare {
     pub percent: u64,
 }
 
+/// What an attack does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttackState {
+    /// More in the last minute than in the one before, by a tenth at least.
+    Rising,
+    Steady,
+    /// An answer met at least half of the last minute's attempts.
+    Answered,
+    /// The last minute had less than its share of the floor.
+    Quiet,
+}
+
 impl AttackFigures {
+    pub const fn state(&self, kind: AttackKind) -> AttackState {
+        if !rule::is_busy(kind, self.minute) {
+            AttackState::Quiet
+        } else if self.minute_answered * 2 >= self.minute {
+            AttackState::Answered
+        } else if self.minute * 10 > self.minute_before * 11 {
+            AttackState::Rising
+        } else {
+            AttackState::Steady
+        }
+    }
+
     /// How many times the usual it is; None if usually there is nothing.
     pub const fn times(&self) -> Option<u64> {
         rule::times(self.recent, self.usual)
@@ -70,6 +105,8 @@ pub struct FigureRow {
     pub count: u64,
     pub outcome: Outcome,
     pub from_device: bool,
+    /// An answer to an attack decided.
+    pub by_answer: bool,
     pub account: Option<i64>,
     pub address: Option<i64>,
     pub network: Option<i64>,
@@ -95,9 +132,19 @@ pub struct TopSubjects {
 }
 
 /// From rows that are newest first, and the numbers whose code was entered.
-pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> (AttackFigures, TopSubjects) {
+pub fn figures(
+    kind: AttackKind,
+    rows: &[FigureRow],
+    entered: &HashSet<i64>,
+    now: Micros,
+) -> (AttackFigures, TopSubjects) {
     let counted = || rows.iter().filter(|row| kind.counts(kind.action(), row.outcome));
-    let all: u64 = counted().map(|row| row.count).sum();
+    let sum = |fits: &dyn Fn(&FigureRow) -> bool| -> u64 {
+        counted().filter(|row| fits(row)).map(|row| row.count).sum()
+    };
+    let all = sum(&|_| true);
+    let age = |row: &FigureRow| now.0 - row.place.0;
+    let answered = |row: &FigureRow, fate: Fate| row.by_answer && row.outcome.fate(false) == fate;
     let ranked = |key: fn(&FigureRow) -> Option<i64>| RankedKeys::of(counted(), key);
     let (addresses, networks) = (ranked(|row| row.address), ranked(|row| row.network));
     let (names, numbers, prefixes) =
@@ -111,6 +158,12 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> 
     };
     let figures = AttackFigures {
         attempts: all,
+        answer_challenged: sum(&|row| answered(row, Fate::Challenged)),
+        answer_refused: sum(&|row| answered(row, Fate::Refused)),
+        minute: sum(&|row| age(row) < MINUTE_MICROS),
+        minute_answered: sum(&|row| age(row) < MINUTE_MICROS && row.by_answer),
+        minute_before: sum(&|row| (MINUTE_MICROS..2 * MINUTE_MICROS).contains(&age(row))),
+        busy_until: busy_until(kind, &counted().collect::<Vec<_>>()),
         addresses: addresses.len(),
         networks: networks.len(),
         names: names.len(),
@@ -129,6 +182,22 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> 
         name: names.top(all),
     };
     (figures, tops)
+}
+
+/// The newest row with which the minute up to it is busy.
+fn busy_until(kind: AttackKind, rows: &[&FigureRow]) -> i64 {
+    let (mut minute, mut oldest) = (0, 0);
+    for row in rows {
+        while let Some(next) = rows.get(oldest).filter(|next| row.place.0 - next.place.0 < MINUTE_MICROS) {
+            minute += next.count;
+            oldest += 1;
+        }
+        if rule::is_busy(kind, minute) {
+            return row.place.0;
+        }
+        minute -= row.count;
+    }
+    rows.first().map_or(0, |row| row.place.0)
 }
 
 /// People who were challenged and are known to be honest. Later attempts come first.

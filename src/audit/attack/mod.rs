@@ -1,12 +1,14 @@
 //! Attacks: when there is much more traffic of a kind than usual at that hour, since when, and from whom to
 //! whom.
 //!
-//! `rule.rs` says what is unusual, `figures.rs` adds up what is known about the traffic; both are pure.
+//! `rule.rs` says what is unusual, `figures.rs` adds up what is known about the traffic, and `shape.rs` tells one attack
+//! from the next; all are pure.
 //! `watch.rs` applies them to the record every few seconds, and `table.rs` keeps the result, once for all
 //! instances.
 
 mod figures;
 mod rule;
+mod shape;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,7 +19,7 @@ use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 use crate::db::{Db, DbError};
 
-pub use figures::{AttackFigures, AttackShare};
+pub use figures::{AttackFigures, AttackShare, AttackState};
 pub use watch::AttackWatch;
 
 /// One attack, as it was last seen.

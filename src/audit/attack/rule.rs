@@ -28,6 +28,8 @@ pub const QUIET_TIME: Duration = Duration::from_secs(10 * 60);
 /// How far back its beginning is looked for: it is noticed within minutes, unless no instance ran.
 pub const BEGINNING_MINUTES: usize = 60;
 
+pub const MINUTE_MICROS: i64 = MINUTE.as_micros() as i64;
+
 /// Attempts of one kind by the minute; the last minute is the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinuteCounts {
@@ -62,15 +64,37 @@ impl MinuteCounts {
         self.counts.iter().rev().take(RECENT_MINUTES).sum()
     }
 
-    /// The start of the first minute of those that are all busy for their share: a tenth of the floor, and the
-    /// same number of times the usual.
+    /// The start of the first minute of those that are all busy for their share: a tenth of the floor, the same
+    /// number of times the usual, and a tenth of the busiest of the last five, so that what was tried now and then
+    /// before an attack is not taken for its beginning.
     pub fn began(&self, kind: AttackKind, usual: u64) -> Micros {
-        let busy = |count: &u64| count * 10 >= kind.floor() && count * 60 >= TIMES * usual;
         let recent = self.counts.len() - RECENT_MINUTES;
+        let busiest = self.counts.iter().skip(recent).copied().max().unwrap_or(0);
+        let busy =
+            |count: &u64| is_busy(kind, *count) && count * 60 >= TIMES * usual && count * 10 >= busiest;
         let first = self.counts.iter().skip(recent).position(busy).unwrap_or(0) + recent;
         let before = self.counts.iter().take(first).rev().take_while(|count| busy(count)).count();
         self.start.plus(MINUTE * (first - before) as u32)
     }
+}
+
+/// Whether a minute has half of its share of the floor: an attack has ups and downs.
+pub const fn is_busy(kind: AttackKind, minute: u64) -> bool {
+    minute * 10 >= kind.floor()
+}
+
+/// The first attempt of an attack, from those of the minute in which it began, oldest first: that of the first ten
+/// seconds with a tenth of the busiest ten.
+pub fn first_of(minute: Micros, attempts: &[(Micros, u64)]) -> Micros {
+    const SLICE: i64 = 10_000_000;
+    let slice = |at: Micros| (at.0 - minute.0).div_euclid(SLICE);
+    let count =
+        |of: i64| attempts.iter().filter(|(at, _)| slice(*at) == of).map(|(_, count)| count).sum::<u64>();
+    let counts: Vec<u64> = (0..MINUTE_MICROS / SLICE).map(count).collect();
+    let busiest = counts.iter().copied().max().unwrap_or(0);
+    let first = counts.iter().position(|count| *count > 0 && count * 10 >= busiest);
+    let of_slice = |first: usize| attempts.iter().find(|(at, _)| slice(*at) == first as i64);
+    first.and_then(of_slice).map_or(minute, |(at, _)| *at)
 }
 
 /// The rule. `usual` is that of an hour.

@@ -58,10 +58,11 @@ pub async fn write(db: &Db, id: &str, figures: &AttackFigures) -> Result<(), DbE
     Ok(on_db!(db, pool => query(SQL).bind(text).bind(id).execute(pool).await.map(drop))?)
 }
 
-/// False if another instance ended it, or saw it go on in the meantime.
-pub async fn end(db: &Db, id: &str, seen: Micros, now: Micros) -> Result<bool, DbError> {
-    const SQL: &str = "UPDATE attacks SET ended_at = $1 WHERE id = $2 AND ended_at IS NULL AND seen_at = $3";
-    let rows = on_db!(db, pool => query(SQL).bind(now.0).bind(id).bind(seen.0).execute(pool).await
+/// It was busy until `last`. False if another instance ended it, or saw it go on in the meantime.
+pub async fn end(db: &Db, id: &str, seen: Micros, last: Micros, now: Micros) -> Result<bool, DbError> {
+    const SQL: &str = "UPDATE attacks SET ended_at = $1, seen_at = $4
+        WHERE id = $2 AND ended_at IS NULL AND seen_at = $3";
+    let rows = on_db!(db, pool => query(SQL).bind(now.0).bind(id).bind(seen.0).bind(last.0).execute(pool).await
         .map(|done| done.rows_affected()))?;
     Ok(rows > 0)
 }

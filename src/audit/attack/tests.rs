@@ -4,7 +4,10 @@ mod record;
 
 use std::collections::HashMap;
 
+use super::figures::FigureRow;
 use super::rule::{self, MinuteCounts};
+use super::{AttackFigures, AttackState, shape};
+use crate::audit::Outcome;
 use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 
@@ -172,4 +175,85 @@ fn the_beginning_is_the_first_of_the_busy_minutes() {
     assert_eq!(began(&[98]), 98);
     assert_eq!(began(&[90, 95, 96, 97]), 95, "a pause of four minutes parts two");
     assert_eq!(began(&(0..=100).collect::<Vec<_>>()), 36, "an hour is searched");
+    let mut counts = MinuteCounts::until(now);
+    for (minute, count) in [(96, 6), (97, 9), (98, 4), (99, 12_000), (100, 3_000)] {
+        counts.add(Micros(MONDAY + minute * MINUTE), count);
+    }
+    let began = (counts.began(AttackKind::SignIns, 0).0 - MONDAY) / MINUTE;
+    assert_eq!(began, 99, "a few before it are not its beginning");
+}
+
+#[test]
+fn the_first_attempt_is_that_of_the_first_busy_ten_seconds() {
+    let at = |second: i64| Micros(MONDAY + second * 1_000_000);
+    let noise = [(at(3), 1), (at(14), 2)];
+    let rush = (300..600).map(|tenth| (Micros(MONDAY + tenth * 100_000), 20));
+    let all: Vec<_> = noise.into_iter().chain(rush).collect();
+    assert_eq!(rule::first_of(Micros(MONDAY), &all), at(30));
+    assert_eq!(rule::first_of(Micros(MONDAY), &all[..1]), at(3));
+    assert_eq!(rule::first_of(Micros(MONDAY), &[]), Micros(MONDAY), "nothing more is known");
+}
+
+/// Wrong passwords: so many a minute, each from the network that `from` says, at a name of its own.
+fn minutes(range: std::ops::Range<i64>, each: i64, from: impl Fn(i64) -> i64) -> Vec<FigureRow> {
+    let row = |number: i64| FigureRow {
+        place: (MONDAY + range.start * MINUTE + number * (MINUTE / each), number),
+        count: 1,
+        outcome: Outcome::Wrong,
+        from_device: false,
+        by_answer: false,
+        account: Some(1_000_000 + number),
+        address: None,
+        network: Some(from(number)),
+        phone: None,
+        prefix: None,
+    };
+    (0..(range.end - range.start) * each).map(row).collect()
+}
+
+#[test]
+fn an_attack_of_another_shape_is_another_one_from_its_first_attempt_on() {
+    let turned = |parts: [Vec<FigureRow>; 2]| {
+        let mut rows = parts.concat();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.place));
+        shape::turned(AttackKind::SignIns, &rows).map(|at| (at.0 - MONDAY) as f64 / MINUTE as f64)
+    };
+    let spray = |range| minutes(range, 100, |number| number % 70);
+    let mostly_one = |range| minutes(range, 100, |number| if number % 4 == 0 { number % 70 } else { 7_000 });
+    let one = |network: i64| move |range| minutes(range, 60, move |_| network);
+    assert_eq!(turned([spray(0..5), Vec::new()]), None, "one goes on");
+    assert_eq!(turned([mostly_one(0..9), Vec::new()]), None);
+    let found = turned([spray(0..5), mostly_one(5..8)]).unwrap();
+    assert!((5.0..5.03).contains(&found), "its first attempt from there: {found}");
+    let found = turned([mostly_one(0..5), spray(5..8)]).unwrap();
+    assert!((5.0..5.03).contains(&found), "{found}");
+    assert_eq!(turned([one(1)(0..5), one(2)(5..7)]), Some(5.0));
+    assert_eq!(turned([one(1)(0..5), one(2)(9..11)]), Some(9.0), "after a pause");
+    assert_eq!(turned([spray(0..5), minutes(5..6, 40, |_| 7_000)]), None, "forty are no attack");
+    let half = |range| minutes(range, 100, |number| if number % 2 == 0 { 7_000 } else { number % 70 });
+    assert_eq!(turned([half(0..4), mostly_one(4..7)]), None, "it was half of it before");
+    // The same networks, at one name.
+    let at_one = minutes(5..7, 100, |number| number % 70).into_iter();
+    let at_one = at_one.map(|row| FigureRow { account: Some(1), ..row }).collect();
+    assert_eq!(turned([spray(0..5), at_one]), Some(5.0));
+}
+
+#[test]
+fn an_attack_rises_goes_on_is_answered_and_is_quiet() {
+    let figures = |minute, minute_answered, minute_before| AttackFigures {
+        minute,
+        minute_answered,
+        minute_before,
+        ..AttackFigures::default()
+    };
+    for (of, state) in [
+        (figures(100, 0, 0), AttackState::Rising),
+        (figures(100, 49, 80), AttackState::Rising),
+        (figures(100, 0, 95), AttackState::Steady),
+        (figures(100, 50, 10), AttackState::Answered),
+        (figures(4, 0, 900), AttackState::Quiet),
+        (figures(0, 0, 0), AttackState::Quiet),
+    ] {
+        assert_eq!(of.state(AttackKind::SignIns), state, "{of:?}");
+    }
 }

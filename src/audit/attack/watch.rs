@@ -11,12 +11,13 @@ use sqlx::{query_as, query_scalar};
 use super::figures::{AttackFigures, AttackShare, FigureRow, TopSubject, figures};
 use super::rule::{self, MinuteCounts, QUIET_TIME, USUAL_DAYS};
 use super::traffic::WatchedTraffic;
-use super::{AttackEntry, table};
+use super::{AttackEntry, shape, table};
 use crate::audit::attack_kind::AttackKind;
 use crate::audit::event::{Action, AuditEvent, DEVICE_FIRST, Outcome};
 use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
+use crate::denied::ACCESS;
 use crate::stop::StopSignal;
 
 /// Between two checks by an instance.
@@ -34,6 +35,7 @@ pub struct AttackWatch {
 }
 
 /// An attack's figures change while it goes on; these are of one moment.
+#[derive(Clone, Copy)]
 struct AttackMoment {
     now: Micros,
     recent: u64,
@@ -109,6 +111,16 @@ impl AttackWatch {
         began: Micros,
         moment: &AttackMoment,
     ) -> Result<(), DbError> {
+        let began = rule::first_of(began, &self.first_attempts(&traffic, began).await?);
+        self.begin_at(traffic, began, moment).await
+    }
+
+    async fn begin_at(
+        &self,
+        traffic: WatchedTraffic,
+        began: Micros,
+        moment: &AttackMoment,
+    ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.audit.0.entropy.bytes()));
         let db = &self.audit.log().db;
         if !table::begin(db, &id, &traffic, began, moment.now).await? {
@@ -126,18 +138,41 @@ impl AttackWatch {
     async fn follow(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<(), DbError> {
         let (db, now) = (&self.audit.log().db, moment.now);
         if !moment.unusual && now.since(attack.seen_at) >= QUIET_TIME {
-            if table::end(db, &attack.id, attack.seen_at, now).await? {
-                let detail = json!({ "attack": attack.id, "attempts": attack.figures.attempts });
-                self.record(&WatchedTraffic::of(attack), Outcome::Ended, now, detail);
-            }
-            return Ok(());
+            return self.end(attack, attack.seen_at, attack.seen_at, now).await.map(drop);
         }
         let seen = if moment.unusual { now } else { attack.seen_at };
         if !table::claim(db, &attack.id, seen, now, now.minus(FIGURES_LAST)).await? {
             return Ok(());
         }
-        let figures = self.figures(attack, moment).await?;
-        table::write(db, &attack.id, &figures).await
+        let rows = self.rows(attack, now.plus(MINUTE)).await?;
+        let Some(turned) = shape::turned(attack.kind, &rows) else {
+            let figures = self.figures(attack, moment, &rows).await?;
+            return table::write(db, &attack.id, &figures).await;
+        };
+        let old = rows.partition_point(|row| row.place.0 >= turned.0);
+        let figures = self.figures(attack, &AttackMoment { now: turned, ..*moment }, &rows[old..]).await?;
+        table::write(db, &attack.id, &figures).await?;
+        let attack = AttackEntry { figures, ..attack.clone() };
+        if self.end(&attack, seen, turned, now).await? {
+            Box::pin(self.begin_at(WatchedTraffic::of(&attack), turned, moment)).await?;
+        }
+        Ok(())
+    }
+
+    /// True if this instance ended it.
+    async fn end(
+        &self,
+        attack: &AttackEntry,
+        seen: Micros,
+        last: Micros,
+        now: Micros,
+    ) -> Result<bool, DbError> {
+        let ended = table::end(&self.audit.log().db, &attack.id, seen, last, now).await?;
+        if ended {
+            let detail = json!({ "attack": attack.id, "attempts": attack.figures.attempts });
+            self.record(&WatchedTraffic::of(attack), Outcome::Ended, now, detail);
+        }
+        Ok(ended)
     }
 
     fn record(&self, traffic: &WatchedTraffic, outcome: Outcome, at: Micros, mut detail: serde_json::Value) {
@@ -162,23 +197,33 @@ impl AttackWatch {
         Ok(days)
     }
 
-    async fn figures(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<AttackFigures, DbError> {
+    async fn figures(
+        &self,
+        attack: &AttackEntry,
+        moment: &AttackMoment,
+        rows: &[FigureRow],
+    ) -> Result<AttackFigures, DbError> {
         let (kind, soon) = (attack.kind, moment.now.plus(MINUTE));
-        let rows = self.rows(attack, soon).await?;
         let entered = match kind {
             AttackKind::Messages => self.entered(attack.began_at, soon).await?,
             AttackKind::SignIns | AttackKind::Registrations | AttackKind::Attempts => HashSet::new(),
         };
-        let (figures, tops) = figures(kind, &rows, &entered);
-        let totals = self.audit.log().totals(attack.began_at, soon).await?;
-        let attempts = WatchedTraffic::of(attack).counted(&totals);
+        let (figures, tops) = figures(kind, rows, &entered, moment.now);
+        let partial = rows.len() as i64 == MOST_ROWS;
+        let attempts = match partial {
+            false => figures.attempts,
+            true => {
+                let totals = self.audit.log().totals(attack.began_at, soon).await?;
+                WatchedTraffic::of(attack).counted(&totals).max(figures.attempts)
+            }
+        };
         Ok(AttackFigures {
             // Once it is quiet, those of the last unusual moment.
             recent: if moment.unusual { moment.recent } else { attack.figures.recent },
             usual: if moment.unusual { moment.usual } else { attack.figures.usual },
             // The sums are complete, the rows may not be.
-            attempts: attempts.max(figures.attempts),
-            partial: rows.len() as i64 == MOST_ROWS,
+            attempts,
+            partial,
             top_address: self.share(tops.address, "address_mask").await?,
             top_network: self.share(tops.network, "address_mask").await?,
             top_prefix: self.share(tops.prefix, "phone_mask").await?,
@@ -191,13 +236,33 @@ impl AttackWatch {
     async fn rows(&self, attack: &AttackEntry, until: Micros) -> Result<Vec<FigureRow>, DbError> {
         const SQL: &str =
             "SELECT at, id, count, outcome, CAST(CASE WHEN detail LIKE $5 THEN 1 ELSE 0 END AS BIGINT),
-            account_key, address_key, network_key, phone_key, prefix_key FROM events
+            account_key, address_key, network_key, phone_key, prefix_key,
+            CAST(CASE WHEN limit_name = $7 THEN 1 ELSE 0 END AS BIGINT) FROM events
             WHERE action = $1 AND at >= $2 AND at < $3 AND ($6 = '' OR name = $6)
             ORDER BY at DESC, id DESC LIMIT $4";
         let rows: Vec<FigureColumns> = on_db!(&self.audit.log().db, pool => query_as(SQL)
             .bind(attack.kind.action().as_str()).bind(attack.began_at.0).bind(until.0).bind(MOST_ROWS)
-            .bind(format!("{DEVICE_FIRST}%")).bind(&attack.realm).fetch_all(pool).await)?;
+            .bind(format!("{DEVICE_FIRST}%")).bind(&attack.realm).bind(ACCESS).fetch_all(pool).await)?;
         Ok(rows.into_iter().filter_map(figure_row).collect())
+    }
+
+    /// The attempts of one minute, oldest first.
+    async fn first_attempts(
+        &self,
+        traffic: &WatchedTraffic,
+        minute: Micros,
+    ) -> Result<Vec<(Micros, u64)>, DbError> {
+        const SQL: &str = "SELECT at, count, outcome FROM events
+            WHERE action = $1 AND at >= $2 AND at < $3 AND ($4 = '' OR name = $4) ORDER BY at, id LIMIT $5";
+        let action = traffic.kind.action();
+        let rows: Vec<(i64, i64, String)> = on_db!(&self.audit.log().db, pool => query_as(SQL)
+            .bind(action.as_str()).bind(minute.0).bind(minute.plus(MINUTE).0).bind(&traffic.realm)
+            .bind(MOST_ROWS).fetch_all(pool).await)?;
+        let counted = |(at, count, outcome): (i64, i64, String)| {
+            let counts = traffic.kind.counts(action, Outcome::parse(&outcome)?);
+            counts.then_some((Micros(at), u64::try_from(count).unwrap_or(0)))
+        };
+        Ok(rows.into_iter().filter_map(counted).collect())
     }
 
     /// Numbers whose code was entered.
@@ -224,16 +289,17 @@ impl AttackWatch {
 }
 
 type KeyColumn = Option<i64>;
-type FigureColumns = (i64, i64, i64, String, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn);
+type FigureColumns = (i64, i64, i64, String, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, i64);
 
 /// None for an outcome that only a newer version knows.
 fn figure_row(columns: FigureColumns) -> Option<FigureRow> {
-    let (at, id, count, outcome, device, account, address, network, phone, prefix) = columns;
+    let (at, id, count, outcome, device, account, address, network, phone, prefix, by_answer) = columns;
     Some(FigureRow {
         place: (at, id),
         count: u64::try_from(count).unwrap_or(0),
         outcome: Outcome::parse(&outcome)?,
         from_device: device != 0,
+        by_answer: by_answer != 0,
         account,
         address,
         network,

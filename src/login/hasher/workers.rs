@@ -2,12 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use metrics::{Gauge, Histogram};
 use parking_lot::{Condvar, Mutex};
 
 use super::scheduler::{HashCaller, HashLane, HashScheduler, JobPosition, StartedJob};
+use crate::clock::{Clock, Micros, RecentTimes};
 use crate::telemetry::QUEUE_SECONDS;
 
 type HashWork = Box<dyn FnOnce(HashTurn) + Send>;
@@ -20,6 +21,7 @@ struct WorkersShared {
     queue: Mutex<JobQueue>,
     woken: Condvar,
     lanes: [LaneMetrics; 3],
+    clock: Clock,
 }
 
 struct JobQueue {
@@ -49,12 +51,13 @@ impl Drop for HashTurn {
 
 struct HashJob {
     work: HashWork,
-    queued: Instant,
+    queued: Micros,
 }
 
 struct LaneMetrics {
     depth: Gauge,
     wait: Histogram,
+    recent: RecentTimes,
 }
 
 /// A job's position in the queue; dropping this before the job has started removes it.
@@ -64,7 +67,7 @@ pub struct WaitingJob<'a> {
 }
 
 impl HashWorkers {
-    pub fn start(workers: usize, queue: usize) -> Self {
+    pub fn start(workers: usize, queue: usize, clock: Clock) -> Self {
         let shared = Arc::new(WorkersShared {
             queue: Mutex::new(JobQueue {
                 jobs: HashScheduler::new(queue, workers),
@@ -74,6 +77,7 @@ impl HashWorkers {
             }),
             woken: Condvar::new(),
             lanes: HashLane::ALL.map(LaneMetrics::of),
+            clock,
         });
         for _ in 0..workers {
             let shared = Arc::clone(&shared);
@@ -95,7 +99,7 @@ impl HashWorkers {
 
     /// Queues work; None if there is no room. Work that is displaced later is dropped without running.
     pub fn push(&self, caller: &HashCaller, work: HashWork) -> Option<WaitingJob<'_>> {
-        let job = HashJob { work, queued: now() };
+        let job = HashJob { work, queued: self.0.clock.now() };
         let mut queue = self.0.queue.lock();
         let (position, displaced) = queue.jobs.push(caller, job).ok()?;
         self.0.note_depth(&queue, position.lane);
@@ -103,6 +107,12 @@ impl HashWorkers {
         self.0.woken.notify_one();
         drop(displaced);
         Some(WaitingJob { workers: self, position })
+    }
+
+    /// How long 95 of 100 jobs waited lately, in the lane where that was longest.
+    pub fn waited(&self) -> Option<Duration> {
+        let now = self.0.clock.now();
+        self.0.lanes.iter().filter_map(|lane| lane.recent.p95(now)).max()
     }
 
     /// How many jobs wait in a lane.
@@ -135,7 +145,9 @@ impl WorkersShared {
             let turn = HashTurn { started: now(), shared: stranger.then(|| Arc::clone(self)) };
             self.note_depth(&queue, ticket.lane);
             drop(queue);
-            self.lanes[ticket.lane as usize].wait.record(job.queued.elapsed());
+            let (lane, now) = (&self.lanes[ticket.lane as usize], self.clock.now());
+            lane.wait.record(now.since(job.queued));
+            lane.recent.record(now, now.since(job.queued));
             // A job that panics answers nobody, and its worker survives.
             let _ = catch_unwind(AssertUnwindSafe(|| (job.work)(turn)));
             queue = self.queue.lock();
@@ -171,11 +183,12 @@ impl LaneMetrics {
         Self {
             depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.as_str()),
             wait: metrics::histogram!(QUEUE_SECONDS, "lane" => lane.as_str()),
+            recent: RecentTimes::default(),
         }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "measures how long a job waits, for the metrics")]
+#[expect(clippy::disallowed_methods, reason = "measures a turn, by which answers are paced")]
 fn now() -> Instant {
     Instant::now()
 }

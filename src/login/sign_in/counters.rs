@@ -1,9 +1,11 @@
-//! `gatehouse_sign_ins_total`: how sign-ins ended.
+//! `gatehouse_sign_ins_total`: how sign-ins ended; and how long those took whose password was compared.
 
-use metrics::Counter;
+use metrics::{Counter, Histogram};
 
 use super::SignInOutcome;
+use crate::clock::{Micros, RecentTimes};
 use crate::denied::Denied;
+use crate::telemetry::SIGN_IN_SECONDS;
 
 /// Every successful sign-in, by any method.
 pub fn signed_in_counter() -> Counter {
@@ -17,6 +19,9 @@ pub struct SignInCounters {
     challenged: Counter,
     throttled: Counter,
     busy: Counter,
+    seconds: Histogram,
+    /// The same, lately.
+    pub took: RecentTimes,
 }
 
 impl SignInCounters {
@@ -28,10 +33,12 @@ impl SignInCounters {
             challenged: counter("challenged"),
             throttled: counter("throttled"),
             busy: counter("busy"),
+            seconds: metrics::histogram!(SIGN_IN_SECONDS),
+            took: RecentTimes::default(),
         }
     }
 
-    pub fn count(&self, outcome: &SignInOutcome) {
+    pub fn count(&self, outcome: &SignInOutcome, begun: Micros, now: Micros) {
         let counter = match outcome {
             SignInOutcome::SignedIn(_) => &self.signed_in,
             SignInOutcome::Rejected { .. } => &self.rejected,
@@ -40,5 +47,9 @@ impl SignInCounters {
             SignInOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => &self.busy,
         };
         counter.increment(1);
+        if !matches!(outcome, SignInOutcome::Denied(_)) {
+            self.seconds.record(now.since(begun));
+            self.took.record(now, now.since(begun));
+        }
     }
 }

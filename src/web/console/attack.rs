@@ -1,24 +1,30 @@
 //! An attack in words, for the overview: what, since when, from whom to whom, and the answers to it.
 
+use ipnet::IpNet;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare};
+use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState};
 use crate::clock::Micros;
+use crate::config::AccessSettings;
+use crate::web::console::access::answer::AccessAnswer;
 use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
-
-/// From this many seconds without anything unusual on it is told to be quiet.
-const QUIET_SECONDS: u64 = 60;
 
 /// One attack that goes on.
 pub struct AttackBanner {
     pub id: String,
     pub title: String,
     pub since: Moment,
-    /// Since when nothing unusual was seen.
+    /// The locale key of what it does now.
+    pub state: &'static str,
+    /// Since when it is quiet.
     pub quiet: Option<Moment>,
+    /// What the answers to it have done since it began.
+    pub answered: Option<String>,
+    /// Whether an answer to it is in force.
+    pub in_force: bool,
     /// Its shape: from one or many, at one or many.
     pub sentences: Vec<String>,
     /// Locale key and number.
@@ -34,16 +40,23 @@ pub struct AnswerLink {
 }
 
 impl AttackBanner {
-    pub fn new(locale: Locale, now: Micros, attack: &AttackEntry) -> Self {
-        let AttackEntry { id, kind, realm, began_at, seen_at, figures, .. } = attack;
+    /// `access` is what is in force.
+    pub fn new(locale: Locale, access: &AccessSettings, attack: &AttackEntry) -> Self {
+        let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
+        let state = figures.state(*kind);
+        let (in_force, answers): (Vec<_>, Vec<_>) =
+            answers(locale, *kind, figures).into_iter().partition(|answer| answer.is_in_force(access));
         Self {
             id: id.clone(),
             title: title(locale, *kind, realm, figures),
             since: Moment(*began_at),
-            quiet: (now.since(*seen_at).as_secs() >= QUIET_SECONDS).then_some(Moment(*seen_at)),
+            state: state_key(state),
+            quiet: (state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
+            answered: answered(locale, figures),
+            in_force: !in_force.is_empty(),
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),
-            answers: answers(locale, *kind, figures),
+            answers: answers.into_iter().map(|answer| answer.link).collect(),
             events: events_of(attack),
         }
     }
@@ -130,21 +143,66 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
     facts
 }
 
-fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<AnswerLink> {
-    let link = |act: &str, field: Option<(&str, &str)>, text: String| {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("do", act).extend_pairs(field);
-        AnswerLink { text, href: format!("/admin/access?{}", query.finish()) }
+const fn state_key(state: AttackState) -> &'static str {
+    match state {
+        AttackState::Rising => "attack.rising",
+        AttackState::Steady => "attack.steady",
+        AttackState::Answered => "attack.answered",
+        AttackState::Quiet => "attack.quiet",
+    }
+}
+
+fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
+    let told = |key: &'static str, count: u64| {
+        (count > 0).then(|| t!(key, locale = locale.code(), count = grouped(count)).into_owned())
     };
-    let mut answers = vec![link("challenge", None, locale.t("attack.challenge").into_owned())];
+    let refused = told("attack.answer-refused", figures.answer_refused);
+    let challenged = told("attack.answer-challenged", figures.answer_challenged);
+    let told: Vec<_> = refused.into_iter().chain(challenged).collect();
+    (!told.is_empty()).then(|| told.join(" · "))
+}
+
+/// An answer, and whom it is about.
+struct OfferedAnswer {
+    answer: AccessAnswer,
+    subject: String,
+    link: AnswerLink,
+}
+
+impl OfferedAnswer {
+    fn is_in_force(&self, access: &AccessSettings) -> bool {
+        match self.answer {
+            AccessAnswer::Challenge => access.challenge_everyone_until.is_some(),
+            AccessAnswer::Deny | AccessAnswer::Allow => {
+                let network = self.subject.parse::<IpNet>().ok();
+                network.is_some_and(|it| access.deny.iter().any(|entry| entry.network.contains(&it)))
+            }
+            AccessAnswer::Pause => {
+                access.pause_sms.iter().any(|entry| self.subject.starts_with(&entry.prefix))
+            }
+        }
+    }
+}
+
+fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<OfferedAnswer> {
+    let offer = |answer: AccessAnswer, subject: &str, text: String| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("do", answer.as_str());
+        if !subject.is_empty() {
+            query.append_pair(answer.field(), subject);
+        }
+        let href = format!("/admin/access?{}", query.finish());
+        OfferedAnswer { answer, subject: subject.to_owned(), link: AnswerLink { text, href } }
+    };
+    let mut answers = vec![offer(AccessAnswer::Challenge, "", locale.t("attack.challenge").into_owned())];
     if let Some(AttackShare { mask, .. }) = &figures.top_network {
         let text = t!("attack.deny", locale = locale.code(), network = mask).into_owned();
-        answers.push(link("deny", Some(("network", mask)), text));
+        answers.push(offer(AccessAnswer::Deny, mask, text));
     }
     if let (AttackKind::Messages, Some(AttackShare { mask, .. })) = (kind, &figures.top_prefix) {
         let prefix = mask.trim_end_matches('*');
         let text = t!("attack.pause", locale = locale.code(), prefix = prefix).into_owned();
-        answers.push(link("pause", Some(("prefix", prefix)), text));
+        answers.push(offer(AccessAnswer::Pause, prefix, text));
     }
     answers
 }
@@ -152,6 +210,7 @@ fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<Ans
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AccessNetwork;
 
     fn attack(kind: AttackKind, figures: AttackFigures) -> AttackEntry {
         let began_at = Micros::from_seconds(1_772_366_400);
@@ -164,7 +223,7 @@ mod tests {
     }
 
     fn shown(attack: &AttackEntry) -> (String, Vec<String>, Vec<String>) {
-        let banner = AttackBanner::new(Locale::En, attack.began_at, attack);
+        let banner = AttackBanner::new(Locale::En, &AccessSettings::default(), attack);
         let answers = banner.answers.into_iter().map(|answer| answer.href).collect();
         (banner.title, banner.sentences, answers)
     }
@@ -188,6 +247,26 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_in_force_is_not_offered_again() {
+        let figures = AttackFigures { top_network: share("203.0.113.0/24"), ..AttackFigures::default() };
+        let attack = attack(AttackKind::SignIns, figures);
+        let (network, until, reason) = ("203.0.0.0/16".parse().unwrap(), Micros(1), "r".to_owned());
+        let deny = vec![AccessNetwork { network, until, reason }];
+        let denied = AccessSettings { deny, ..AccessSettings::default() };
+        let both = AccessSettings { challenge_everyone_until: Some(Micros(1)), ..denied.clone() };
+        for (access, offered, in_force) in [
+            (AccessSettings::default(), vec!["do=challenge", "do=deny&network=203.0.113.0%2F24"], false),
+            (denied, vec!["do=challenge"], true),
+            (both, vec![], true),
+        ] {
+            let banner = AttackBanner::new(Locale::En, &access, &attack);
+            let hrefs: Vec<_> =
+                banner.answers.iter().map(|it| it.href.trim_start_matches("/admin/access?")).collect();
+            assert_eq!((hrefs, banner.in_force), (offered, in_force));
+        }
+    }
+
+    #[test]
     fn messages_to_one_prefix_can_be_paused() {
         let figures = AttackFigures { top_prefix: share("+861380013****"), ..AttackFigures::default() };
         let (_, sentences, answers) = shown(&attack(AttackKind::Messages, figures));
@@ -199,7 +278,7 @@ mod tests {
     fn the_events_of_an_attack_are_those_that_it_consists_of() {
         let href = events_of(&attack(AttackKind::SignIns, AttackFigures::default()));
         let expected = "/admin/events?action=sign-in&outcome=wrong&outcome=challenged&outcome=throttled\
-            &outcome=busy&since=2026-03-01T12%3A00%3A00Z&each=1";
+            &outcome=busy&outcome=refused&since=2026-03-01T12%3A00%3A00Z&each=1";
         assert_eq!(href, expected);
     }
 

@@ -143,7 +143,7 @@ impl Chart {
             below += count;
         }
         let counts = self.series.iter().map(|series| grouped(self.count(series, step))).collect();
-        Column { from, words: format!("{} – {}", self.told(&from), told.join(", ")), bars, counts, x }
+        Column { from, words: told.join(", "), bars, counts, x }
     }
 }
 

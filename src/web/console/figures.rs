@@ -1,50 +1,170 @@
-//! Sums of events for the overview and the limits.
+//! The figures of the console, from sums of events. `docs/figures.md` says what each counts, and a test compares it
+//! with what was sent.
 
 use std::time::Duration;
 
-use crate::audit::{Action, EventCount, Outcome};
+use crate::audit::{Action, EventCount, Fate, Outcome};
 use crate::config::{LimitName, LimitUnit};
 
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The decisions of a limit in the last hour.
+/// The fates of attempts of one kind as a chart stacks them, each with the locale key of its name and its colour.
+pub type FateSeries = (&'static str, &'static str, &'static [Fate]);
+
+pub const SIGN_INS: [FateSeries; 4] = [
+    ("overview.signed-in", "ok", &[Fate::Done]),
+    ("overview.wrong", "wrong", &[Fate::Wrong, Fate::Failed]),
+    ("overview.challenged", "asked", &[Fate::Challenged]),
+    ("overview.refused", "refused", &[Fate::Refused]),
+];
+pub const MESSAGES: [FateSeries; 4] = [
+    ("overview.sent", "ok", &[Fate::Done]),
+    ("overview.not-sent", "wrong", &[Fate::Wrong, Fate::Failed]),
+    ("overview.challenged", "asked", &[Fate::Challenged]),
+    ("overview.refused", "refused", &[Fate::Refused]),
+];
+pub const EVENTS: [FateSeries; 4] = [
+    ("outcome.done", "ok", &[Fate::Done]),
+    ("event.failed", "wrong", &[Fate::Wrong, Fate::Failed]),
+    ("outcome.challenged", "asked", &[Fate::Challenged]),
+    ("event.refused", "refused", &[Fate::Refused]),
+];
+
+/// The counts of the last hour or day.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Hour {
-    pub admitted: u64,
+pub struct Period {
+    pub signed_in: u64,
+    pub wrong: u64,
+    /// Of all attempts here, as is the next.
     pub challenged: u64,
     pub refused: u64,
+    pub images: u64,
+    pub solved: u64,
+    pub sent: u64,
+    /// How many of the sent codes have been entered.
+    pub entered: u64,
+    pub wrong_codes: u64,
+    /// Passwords disabled after too many wrong ones in a row.
+    pub disabled: u64,
+    /// Codes that were not sent because codes are rationed.
+    pub withheld: u64,
+}
+
+pub fn period(sums: &[EventCount]) -> Period {
+    let ended =
+        |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
+    let of = |action: Action, fate: Fate| total(sums, |sum| sum.action == action && sum.fate() == fate);
+    let all = |fate: Fate| total(sums, |sum| sum.action.is_attempt() && sum.fate() == fate);
+    let sent = of(Action::Send, Fate::Done);
+    Period {
+        signed_in: of(Action::SignIn, Fate::Done),
+        wrong: of(Action::SignIn, Fate::Wrong),
+        challenged: all(Fate::Challenged),
+        refused: all(Fate::Refused),
+        images: ended(Action::Captcha, Outcome::Asked),
+        solved: ended(Action::Captcha, Outcome::Ok).min(ended(Action::Captcha, Outcome::Asked)),
+        sent,
+        // A code sent before the hour may be entered in it.
+        entered: of(Action::Guess, Fate::Done).min(sent),
+        wrong_codes: of(Action::Guess, Fate::Wrong),
+        disabled: of(Action::PasswordDisabled, Fate::Done),
+        withheld: ended(Action::Send, Outcome::Withheld),
+    }
+}
+
+/// What one limit did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LimitUse {
+    /// Its hits. None for a custom limit, whose hits no event tells.
+    pub counted: Option<u64>,
+    pub challenged: u64,
+    pub refused: u64,
+    /// What it would have challenged or refused, but for monitor mode.
     pub noted: u64,
 }
 
-/// The decisions of one limit.
-pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
-    let unit = LimitName::parse(name).map(LimitName::unit);
-    let action = unit.map(|unit| match unit {
-        LimitUnit::SignIn => Action::SignIn,
-        LimitUnit::Attempt => Action::Attempt,
-        LimitUnit::Registration => Action::Register,
-        LimitUnit::Image => Action::Captcha,
-        LimitUnit::Message => Action::Send,
-        LimitUnit::Guess => Action::Guess,
-    });
-    let counts = |sum: &EventCount| action == Some(sum.action);
-    let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
-    let images = unit == Some(LimitUnit::Image);
-    let mine = |sum: &EventCount| sum.limit == name;
-    // The device's limit counts what comes from known devices, and the others count the rest.
-    let devices = [LimitName::LoginDevice.as_str(), LimitName::GuardDevice.as_str()];
-    let theirs = |sum: &EventCount| devices.contains(&sum.limit.as_str()) == devices.contains(&name);
-    Hour {
-        admitted: total(sums, |sum| {
-            counts(sum)
-                && theirs(sum)
-                && passed.contains(&sum.outcome)
-                && (!images || sum.outcome == Outcome::Asked)
-        }),
-        challenged: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Challenged),
-        refused: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Throttled),
-        noted: total(sums, |sum| mine(sum) && sum.noted),
+impl LimitUse {
+    pub fn of(name: &str, sums: &[EventCount]) -> Self {
+        let mine = |fate: Fate| total(sums, |sum| sum.limit == name && !sum.noted && sum.fate() == fate);
+        let limit = LimitName::parse(name);
+        Self {
+            counted: limit.map(|limit| total(sums, |sum| counts(limit, sum))),
+            challenged: mine(Fate::Challenged),
+            refused: mine(Fate::Refused),
+            noted: total(sums, |sum| sum.limit == name && sum.noted),
+        }
+    }
+}
+
+/// Whether these were hits of a limit: what its rules count, not all that it has let through.
+fn counts(limit: LimitName, sum: &EventCount) -> bool {
+    let by = |limit: LimitName| sum.counted_by == limit.as_str();
+    let wrong = sum.fate() == Fate::Wrong;
+    let answers = |by: bool| sum.action == Action::Captcha && wrong && by;
+    match (limit.unit(), limit) {
+        (LimitUnit::SignIn, LimitName::LoginDevice) => sum.action == Action::SignIn && wrong && by(limit),
+        (LimitUnit::SignIn, _) => {
+            sum.action == Action::SignIn && wrong && !by(LimitName::LoginDevice)
+                || limit != LimitName::LoginAccount && answers(by(LimitName::LoginAddress))
+        }
+        (LimitUnit::Attempt, LimitName::GuardDevice) => sum.action == Action::Attempt && wrong && by(limit),
+        (LimitUnit::Attempt, _) => {
+            sum.action == Action::Attempt && wrong && !by(LimitName::GuardDevice)
+                || limit != LimitName::GuardAccount && answers(by(LimitName::GuardAddress))
+        }
+        (LimitUnit::Registration, _) => sum.action == Action::Register && by(limit),
+        (LimitUnit::Image, _) => sum.action == Action::Captcha && sum.outcome == Outcome::Asked,
+        (LimitUnit::Message, _) => sum.action == Action::Send && counts_message(limit, sum),
+        (LimitUnit::Guess, _) => sum.action == Action::Guess && wrong,
+    }
+}
+
+/// What the gateway refused counts for whom asked for it alone, and so does what was withheld, for the number besides.
+fn counts_message(limit: LimitName, sum: &EventCount) -> bool {
+    use LimitName::{RelayToken, SmsAddress, SmsNetwork, SmsPhone, VerifyToken};
+    match (limit, sum.outcome) {
+        (VerifyToken | RelayToken, Outcome::Ok | Outcome::Unknown) => sum.counted_by == limit.as_str(),
+        (VerifyToken | RelayToken, _) => false,
+        (_, Outcome::Ok | Outcome::Unknown) => true,
+        (SmsPhone, Outcome::Withheld) => true,
+        (SmsAddress | SmsNetwork, Outcome::Withheld | Outcome::Failed) => true,
+        _ => false,
+    }
+}
+
+/// The locale key of what a figure counts, by the key of its name: the same wherever it is shown.
+pub fn means(figure: &str) -> &'static str {
+    match figure {
+        "overview.signed-in" => "means.signed-in",
+        "overview.wrong" => "means.wrong",
+        "overview.challenged" | "limit-page.challenged" | "outcome.challenged" => "means.challenged",
+        "overview.refused" | "limit-page.refused" | "event.refused" => "means.refused",
+        "overview.sent" | "attack.sent" => "means.sent",
+        "overview.not-sent" => "means.not-sent",
+        "overview.came-back" => "means.came-back",
+        "overview.solved" => "means.solved",
+        "overview.wrong-codes" => "means.wrong-codes",
+        "overview.let-through" => "means.let-through",
+        "overview.noted" | "limit-page.noted" => "means.noted",
+        "overview.gateway" => "means.braked",
+        "overview.queue-wait" => "means.queue-wait",
+        "overview.sign-in-time" => "means.sign-in-time",
+        "limit-page.counted" => "means.counted",
+        "outcome.done" => "means.done",
+        "event.failed" => "means.failed",
+        "attack.attempts" => "means.attempts",
+        "attack.addresses" => "means.addresses",
+        "attack.networks" => "means.networks",
+        "attack.names" => "means.names",
+        "attack.numbers" => "means.numbers",
+        "attack.prefixes" => "means.prefixes",
+        "attack.compared" => "means.compared",
+        "attack.entered" => "means.entered",
+        "attack.made" => "means.made",
+        "attack.honest" => "means.honest",
+        // Not a figure, but the state of something.
+        _ => "",
     }
 }
 

@@ -10,7 +10,7 @@ use crate::audit::{MaskedSubject, SubjectKind};
 /// Hexadecimal digits of a tag: two subjects of one page share one with a chance of 1 in 65,536.
 const TAG: usize = 4;
 
-/// A masked subject, with a link to its look-up.
+/// A masked subject, with a link to its look-up; of a network, which no limit is looked up for, to its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectLink {
     /// The locale key of its kind.
@@ -28,9 +28,16 @@ impl SubjectLink {
             key: kind_key(kind),
             mask: mask.clone(),
             tag: None,
-            href: format!("/admin/lookup?{}={}", field(kind), hash_text(*key)),
+            href: match kind {
+                SubjectKind::Network => events_of(kind, *key, None),
+                _ => format!("/admin/lookup?{}={}", field(kind), hash_text(*key)),
+            },
             id: *key,
         }
+    }
+
+    pub fn is_address(&self) -> bool {
+        self.key == kind_key(SubjectKind::Address)
     }
 }
 
@@ -68,6 +75,7 @@ pub const fn field(kind: SubjectKind) -> &'static str {
     match kind {
         SubjectKind::Account => "account",
         SubjectKind::Address => "address",
+        SubjectKind::Network => "network",
         SubjectKind::Phone => "phone",
     }
 }
@@ -75,7 +83,8 @@ pub const fn field(kind: SubjectKind) -> &'static str {
 pub const fn kind_key(kind: SubjectKind) -> &'static str {
     match kind {
         SubjectKind::Account => "event.account",
-        SubjectKind::Address => "event.address",
+        SubjectKind::Address => "event.address-in",
+        SubjectKind::Network => "event.network",
         SubjectKind::Phone => "event.phone",
     }
 }

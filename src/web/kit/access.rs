@@ -9,10 +9,13 @@ use std::sync::Arc;
 use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::LiveSettings;
+use crate::denied::ACCESS;
 use crate::login::SessionToken;
 use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
 use crate::web::kit::call::Call;
@@ -43,8 +46,36 @@ pub async fn refuse_denied<B: MessageBody>(
         return next.call(request).await.map(ServiceResponse::map_into_left_body);
     };
     metrics::counter!("gatehouse_denied_requests_total").increment(1);
+    record(&request);
     let answer = answer(request.request(), &problem);
     Ok(request.into_response(answer).map_into_right_body())
+}
+
+/// One row for all that a network tries in some seconds, however much that is.
+fn record(request: &ServiceRequest) {
+    let (Some(services), Some(edge)) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>())
+    else {
+        return;
+    };
+    let network = ClientAddress::of(request.request(), &edge.trusted).network();
+    let (audit, action) = (&services.audit, action_of(request.method(), request.path()));
+    audit.record(AuditEvent {
+        network: Some(EventSubject::Network(network.as_ref())),
+        why: Some(EventRule::by_nobody(ACCESS)),
+        ..AuditEvent::new(audit.now(), action, Outcome::Refused)
+    });
+}
+
+/// What a request attempts, if its path alone tells.
+fn action_of(method: &Method, path: &str) -> Action {
+    match path {
+        _ if method != Method::POST => Action::Request,
+        "/login" | "/api/v1/login" => Action::SignIn,
+        CODES => Action::Send,
+        "/api/v1/sms/login" => Action::Guess,
+        "/register" | "/api/v1/register" => Action::Register,
+        _ => Action::Request,
+    }
 }
 
 async fn refusal(request: &ServiceRequest) -> Option<Problem> {

@@ -38,7 +38,11 @@ impl Wait {
 
     /// For `<time datetime>`.
     pub fn iso(&self) -> String {
-        Moment(self.until).iso()
+        self.until().iso()
+    }
+
+    pub const fn until(&self) -> Moment {
+        Moment(self.until)
     }
 
     /// `14:05:12 UTC`, with the date if it is more than half a day away.
@@ -77,7 +81,7 @@ pub fn in_units(mut left: u64, units: &[(u64, [&str; 2])], locale: Locale) -> St
     words.join(" ")
 }
 
-/// A moment for pages: UTC as text, and machine-readable in an attribute.
+/// A moment for pages: UTC as text, which a page says once, and machine-readable in an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(pub Micros);
 
@@ -87,12 +91,12 @@ impl Moment {
     }
 
     pub fn text(&self) -> String {
-        self.show("%Y-%m-%d %H:%M UTC")
+        self.show("%Y-%m-%d %H:%M")
     }
 
-    /// `14:05 UTC`, if the day is obvious.
+    /// `14:05`, if the day is obvious.
     pub fn clock(&self) -> String {
-        self.show("%H:%M UTC")
+        self.show("%H:%M")
     }
 
     fn show(self, format: &str) -> String {

@@ -8,7 +8,7 @@ use crate::audit::{
     Outcome, SubjectKind,
 };
 use crate::clock::Micros;
-use crate::config::Limits;
+use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::tuning::DraftError;
@@ -20,7 +20,7 @@ use crate::web::console::document::part::DocumentPart;
 use crate::web::console::document::view::{EditorNotice, StalePage, TomlDraft};
 use crate::web::console::events::EventsAsked;
 use crate::web::console::events::view::{EventsFound, EventsPage};
-use crate::web::console::figures::Hour;
+use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::draft::{LimitForm, RuleRow};
 use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
 use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
@@ -28,7 +28,7 @@ use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Tria
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::view::{
-    Charts, InstanceRow, Overview, OverviewPage, Part, Period, RealmUse, Subject, Use, Warning,
+    Charts, InstanceRow, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning,
 };
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::kit::visit::Visit;
@@ -85,7 +85,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let events = |query: &str, entries, attacks: &[AttackEntry]| {
         let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let series = |key, tone| Series { key, tone, counts: vec![3, 0, 7, 12] };
-        let all = vec![series("outcome.done", "ok"), series("outcome.throttled", "refused")];
+        let all = vec![series("outcome.done", "ok"), series("event.refused", "refused")];
         let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
         let page = EventPage { entries, next: None };
         let lines = attacks.iter().map(Into::into).collect();
@@ -130,6 +130,9 @@ fn attacks(visit: &Visit) -> Vec<AttackBanner> {
         done: 812,
         entered: 3,
         honest: 2,
+        answer_refused: 9_156,
+        answer_challenged: 12,
+        minute: 130,
         ..AttackFigures::default()
     };
     let single = AttackFigures {
@@ -140,7 +143,8 @@ fn attacks(visit: &Visit) -> Vec<AttackBanner> {
         partial: true,
         ..figures.clone()
     };
-    let banner = |kind, figures, seen| AttackBanner::new(visit.locale, NOW, &attack(kind, figures, seen));
+    let access = AccessSettings { challenge_everyone_until: Some(NOW), ..AccessSettings::default() };
+    let banner = |kind, figures, seen| AttackBanner::new(visit.locale, &access, &attack(kind, figures, seen));
     vec![
         banner(AttackKind::SignIns, figures.clone(), 0),
         banner(AttackKind::Messages, single, 3),
@@ -198,9 +202,10 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         let_through: [40, 900],
         wrong: [7, 80],
         challenged: [3, 30],
-        waiting: [0, 1],
+        refused: [0, 1],
     };
-    let used = Use { limit: "login-account".into(), challenged: [3, 30], refused: [1, 12], noted: [0, 2] };
+    let use_of = |scale| LimitUse { counted: None, challenged: 3 * scale, refused: scale, noted: scale };
+    let used = Use { limit: "login-account".into(), spans: [use_of(1), use_of(12)] };
     Overview {
         now: Moment(NOW),
         hour: period,
@@ -230,14 +235,14 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
 
 fn limits(visit: &Visit) -> LimitsPage {
     let default = Limits::default();
-    let hour = Hour { admitted: 1_204, challenged: 3, refused: 1, noted: 2 };
+    let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
     let mut cards: Vec<LimitCard> =
         default.iter().map(|limit| LimitCard::new(limit.clone(), true, false, hour)).collect();
     let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
     let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();
-    cards.push(LimitCard::new(watching, false, true, Hour::default()));
+    cards.push(LimitCard::new(watching, false, true, LimitUse::default()));
     let off = Limit::new("custom.off", Vec::new(), LimitMode::Enforce).unwrap();
-    cards.push(LimitCard::new(off, false, false, Hour::default()));
+    cards.push(LimitCard::new(off, false, false, LimitUse::default()));
     LimitsPage::new(visit, "ada", "0123456789ab".into(), "file".into(), cards).changes(changes())
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse::clock::Clock;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher, ShownBy, Username};
 
@@ -97,7 +98,7 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
     let (app, client) = signed_in(Store::Memory).await;
     let accounts = &app.services.accounts;
     let settings = HashSettings { memory_kib: 32, iterations: 2, ..HashSettings::default() };
-    let old = PasswordHasher::new(settings, Entropy::Os)
+    let old = PasswordHasher::new(settings, Clock::System, Entropy::Os)
         .unwrap()
         .hash(&HashCaller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
         .await;

@@ -4,6 +4,7 @@ mod access;
 mod account;
 mod apps;
 mod captcha;
+mod clock;
 mod codes;
 mod console;
 mod console_look;

@@ -28,6 +28,7 @@ pub struct EventsAsked {
     pub noted: bool,
     pub account: Option<i64>,
     pub address: Option<i64>,
+    pub network: Option<i64>,
     pub phone: Option<i64>,
     /// Up to now; without a beginning of its own.
     pub span: Option<EventSpan>,
@@ -102,6 +103,7 @@ impl EventsAsked {
             noted: one("noted") == "1",
             account: parse_hash(one("account")),
             address: parse_hash(one("address")),
+            network: parse_hash(one("network")),
             phone: parse_hash(one("phone")),
             span: EventSpan::ALL.into_iter().find(|span| span.as_str() == one("span")),
             since: time(one("since")),
@@ -119,6 +121,7 @@ impl EventsAsked {
             limit: self.limit.clone(),
             account: self.account,
             address: self.address,
+            network: self.network,
             phone: self.phone,
             since: self.since.or_else(|| self.span.map(|span| now.minus(span.length()))),
             until: self.until,
@@ -134,13 +137,18 @@ impl EventsAsked {
     }
 
     pub fn subjects(&self) -> Vec<(&'static str, i64)> {
-        let all = [("account", self.account), ("address", self.address), ("phone", self.phone)];
+        let all = [
+            ("account", self.account),
+            ("address", self.address),
+            ("network", self.network),
+            ("phone", self.phone),
+        ];
         all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
     }
 
     /// The same for all subjects.
     pub fn of_all(&self) -> Self {
-        Self { account: None, address: None, phone: None, realm: None, ..self.clone() }
+        Self { account: None, address: None, network: None, phone: None, realm: None, ..self.clone() }
     }
 
     /// The filter as a query, without the place in the list.

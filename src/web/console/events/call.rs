@@ -227,7 +227,7 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
         actions: read_all(
             wanted.action.as_deref(),
             "action",
-            "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, reload, attack or admin.",
+            "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, request, reload, attack or admin.",
             Action::parse,
         )?,
         outcomes: read_all(
@@ -247,6 +247,7 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
             "Use an IP address, or the key of an event's address.",
             |text| key(text).or_else(|| address(services, text)),
         )?,
+        network: None,
         phone: read(
             wanted.phone.as_deref(),
             "phone",

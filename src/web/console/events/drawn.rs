@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::audit::{EventFilter, MINUTE, Outcome};
+use crate::audit::{EventFilter, Fate, MINUTE};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::figures::{DAY, HOUR};
+use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::kit::services::Services;
 
 /// Columns that are drawn at most.
@@ -21,20 +21,6 @@ const STEPS: [Duration; 8] = [
     Duration::from_secs(6 * 60 * 60),
     Duration::from_secs(12 * 60 * 60),
     DAY,
-];
-
-/// Locale key, tone, outcomes.
-type OutcomeGroup = (&'static str, &'static str, &'static [Outcome]);
-
-const GROUPS: [OutcomeGroup; 4] = [
-    ("outcome.done", "ok", &[Outcome::Ok, Outcome::Asked, Outcome::Unknown, Outcome::Ended]),
-    (
-        "event.failed",
-        "wrong",
-        &[Outcome::Wrong, Outcome::Withheld, Outcome::Failed, Outcome::Unavailable, Outcome::Busy],
-    ),
-    ("outcome.challenged", "asked", &[Outcome::Challenged]),
-    ("outcome.throttled", "refused", &[Outcome::Throttled, Outcome::Refused, Outcome::Began]),
 ];
 
 /// The span of a chart in steps of one length.
@@ -69,9 +55,9 @@ pub async fn chart(services: &Services, filter: &EventFilter, now: Micros) -> Re
     let span = ChartSpan::of(filter, now);
     let end = Micros(span.start.0 + span.step.as_micros() as i64 * span.steps as i64);
     let log = services.audit.log();
-    let by_rows =
-        filter.limit.is_some() || [filter.account, filter.address, filter.phone].iter().any(Option::is_some);
-    let counts = if by_rows {
+    let by_rows = filter.limit.is_some()
+        || [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
+    let counts: Vec<_> = if by_rows {
         let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
         log.counts(&filter, span.step).await?
     } else {
@@ -84,17 +70,17 @@ pub async fn chart(services: &Services, filter: &EventFilter, now: Micros) -> Re
         };
         let of_step = |step: crate::audit::FiguresStep| {
             let at = step.at;
-            step.sums.into_iter().filter(fits).map(move |sum| (at, sum.outcome, sum.count))
+            step.sums.into_iter().filter(fits).map(move |sum| (at, sum.fate(), sum.count))
         };
         steps.into_iter().flat_map(of_step).collect()
     };
     Ok(draw(span, &counts))
 }
 
-fn draw(span: ChartSpan, counts: &[(Micros, Outcome, i64)]) -> Chart {
-    let series = GROUPS.map(|(key, tone, outcomes)| {
+fn draw(span: ChartSpan, counts: &[(Micros, Fate, i64)]) -> Chart {
+    let series = EVENTS.map(|(key, tone, fates)| {
         let mut sums = vec![0; span.steps];
-        for (at, _, count) in counts.iter().filter(|(_, outcome, _)| outcomes.contains(outcome)) {
+        for (at, _, count) in counts.iter().filter(|(_, fate, _)| fates.contains(fate)) {
             if let Some(place) = span.place(*at) {
                 sums[place] += u64::try_from(*count).unwrap_or(0);
             }
@@ -107,13 +93,17 @@ fn draw(span: ChartSpan, counts: &[(Micros, Outcome, i64)]) -> Chart {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::console::figures::{MESSAGES, SIGN_INS};
 
     const NOON: Micros = Micros(1_772_366_400_000_000);
 
     #[test]
-    fn every_outcome_is_in_one_group() {
-        for outcome in Outcome::ALL {
-            assert_eq!(GROUPS.iter().filter(|(_, _, all)| all.contains(outcome)).count(), 1, "{outcome:?}");
+    fn every_outcome_is_in_one_series_of_each_chart() {
+        for outcome in crate::audit::Outcome::ALL {
+            for chart in [EVENTS, SIGN_INS, MESSAGES] {
+                let of = chart.iter().filter(|(_, _, fates)| fates.contains(&outcome.fate(false)));
+                assert_eq!(of.count(), 1, "{outcome:?}");
+            }
         }
     }
 

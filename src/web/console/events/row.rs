@@ -48,7 +48,10 @@ impl From<EventEntry> for EventRow {
         let subjects = [
             (SubjectKind::Account, &entry.account),
             (SubjectKind::Phone, &entry.phone),
-            (SubjectKind::Address, &entry.address),
+            match &entry.address {
+                Some(_) => (SubjectKind::Address, &entry.address),
+                None => (SubjectKind::Network, &entry.network),
+            },
         ];
         let link = |(kind, shown): (SubjectKind, &Option<MaskedSubject>)| {
             shown.as_ref().map(|shown| SubjectLink::new(kind, shown))
@@ -209,6 +212,7 @@ pub const fn action_key(action: Action) -> &'static str {
         Action::Budget => "event.budget",
         Action::Captcha => "event.captcha",
         Action::Custom => "event.custom",
+        Action::Request => "event.request",
         Action::Reload => "event.reload",
         Action::Attack => "event.attack",
         Action::Admin => "event.admin",

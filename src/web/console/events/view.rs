@@ -51,6 +51,7 @@ impl EventsPage {
             let shown = [
                 (asked.account, &entry.account),
                 (asked.address, &entry.address),
+                (asked.network, &entry.network),
                 (asked.phone, &entry.phone),
             ];
             shown

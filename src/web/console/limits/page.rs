@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use crate::audit::MINUTE;
 use crate::config::Limits;
 use crate::db::DbError;
-use crate::web::console::figures::{HOUR, hour_of};
+use crate::web::console::figures::{HOUR, LimitUse};
 use crate::web::console::guard::Admin;
 use crate::web::console::limits::history_page::changes;
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
@@ -28,7 +28,7 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     let cards = current.live.limits.iter().map(|limit| {
         let name = limit.name();
         let is_default = default.get(name) == Some(limit);
-        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), hour_of(name, &hour))
+        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), LimitUse::of(name, &hour))
     });
     let page = LimitsPage::new(
         visit,

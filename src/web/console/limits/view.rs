@@ -7,7 +7,7 @@ use askama::Template;
 use crate::config::{LimitName, LimitUnit};
 use crate::throttle::{Limit, LimitMode};
 use crate::web::console::document::diff::DiffKind;
-use crate::web::console::figures::Hour;
+use crate::web::console::figures::LimitUse;
 use crate::web::console::limits::history_view::ChangeRow;
 use crate::web::console::words::{about, grouped, sentences, title};
 use crate::web::kit::layout::Layout;
@@ -18,11 +18,11 @@ pub struct LimitCard {
     limit: Limit,
     default: bool,
     overridden: bool,
-    hour: Hour,
+    hour: LimitUse,
 }
 
 impl LimitCard {
-    pub const fn new(limit: Limit, default: bool, overridden: bool, hour: Hour) -> Self {
+    pub const fn new(limit: Limit, default: bool, overridden: bool, hour: LimitUse) -> Self {
         Self { limit, default, overridden, hour }
     }
 
@@ -105,11 +105,11 @@ impl LimitsPage {
         sentences(&card.limit, self.layout.locale)
     }
 
-    /// The limit's decisions as a short list; empty if there were none.
+    /// What the limit did as a short list; empty if it was nothing.
     fn hour(&self, card: &LimitCard) -> Vec<(&'static str, String)> {
-        let Hour { admitted, challenged, refused, noted } = card.hour;
+        let LimitUse { counted, challenged, refused, noted } = card.hour;
         let all = [
-            ("limit-page.admitted", admitted),
+            ("limit-page.counted", counted.unwrap_or(0)),
             ("limit-page.challenged", challenged),
             ("limit-page.refused", refused),
             ("limit-page.noted", noted),

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use crate::audit::{Action, EventCount, FiguresStep, MINUTE, Outcome};
+use crate::audit::{Action, EventCount, Fate, FiguresStep, MINUTE};
 use crate::clock::Micros;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::figures::many;
-use crate::web::console::figures::total;
-use crate::web::console::overview::view::{Charts, Period, RealmUse, Use};
+use crate::web::console::figures::{FateSeries, LimitUse, MESSAGES, SIGN_INS, many, total};
+use crate::web::console::overview::view::{Charts, RealmUse, Use};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 
@@ -47,55 +46,14 @@ impl Grid {
     }
 }
 
-pub fn period(sums: &[EventCount]) -> Period {
-    let of =
-        |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
-    // That no image was shown is no attempt of its own, but part of the one that asked for it. What was tried at the
-    // logins of other programs has figures of its own.
-    let apart = [Action::Captcha, Action::Attempt];
-    let refused =
-        |outcome: Outcome| total(sums, |sum| sum.outcome == outcome && !apart.contains(&sum.action));
-    let sent = of(Action::Send, Outcome::Ok) + of(Action::Send, Outcome::Unknown);
-    Period {
-        signed_in: of(Action::SignIn, Outcome::Ok),
-        wrong: of(Action::SignIn, Outcome::Wrong),
-        challenged: refused(Outcome::Challenged),
-        refused: refused(Outcome::Throttled),
-        images: of(Action::Captcha, Outcome::Asked),
-        solved: of(Action::Captcha, Outcome::Ok).min(of(Action::Captcha, Outcome::Asked)),
-        sent,
-        // A code sent before the hour may be entered in it.
-        entered: of(Action::Guess, Outcome::Ok).min(sent),
-        wrong_codes: of(Action::Guess, Outcome::Wrong),
-        disabled: of(Action::PasswordDisabled, Outcome::Ok),
-        withheld: of(Action::Send, Outcome::Withheld),
-    }
-}
-
 /// Sign-ins and messages, by the minute and by the quarter hour.
 pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Charts> {
-    const SIGN_INS: [Kind; 4] = [
-        ("overview.signed-in", "ok", &[Outcome::Ok]),
-        ("overview.wrong", "wrong", &[Outcome::Wrong]),
-        ("overview.challenged", "asked", &[Outcome::Challenged]),
-        ("overview.refused", "refused", &[Outcome::Throttled, Outcome::Busy]),
-    ];
-    const MESSAGES: [Kind; 4] = [
-        ("overview.sent", "ok", &[Outcome::Ok, Outcome::Unknown]),
-        (
-            "overview.not-sent",
-            "wrong",
-            &[Outcome::Failed, Outcome::Withheld, Outcome::Unavailable, Outcome::Busy],
-        ),
-        ("overview.challenged", "asked", &[Outcome::Challenged]),
-        ("overview.refused", "refused", &[Outcome::Throttled]),
-    ];
     let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
-    let draw = |id, title, grid: Grid, steps: &[FiguresStep], action, kinds: &[Kind]| {
-        let series = |(key, tone, outcomes): &Kind| Series {
+    let draw = |id, title, grid: Grid, steps: &[FiguresStep], action, kinds: &[FateSeries]| {
+        let series = |(key, tone, fates): &FateSeries| Series {
             key,
             tone,
-            counts: grid.counts(steps, |sum| sum.action == action && outcomes.contains(&sum.outcome)),
+            counts: grid.counts(steps, |sum| sum.action == action && fates.contains(&sum.fate())),
         };
         Chart::new(id, title, grid.start, grid.step, kinds.iter().map(series).collect())
     };
@@ -114,28 +72,20 @@ pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Cha
     ]
 }
 
-type Kind = (&'static str, &'static str, &'static [Outcome]);
-
-/// The decisions of each limit in the hour and in the day, busiest first. Omits limits without any.
+/// What each limit did in the hour and in the day, busiest first. Omits those that decided nothing.
 pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
     let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.limit.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let of = |name: &str, fits: fn(&EventCount) -> bool| {
-        [hour, day].map(|sums| total(sums, |sum| sum.limit == name && fits(sum)))
-    };
     let mut uses: Vec<Use> = names
         .into_iter()
         .filter(|name| !name.is_empty())
-        .map(|name| Use {
-            limit: name.to_owned(),
-            challenged: of(name, |sum| !sum.noted && sum.outcome == Outcome::Challenged),
-            refused: of(name, |sum| !sum.noted && sum.outcome == Outcome::Throttled),
-            noted: of(name, |sum| sum.noted),
-        })
-        .filter(|it| it.challenged[1] + it.refused[1] + it.noted[1] > 0)
+        .map(|name| Use { limit: name.to_owned(), spans: [hour, day].map(|sums| LimitUse::of(name, sums)) })
+        .filter(|it| it.spans[1].challenged + it.spans[1].refused + it.spans[1].noted > 0)
         .collect();
-    uses.sort_by_key(|it| std::cmp::Reverse((it.challenged[0] + it.refused[0], it.refused[1])));
+    uses.sort_by_key(|Use { spans: [hour, day], .. }| {
+        std::cmp::Reverse((hour.challenged + hour.refused, day.refused))
+    });
     uses
 }
 
@@ -144,23 +94,22 @@ pub fn realms(hour: &[EventCount], day: &[EventCount]) -> Vec<RealmUse> {
     let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.realm.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let of = |realm: &str, ended: &[Outcome]| {
-        [hour, day].map(|sums| total(sums, |sum| sum.realm == realm && ended.contains(&sum.outcome)))
+    let of = |realm: &str, fates: &[Fate]| {
+        [hour, day].map(|sums| total(sums, |sum| sum.realm == realm && fates.contains(&sum.fate())))
     };
     let mut realms: Vec<RealmUse> = names
         .into_iter()
         .filter(|realm| !realm.is_empty())
         .map(|realm| RealmUse {
             realm: realm.to_owned(),
-            let_through: of(realm, &[Outcome::Ok, Outcome::Wrong]),
-            wrong: of(realm, &[Outcome::Wrong]),
-            challenged: of(realm, &[Outcome::Challenged]),
-            // By a limit, or because others at the same name did not end.
-            waiting: of(realm, &[Outcome::Throttled, Outcome::Busy]),
+            let_through: of(realm, &[Fate::Done, Fate::Wrong]),
+            wrong: of(realm, &[Fate::Wrong]),
+            challenged: of(realm, &[Fate::Challenged]),
+            refused: of(realm, &[Fate::Refused]),
         })
         .collect();
     realms.sort_by_key(|it| {
-        std::cmp::Reverse([0, 1].map(|span| it.let_through[span] + it.challenged[span] + it.waiting[span]))
+        std::cmp::Reverse([0, 1].map(|span| it.let_through[span] + it.challenged[span] + it.refused[span]))
     });
     realms
 }
@@ -168,10 +117,14 @@ pub fn realms(hour: &[EventCount], day: &[EventCount]) -> Vec<RealmUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::web::console::figures::hour_of;
+    use crate::audit::Outcome;
+    use crate::web::console::figures::period;
 
     fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> EventCount {
-        EventCount { action, realm: String::new(), outcome, limit: limit.to_owned(), noted, count }
+        {
+            let (limit, counted_by) = (limit.to_owned(), if noted { "" } else { limit }.to_owned());
+            EventCount { action, realm: String::new(), outcome, limit, counted_by, noted, count }
+        }
     }
 
     #[test]
@@ -194,7 +147,7 @@ mod tests {
         let names: Vec<_> = found.iter().map(|it| it.realm.as_str()).collect();
         assert_eq!(names, ["mail", "shop"], "busiest in the hour first");
         assert_eq!((found[0].let_through, found[0].wrong), ([3, 3], [2, 2]));
-        assert_eq!((found[1].challenged, found[1].waiting), ([0, 5], [0, 4]));
+        assert_eq!((found[1].challenged, found[1].refused), ([0, 5], [0, 4]));
         let here = period(&day);
         assert_eq!((here.wrong, here.challenged, here.refused), (100, 0, 0), "nothing is told twice");
         assert!(realms(std::slice::from_ref(&own), std::slice::from_ref(&own)).is_empty());
@@ -222,11 +175,12 @@ mod tests {
         ];
         let uses = uses(&sums, &sums);
         assert_eq!(uses.len(), 2);
-        assert_eq!((uses[0].limit.as_str(), uses[0].refused), ("login-account", [7, 7]));
-        assert_eq!((uses[1].refused, uses[1].noted), ([0, 0], [5, 5]));
+        let of = |limit| LimitUse::of(limit, &sums);
+        assert_eq!((uses[0].limit.as_str(), uses[0].spans), ("login-account", [of("login-account"); 2]));
+        assert_eq!((of("login-address").refused, of("login-address").noted), (0, 5));
         let period = period(&sums);
         assert_eq!((period.signed_in, period.wrong, period.refused), (3, 5, 7));
-        let hour = hour_of("login-account", &sums);
-        assert_eq!((hour.admitted, hour.refused), (8, 7));
+        let account = of("login-account");
+        assert_eq!((account.counted, account.refused), (Some(5), 7), "a success is no hit");
     }
 }

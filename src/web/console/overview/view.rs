@@ -5,42 +5,33 @@ use std::borrow::Cow;
 use askama::Template;
 use rust_i18n::t;
 
+use crate::audit::RankedSubject;
 use crate::sms::SpentRule;
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::Chart;
+use crate::web::console::figures::{LimitUse, Period, means};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::words::{grouped, share, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 
-/// The counts of the last hour or day.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Period {
-    pub signed_in: u64,
-    pub wrong: u64,
-    /// Attempts that had to solve a CAPTCHA first.
-    pub challenged: u64,
-    pub refused: u64,
-    pub images: u64,
-    pub solved: u64,
-    pub sent: u64,
-    /// How many of the sent codes have been entered.
-    pub entered: u64,
-    pub wrong_codes: u64,
-    /// Passwords disabled after too many wrong ones in a row.
-    pub disabled: u64,
-    /// Codes that were not sent because codes are rationed.
-    pub withheld: u64,
-}
-
-/// The decisions of one limit.
+/// What one limit did in the hour and in the day.
 pub struct Use {
     pub limit: String,
-    pub challenged: [u64; 2],
-    pub refused: [u64; 2],
-    /// What it would have refused, but for monitor mode.
-    pub noted: [u64; 2],
+    pub spans: [LimitUse; 2],
+}
+
+impl Use {
+    /// Locale keys and figures, as the columns are.
+    fn columns(&self) -> [(&'static str, [u64; 2]); 3] {
+        let of = |figure: fn(&LimitUse) -> u64| [figure(&self.spans[0]), figure(&self.spans[1])];
+        [
+            ("overview.challenged", of(|it| it.challenged)),
+            ("overview.refused", of(|it| it.refused)),
+            ("overview.noted", of(|it| it.noted)),
+        ]
+    }
 }
 
 /// What became of the attempts at another program's login.
@@ -50,7 +41,7 @@ pub struct RealmUse {
     /// Of those.
     pub wrong: [u64; 2],
     pub challenged: [u64; 2],
-    pub waiting: [u64; 2],
+    pub refused: [u64; 2],
 }
 
 impl RealmUse {
@@ -60,7 +51,7 @@ impl RealmUse {
             ("overview.let-through", &self.let_through),
             ("overview.wrong", &self.wrong),
             ("overview.challenged", &self.challenged),
-            ("overview.told-to-wait", &self.waiting),
+            ("overview.refused", &self.refused),
         ]
     }
 }
@@ -78,11 +69,25 @@ pub struct Subject {
     pub attempts: u64,
 }
 
+impl Subject {
+    /// Whether it is the address from which all attempts of a network came; entered codes name no network.
+    pub fn is_all_of(&self, network: &RankedSubject) -> bool {
+        let RankedSubject { subject, count } = network;
+        self.link.is_address() && self.link.mask == subject.mask && self.attempts >= count.unsigned_abs()
+    }
+}
+
 /// A dependency of this instance.
 pub struct Part {
     pub key: &'static str,
     pub up: bool,
     pub text: String,
+}
+
+impl Part {
+    fn means(&self) -> Option<&'static str> {
+        Some(means(self.key)).filter(|key| !key.is_empty())
+    }
 }
 
 pub struct InstanceRow {
@@ -154,7 +159,8 @@ struct Tile {
     key: &'static str,
     hour: String,
     day: String,
-    note: Option<String>,
+    /// Locale key and text.
+    note: Option<(&'static str, String)>,
     tone: &'static str,
 }
 
@@ -179,8 +185,8 @@ impl OverviewPage {
             note,
             tone,
         };
-        let came_back = share(entered, sent).map(|share| self.number("overview.came-back", share));
-        let answered = share(solved, images).map(|share| self.number("overview.solved", share));
+        let came_back = self.percent("overview.came-back", share(entered, sent));
+        let answered = self.percent("overview.solved", share(solved, images));
         vec![
             tile("overview.signed-in", |of| of.signed_in, "ok", None),
             tile("overview.wrong", |of| of.wrong, "wrong", None),
@@ -191,8 +197,8 @@ impl OverviewPage {
         ]
     }
 
-    fn number(&self, key: &'static str, number: u64) -> String {
-        t!(key, locale = self.layout.locale.code(), count = number).into_owned()
+    fn percent(&self, key: &'static str, share: Option<u64>) -> Option<(&'static str, String)> {
+        Some((key, t!(key, locale = self.layout.locale.code(), count = share?).into_owned()))
     }
 
     fn limit_title(&self, name: &str) -> Cow<'static, str> {

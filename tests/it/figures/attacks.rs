@@ -1,0 +1,183 @@
+//! Attacks, and what their banners say of them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::page::Page;
+use crate::sms::administration::admin;
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::verify;
+
+const WRONG: &str = "a wrong password";
+const SECOND: Duration = Duration::from_secs(1);
+const UNTIL: &str = "2026-03-01T14:00:00Z";
+
+async fn answer(boss: &Client, mut body: Value) {
+    let version = boss.get("/api/v1/admin/access").await.body["version"].as_str().unwrap().to_owned();
+    body["reason"] = json!("an attack");
+    let request = boss.http.put(format!("{}/api/v1/admin/access", boss.url)).json(&body);
+    let saved =
+        Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await;
+    assert_eq!(saved.status, 200, "{}", saved.text);
+}
+
+/// The text of the only banner.
+fn banner(page: &Page) -> String {
+    assert_eq!(page.0.matches("class=\"notice bad attack\"").count(), 1, "{}", page.0);
+    page.0.split_once("class=\"notice bad attack\"").unwrap().1.split_once("</section>").unwrap().0.to_owned()
+}
+
+/// A spray from everywhere; then another one, most of it from one network, which is refused.
+pub async fn sign_ins() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
+    let boss = admin(&app).await;
+    let owner = app.client_at("192.0.2.1");
+    owner.register("alice", PASSWORD).await;
+    // Somebody mistypes now and then, which is no attack.
+    for _ in 0..5 {
+        app.client_at("192.0.2.2").login("bernhard", WRONG).await;
+        app.advance(12 * SECOND);
+    }
+    app.advance(90 * SECOND + SECOND / 2);
+    let began = app.clock.now();
+    for host in 0..60 {
+        app.client_at(&format!("198.51.{host}.7")).login(&format!("victim-{host}"), WRONG).await;
+    }
+    // One who mistypes, is challenged by a limit, and is in; and one whom the answer challenges.
+    let honest = app.client_at("192.0.2.3");
+    for _ in 0..3 {
+        assert_eq!(honest.login("alice", WRONG).await.status, 401);
+    }
+    assert_eq!(honest.login("alice", PASSWORD).await.problem(), "captcha-required");
+    app.advance(SECOND);
+    let id = honest.challenge().await;
+    assert_eq!(honest.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
+    answer(&boss, json!({ "challenge_everyone_until": UNTIL })).await;
+    assert_eq!(app.client_at("192.0.2.4").login("victor", PASSWORD).await.problem(), "captcha-required");
+    app.advance(10 * SECOND);
+    let page = Page::of(&boss, "/admin").await;
+    let first = banner(&page);
+    assert!(first.contains(&format!("datetime=\"{}\"", iso(began))), "{first}");
+    assert!(first.contains("at an hour that usually has none") && first.contains("· rising"), "{first}");
+    assert!(first.contains("<strong>1 challenged</strong>"), "{first}");
+    assert!(first.contains("none of them dominant") && !first.contains("do=deny"), "{first}");
+    for (fact, count) in [("Attempts", "65"), ("Addresses", "62"), ("Networks", "61"), ("Names", "62")] {
+        assert_eq!(page.fact(fact), count, "{fact}: {first}");
+    }
+    assert_eq!(
+        [page.fact("Passwords compared"), page.fact("Honest users challenged")],
+        ["64", "1"],
+        "{first}"
+    );
+    assert!(!first.contains("do=challenge"), "it is in force: {first}");
+    answer(&boss, json!({})).await;
+    second(&app, &boss).await;
+    vec![
+        "rate",
+        "began",
+        "attempts",
+        "answers",
+        "addresses",
+        "networks",
+        "names",
+        "compared",
+        "honest",
+        "share",
+    ]
+}
+
+async fn second(app: &TestApp, boss: &Client) {
+    app.advance(120 * SECOND);
+    let turned = app.clock.now();
+    let hit = async |number: u32| {
+        let address = match number % 4 {
+            0 => format!("198.51.{}.9", number % 200),
+            _ => format!("203.0.113.{}", number % 250),
+        };
+        app.client_at(&address).login(&format!("other-{number}"), WRONG).await.status
+    };
+    for number in 0..200 {
+        assert_eq!(hit(number).await, 401);
+    }
+    app.advance(10 * SECOND);
+    let page = Page::of(boss, "/admin").await;
+    let told = banner(&page);
+    assert!(told.contains(&format!("datetime=\"{}\"", iso(turned))), "it is another attack: {told}");
+    assert!(told.contains("75% come from one network, 203.0.113.0/24"), "{told}");
+    assert!(told.contains("do=deny&amp;network=203.0.113.0%2F24"), "{told}");
+    assert_eq!(page.fact("Attempts"), "200", "{told}");
+    let ended = boss.get("/api/v1/admin/events?action=attack").await.body;
+    let outcomes: Vec<_> =
+        ended["events"].as_array().unwrap().iter().map(|event| &event["outcome"]).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == "began").count(), 2, "{ended}");
+    // The answer to it: it refuses, is counted, and is not offered again.
+    answer(boss, json!({ "deny": [{ "network": "203.0.113.0/24", "until": UNTIL, "reason": "an attack" }] }))
+        .await;
+    app.advance(60 * SECOND);
+    let before = Page::of(boss, "/admin").await.card("Refused")[0];
+    for number in 0..400 {
+        assert_eq!(hit(number).await, if number % 4 == 0 { 401 } else { 403 });
+    }
+    app.advance(10 * SECOND);
+    let page = Page::of(boss, "/admin").await;
+    let told = banner(&page);
+    assert!(told.contains("· answered") && told.contains("<strong>300 refused</strong>"), "{told}");
+    assert!(!told.contains("do=deny") && told.contains("Answers in force"), "{told}");
+    assert_eq!(page.card("Refused")[0], before + 300);
+    assert_eq!(page.fact("Attempts"), "600", "it goes on: {told}");
+    let rows = boss.get("/api/v1/admin/events?action=sign-in&outcome=refused").await.body;
+    assert!(rows["events"].as_array().unwrap().len() < 10, "a refusal writes nothing by itself: {rows}");
+    app.advance(70 * SECOND);
+    let told = banner(&Page::of(boss, "/admin").await);
+    assert!(told.contains("· quiet since"), "{told}");
+}
+
+pub async fn messages() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().set("sms.brake.enabled", false);
+    let app = app.without(&["sms-address", "sms-network", "sms-prefix"]).start().await;
+    let boss = admin(&app).await;
+    let number = |n: u32| format!("+86138{:03}13800", n);
+    for n in 0..40 {
+        assert_eq!(app.client_at("203.0.113.7").ask_code(&number(n), "login").await.status, 202);
+    }
+    let code = app.client().codes(&number(3)).await.remove(0);
+    for code in [&verify::other_than(&code), &code] {
+        app.client_at("203.0.113.7").call("/sms/login", json!({ "phone": number(3), "code": code })).await;
+    }
+    let page = Page::of(&boss, "/admin").await;
+    let told = banner(&page);
+    for (fact, count) in
+        [("Attempts", "40"), ("Numbers", "40"), ("Messages sent", "40"), ("Codes entered", "1")]
+    {
+        assert_eq!(page.fact(fact), count, "{fact}: {told}");
+    }
+    assert_eq!(
+        [page.fact("Prefixes"), page.fact("Addresses"), page.fact("Networks")],
+        ["40", "1", "1"],
+        "{told}"
+    );
+    assert!(
+        told.contains("They go to many prefixes") && told.contains("100% come from one address"),
+        "{told}"
+    );
+    vec!["numbers", "prefixes", "entered", "sent"]
+}
+
+pub async fn registrations() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().without(&["register-address"]).start().await;
+    let boss = admin(&app).await;
+    for n in 0..35 {
+        // Every seventh name is taken.
+        let login = if n % 7 == 6 { "newcomer-0".to_owned() } else { format!("newcomer-{n}") };
+        app.client_at("203.0.113.7").register(&login, PASSWORD).await;
+    }
+    let page = Page::of(&boss, "/admin").await;
+    let told = banner(&page);
+    assert_eq!([page.fact("Attempts"), page.fact("Accounts created")], ["35", "30"], "{told}");
+    vec!["made", "attempts"]
+}
+
+fn iso(at: gatehouse::clock::Micros) -> String {
+    jiff::Timestamp::from_microsecond(at.0).unwrap().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,319 @@
+//! Known traffic of each kind, and the figures that it makes.
+
+use std::time::Duration;
+
+use gatehouse::login::HashLane;
+use serde_json::json;
+
+use super::page::Page;
+use crate::guard;
+use crate::relay::{Logto, id_of};
+use crate::sms::administration::admin;
+use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
+use crate::verify;
+
+const WRONG: &str = "a wrong password";
+const SECOND: Duration = Duration::from_secs(1);
+const ALICES: &str = "13800138000";
+const OTHER: &str = "13800138001";
+
+/// Everybody is challenged for ten seconds, one network is refused for good, and one prefix gets no codes.
+const HOUSE: &str = r#"
+[access]
+challenge_everyone_until = "2026-03-01T12:00:10Z"
+deny = [{ network = "192.0.2.0/24", until = "2026-03-02T12:00:00Z", reason = "a test" }]
+pause_sms = [{ prefix = "+86137", until = "2026-03-02T12:00:00Z", reason = "a test" }]
+
+[limits.register-address]
+mode = "monitor"
+rules = [{ max = 1, window = "1h" }]
+
+[limits.login-device]
+rules = []
+
+[limits.login-account]
+rules = [{ max = 2, window = "1m", then = "captcha" }, { max = 3, window = "1h" }]
+
+[limits.sms-phone]
+rules = [{ max = 1, window = "1h" }]
+"#;
+
+pub async fn sign_ins_and_codes() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().file(HOUSE).start().await;
+    let client = app.client_at("203.0.113.77");
+    // Challenged with everybody: 2 sign-ins.
+    for login in ["victor", "walter"] {
+        assert_eq!(client.login(login, WRONG).await.problem(), "captcha-required");
+    }
+    app.advance(11 * SECOND);
+    let boss = admin(&app).await; // Signed in: 1.
+    // Registered: 2, the second of which the watching limit notes, and one that is not admitted by the policy.
+    for (login, password) in [("alice", PASSWORD), ("bernhard", PASSWORD), ("carlotta", "passwordpassword")] {
+        client.register(login, password).await;
+    }
+    // Wrong: 2. Challenged: 3. Wrong with a solved image: 1. Refused by the limit: 2.
+    let client = app.client_at("203.0.113.77");
+    for _ in 0..2 {
+        assert_eq!(client.login("alice", WRONG).await.status, 401);
+    }
+    for _ in 0..3 {
+        assert_eq!(client.login("alice", PASSWORD).await.problem(), "captcha-required");
+    }
+    let ids = [client.challenge().await, client.challenge().await];
+    for id in &ids {
+        assert_eq!(client.image(id).await.status, 200);
+    }
+    assert_eq!(client.login_with("alice", WRONG, &ids[0], ANSWER).await.status, 401);
+    for _ in 0..2 {
+        assert_eq!(client.login("alice", PASSWORD).await.status, 429);
+    }
+    // A wrong CAPTCHA answer counts where wrong passwords from an address do.
+    assert_eq!(client.login_with("nobody", WRONG, &ids[1], "no").await.problem(), "captcha-invalid");
+    // Refused by the list: 4 sign-ins, 1 request for a code, and 3 other requests.
+    let refused = app.client_at("192.0.2.7");
+    for login in ["alice", "bernhard", "nobody", "nobody"] {
+        assert_eq!(refused.login(login, PASSWORD).await.problem(), "denied");
+    }
+    assert_eq!(refused.ask_code(ALICES, "login").await.problem(), "denied");
+    for path in ["/login", "/register", "/nothing"] {
+        assert_eq!(refused.get(path).await.status, 403);
+    }
+    // Sent: 2. Refused by the limit: 1, by the pause: 1. Wrong codes: 1. Right: 1, which signs in.
+    for number in [ALICES, OTHER] {
+        assert_eq!(client.ask_code(number, "login").await.status, 202);
+    }
+    assert_eq!(client.ask_code(ALICES, "login").await.status, 429);
+    assert_eq!(client.ask_code("13700137000", "login").await.status, 503);
+    let code = app.client().codes(ALICES).await.remove(0);
+    let enter = |code: &str| json!({ "phone": ALICES, "code": code });
+    let wrong = verify::other_than(&code);
+    assert_eq!(client.call("/sms/login", enter(&wrong)).await.status, 401);
+    assert_eq!(client.call("/sms/login", enter(&code)).await.status, 200);
+    overview(&boss).await;
+    limits(&boss).await;
+    events(&boss).await;
+    look_up(&app, &boss).await;
+    vec![
+        "signed-in",
+        "wrong",
+        "challenged",
+        "refused",
+        "sent",
+        "wrong-codes",
+        "came-back",
+        "solved",
+        "counted",
+        "noted",
+        "subject",
+        "times",
+        "done",
+        "failed",
+        "used",
+        "holds",
+        "braked",
+        "queue-wait",
+        "sign-in-time",
+    ]
+}
+
+async fn overview(boss: &Client) {
+    let page = Page::of(boss, "/admin").await;
+    for (card, count) in [
+        ("Signed in", 2),
+        ("Wrong passwords", 3),
+        ("CAPTCHA required", 5),
+        ("Refused", 2 + 4 + 1 + 3 + 1 + 1),
+        ("Messages sent", 2),
+        ("Wrong codes", 1),
+    ] {
+        assert_eq!(page.card(card), [count; 2], "{card}");
+    }
+    assert!(
+        page.0.contains(">50% of codes entered<") && page.0.contains(">50% of images solved<"),
+        "{}",
+        page.0
+    );
+    for span in ["hour", "day"] {
+        let sign_ins = page.chart(&format!("sign-ins-{span}"));
+        let told = ["Signed in", "Wrong passwords", "CAPTCHA required", "Refused"].map(|name| sign_ins[name]);
+        assert_eq!(told, [2, 3, 5, 2 + 4], "sign-ins");
+        let messages = page.chart(&format!("messages-{span}"));
+        let told = ["Messages sent", "Not sent", "CAPTCHA required", "Refused"].map(|name| messages[name]);
+        assert_eq!(told, [2, 0, 0, 1 + 1 + 1], "messages");
+    }
+    // Challenged, refused and noted.
+    let row = |limit: &str| page.row(&format!("/admin/events?limit={limit}"));
+    assert_eq!(row("login-account"), [3, 2, 0]);
+    assert_eq!(row("access"), [2, 4 + 1 + 3 + 1, 0], "by an answer");
+    assert_eq!(row("register-address"), [0, 0, 2]);
+    assert_eq!(row("sms-phone"), [0, 1, 0]);
+    subjects(&page);
+    assert!(!page.fact("SMS gateway").contains("brake") && !page.is_amber("SMS gateway"));
+    for pace in ["Wait before a password is checked", "Sign-ins take"] {
+        assert!(page.fact(pace).contains("95 of 100 within") && !page.is_amber(pace), "{}", page.fact(pace));
+    }
+}
+
+/// Each subject is one row that says what it is.
+fn subjects(page: &Page) {
+    let table = page.0.split_once("id=\"subjects\"").unwrap().1.split_once("</table>").unwrap().0;
+    let rows: Vec<String> = table
+        .split("<th scope=\"row\">")
+        .skip(1)
+        .map(|row| {
+            let (name, rest) = row.split_once("</th>").unwrap();
+            let text: String =
+                name.split('<').map(|part| part.split_once('>').map_or(part, |it| it.1)).collect();
+            format!("{text}: {}", super::page::number(rest.split_once('>').unwrap().1))
+        })
+        .collect();
+    let told = |row: &str| rows.iter().any(|it| it == row);
+    assert!(told("account al…: 9"), "{rows:?}");
+    assert!(told("address in 203.0.113.0/24: 19"), "{rows:?}");
+    assert!(told("network 192.0.2.0/24: 8"), "{rows:?}");
+    assert!(!rows.iter().any(|it| it.contains("network 203")), "its only address is there: {rows:?}");
+}
+
+/// What counts, not what was let through; and a program that there is not has nothing.
+async fn limits(boss: &Client) {
+    let page = Page::of(boss, "/admin/limits").await;
+    let did = |limit: &str, words: &str| page.limit(limit).get(words).copied().unwrap_or(0);
+    for (limit, counted) in [
+        ("login-account", 3),
+        ("login-address", 3 + 1),
+        ("login-network", 3 + 1),
+        ("register-address", 2),
+        ("captcha-address", 2),
+        ("sms-phone", 2),
+        ("sms-total", 2),
+        ("sms-guess", 1),
+        ("relay-token", 0),
+        ("verify-token", 0),
+        ("guard-account", 0),
+    ] {
+        assert_eq!(did(limit, "counted"), counted, "{limit}");
+    }
+    assert_eq!([did("login-account", "challenged"), did("login-account", "refused")], [3, 2]);
+    assert_eq!(did("register-address", "monitored only"), 2);
+}
+
+async fn events(boss: &Client) {
+    let page = Page::of(boss, "/admin/events?span=1h").await;
+    let chart = page.chart("events-chart");
+    // Beside what was sent: images and their answers.
+    let told = ["done", "wrong or failed", "CAPTCHA required", "refused"].map(|name| chart[name]);
+    assert_eq!(told, [1 + 1 + 2 + 2 + 1 + 2 + 1, 3 + 1 + 1 + 1, 5, 2 + 4 + 1 + 3 + 1 + 1], "{chart:?}");
+    let list = boss.get("/api/v1/admin/events?action=sign-in&outcome=challenged").await.body;
+    let counts: Vec<_> =
+        list["events"].as_array().unwrap().iter().map(|event| event["count"].clone()).collect();
+    assert_eq!(counts, [json!(3), json!(1), json!(1)]);
+    let page = Page::of(boss, "/admin/events?action=sign-in&outcome=challenged&limit=login-account").await;
+    assert!(page.0.contains(">× 3</strong>"), "{}", page.0);
+    assert_eq!(page.chart("events-chart")["CAPTCHA required"], 3, "counted by rows");
+}
+
+async fn look_up(app: &TestApp, boss: &Client) {
+    let busy = app.services.hasher.keep_busy(true).await;
+    let client = app.client_at("198.51.100.9");
+    let waiting = tokio::spawn(async move { client.login("bernhard", WRONG).await });
+    until_waiting(app, 1).await;
+    boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "alice")]).await;
+    let page = Page::of(boss, "/admin/lookup").await;
+    assert!(page.0.contains(">3 of 3 used<"), "{}", page.0);
+    let log = boss.get("/api/v1/admin/subjects/login-account/alice").await.body;
+    assert_eq!((&log["rules"][1]["count"], &log["holds"]), (&json!(3), &json!(0)), "{log}");
+    let log = boss.get("/api/v1/admin/subjects/login-account/bernhard").await.body;
+    assert_eq!((&log["rules"][1]["count"], &log["holds"]), (&json!(0), &json!(1)), "{log}");
+    drop(busy);
+    assert_eq!(waiting.await.unwrap().status, 401);
+}
+
+async fn until_waiting(app: &TestApp, count: usize) {
+    while app.services.hasher.waiting(HashLane::Unsolved) != count {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What other programs ask for is theirs alone.
+pub async fn programs() -> Vec<&'static str> {
+    let app = TestApp::on(Store::Memory).behind_a_proxy().without(&["sms-phone"]).start().await;
+    let boss = admin(&app).await;
+    let shop = guard::Program::of(&app, &boss, "guard:shop").await;
+    shop.succeed("bob").await;
+    for _ in 0..3 {
+        shop.fail("ada").await;
+    }
+    assert_eq!(shop.ask("ada").await["decision"], "challenge");
+    let idp = Logto::of(&app, &boss, "relay:idp").await;
+    id_of(&idp.send("8613800138000", "012345").await);
+    let verifier = verify::Program::of(&app, &boss, "verify:shop").await;
+    for number in ["+8613800138001", "+8613800138002"] {
+        verifier.sent(number).await;
+    }
+    assert_eq!(app.client().ask_code("+8613800138003", "login").await.status, 202);
+    let page = Page::of(&boss, "/admin").await;
+    let shop = page.row("/admin/events?action=attempt&amp;realm=shop");
+    assert_eq!(shop, [4, 3, 1, 0], "let through, wrong, challenged, refused");
+    assert_eq!(page.card("Wrong passwords"), [0; 2], "it is not ours");
+    assert_eq!(page.card("Messages sent"), [4; 2]);
+    let page = Page::of(&boss, "/admin/limits").await;
+    let counted = |limit: &str| page.limit(limit).get("counted").copied().unwrap_or(0);
+    assert_eq!([counted("relay-token"), counted("verify-token"), counted("sms-total")], [1, 2, 4]);
+    assert_eq!([counted("guard-account"), counted("guard-device"), counted("login-account")], [3, 0, 0]);
+    vec!["let-through", "counted"]
+}
+
+pub async fn messages_that_no_gateway_takes() -> Vec<&'static str> {
+    let setup = TestApp::on(Store::Memory).set("sms.gateway", "http");
+    let app = setup.set("sms.http.url", "http://127.0.0.1:9/").start().await;
+    let boss = admin(&app).await;
+    assert_eq!(app.client().ask_code(ALICES, "login").await.status, 503);
+    let page = Page::of(&boss, "/admin").await;
+    let messages = page.chart("messages-hour");
+    assert_eq!([messages["Messages sent"], messages["Not sent"], messages["Refused"]], [0, 1, 0]);
+    let page = Page::of(&boss, "/admin/limits").await;
+    let counted = |limit: &str| page.limit(limit).get("counted").copied().unwrap_or(0);
+    assert_eq!([counted("sms-phone"), counted("sms-address"), counted("sms-total")], [0, 1, 0]);
+    vec!["not-sent"]
+}
+
+/// More passwords than can be hashed: refused, and slow.
+pub async fn no_room() -> Vec<&'static str> {
+    let setup = TestApp::on(Store::Memory).behind_a_proxy().set("password.workers", 1);
+    let setup = setup.set("password.memory_kib", 7168).set("password.iterations", 1).set("password.queue", 8);
+    let app = setup.start().await;
+    let boss = admin(&app).await;
+    let busy = app.services.hasher.keep_busy(true).await;
+    // Half of the queue is for strangers.
+    let mut waiting = Vec::new();
+    for network in 1..=4 {
+        let client = app.client_at(&format!("198.51.{network}.7"));
+        waiting.push(tokio::spawn(async move { client.login(&format!("nobody-{network}"), WRONG).await }));
+        until_waiting(&app, network).await;
+    }
+    for _ in 0..5 {
+        let answer = app.client_at("198.51.100.8").login("alice", WRONG).await;
+        assert_eq!(answer.problem(), "captcha-required", "{}", answer.text);
+    }
+    app.advance(3 * SECOND);
+    drop(busy);
+    for waiting in waiting {
+        assert_eq!(waiting.await.unwrap().status, 401);
+    }
+    let page = Page::of(&boss, "/admin").await;
+    assert_eq!(
+        [page.card("Wrong passwords"), page.card("CAPTCHA required"), page.card("Refused")],
+        [[4; 2], [0; 2], [5; 2]]
+    );
+    assert_eq!(page.chart("sign-ins-hour")["Refused"], 5, "the card and the chart agree");
+    for pace in ["Wait before a password is checked", "Sign-ins take"] {
+        assert!(page.is_amber(pace), "{}", page.fact(pace));
+        assert!(page.fact(pace).contains("95 of 100 within 3."), "{}", page.fact(pace));
+    }
+    app.advance(300 * SECOND);
+    let page = Page::of(&boss, "/admin").await;
+    for pace in ["Wait before a password is checked", "Sign-ins take"] {
+        assert!(!page.is_amber(pace) && page.fact(pace).contains("none in 5 minutes"), "{}", page.fact(pace));
+    }
+    vec!["queue-wait", "sign-in-time"]
+}
