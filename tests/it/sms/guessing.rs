@@ -173,7 +173,8 @@ async fn a_store_that_forgets_gives_a_number_no_new_guesses(store: Store) {
         }
         let here = address();
         sent(instance.ask(CodeRequest { purpose, ..ask(&phone, &here) }).await);
-        let newer = CodeGuess { purpose, ..guess(&phone, &rig.last_code(), &here) };
+        let code = rig.last_code();
+        let newer = CodeGuess { purpose, ..guess(&phone, &code, &here) };
         assert!(refused(instance.guess(newer).await), "{purpose:?}");
     }
     rig.advance(10 * MINUTE);
