@@ -24,6 +24,7 @@ mod otlp;
 mod outage;
 mod relay;
 pub mod reload;
+mod shared_budgets;
 mod sign_in;
 mod sms;
 mod support;

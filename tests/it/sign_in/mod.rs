@@ -4,7 +4,7 @@ mod addresses;
 mod bursts;
 mod captcha;
 mod device_cookies;
-mod devices;
+pub mod devices;
 mod disabling;
 mod forgiving;
 mod hang_ups;

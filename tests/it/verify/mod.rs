@@ -1,6 +1,6 @@
 //! Codes for other programs: sent by token, checked by id.
 
-mod apart;
+pub mod apart;
 mod checking;
 mod looking_up;
 mod losses;
