@@ -59,7 +59,13 @@ async fn what_counts_in_a_program_is_looked_up_and_cleared_there(store: Store) {
         };
         assert_eq!(by(&refused), (429, json!("program-address")));
     }
-    let again = ways.verify(PHONE, "203.0.113.7").await;
+    let again = loop {
+        let answer = ways.verify(PHONE, "203.0.113.7").await;
+        if answer.status != 503 {
+            break answer;
+        }
+        tokio::task::yield_now().await;
+    };
     assert_eq!(again.status, 202, "{}", again.text);
 }
 
