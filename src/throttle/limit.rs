@@ -199,11 +199,9 @@ impl Limit {
     /// The same limit with so many times as many hits.
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
-        let LimitInner { name, tag, rules, capacity, sight, mode } = &*self.0;
         let more = |hits: u32| hits.saturating_mul(factor).min(MAX_HITS);
-        let rules = rules.iter().map(|rule| Rule { max: more(rule.max), ..rule.clone() }).collect();
-        let (name, capacity) = (name.clone(), more(*capacity));
-        Self(Arc::new(LimitInner { name, tag: *tag, rules, capacity, sight: *sight, mode: *mode }))
+        let rules = self.rules().iter().map(|rule| Rule { max: more(rule.max), ..rule.clone() }).collect();
+        Self(Arc::new(LimitInner { rules, capacity: more(self.0.capacity), ..LimitInner::clone(&self.0) }))
     }
 
     /// Separates this limit's subjects from those of other limits: a hash of the name.
