@@ -120,16 +120,21 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
     }
 }
 
-/// What the gateway refused counts for whom asked for it alone, and so does what was withheld, for the number besides.
+/// What the gateway refused counts for who asked for it alone, and so does what was withheld, for the number besides.
+/// Programs count their own addresses, networks and prefixes, and relays state no address.
 fn counts_message(limit: LimitName, sum: &EventCount) -> bool {
-    use LimitName::{RelayToken, SmsAddress, SmsNetwork, SmsPhone, VerifyToken};
-    match (limit, sum.outcome) {
-        (VerifyToken | RelayToken, Outcome::Ok | Outcome::Unknown) => sum.counted_by == limit.as_str(),
-        (VerifyToken | RelayToken, _) => false,
-        (_, Outcome::Ok | Outcome::Unknown) => true,
-        (SmsPhone, Outcome::Withheld) => true,
-        (SmsAddress | SmsNetwork, Outcome::Withheld | Outcome::Failed) => true,
-        _ => false,
+    let by = |limit: LimitName| sum.counted_by == limit.as_str();
+    let by_program = by(LimitName::VerifyToken) || by(LimitName::RelayToken);
+    let sent = matches!(sum.outcome, Outcome::Ok | Outcome::Unknown);
+    let asked = sent || matches!(sum.outcome, Outcome::Withheld | Outcome::Failed);
+    match limit.as_str() {
+        "sms-address" | "sms-network" => asked && !by_program,
+        "program-address" | "program-network" => asked && by(LimitName::VerifyToken),
+        "sms-prefix" => sent && !by_program,
+        "program-prefix" => sent && by_program,
+        "sms-phone" => sent || sum.outcome == Outcome::Withheld,
+        "verify-token" | "relay-token" => sent && by(limit),
+        _ => sent,
     }
 }
 
