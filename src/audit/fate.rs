@@ -2,7 +2,6 @@
 //! wherever it is shown; `docs/figures.md` says which figure counts what.
 
 use super::event::{Action, Outcome};
-use super::figures::EventCount;
 
 /// Each attempt has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,11 +40,5 @@ impl Action {
             self,
             Self::SignIn | Self::Register | Self::Send | Self::Guess | Self::Custom | Self::Request
         )
-    }
-}
-
-impl EventCount {
-    pub const fn fate(&self) -> Fate {
-        self.outcome.fate(self.noted)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::event::{Action, Outcome};
+use super::fate::Fate;
 use super::log::{EventLog, MaskedSubject, SubjectKind, action, outcome};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
@@ -34,6 +35,12 @@ pub struct EventCount {
     pub counted_by: String,
     pub noted: bool,
     pub count: i64,
+}
+
+impl EventCount {
+    pub const fn fate(&self) -> Fate {
+        self.outcome.fate(self.noted)
+    }
 }
 
 /// What happened from `at` until the next step.

@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{CaptchaClient, CaptchaForm, Difficulty, ImageRequester};
+use super::{CaptchaClient, CaptchaForm, Difficulty};
 use crate::clock::Micros;
 use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
 
@@ -39,6 +39,15 @@ pub struct VerifiedId {
     flags: u8,
     tag: [u8; 8],
     counted: [u8; COUNTED],
+}
+
+/// The requester of an image or a proof, as the limits count it.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageRequester<'a> {
+    pub address: &'a [u8],
+    pub network: &'a [u8],
+    /// Each program has a total of its own.
+    pub realm: Option<&'a [u8]>,
 }
 
 /// A program's client: hashes of its address and its network, and of the realm.

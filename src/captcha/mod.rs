@@ -39,6 +39,7 @@ pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
 use answer::CaptchaAnswers;
 pub use draw::{HEIGHT, WIDTH, png};
+pub use id::ImageRequester;
 use id::{ChallengeIds, VerifiedId};
 use picture::ChallengeImages;
 pub use picture::{ImageError, ImageRefusal};
@@ -46,7 +47,7 @@ use price::Prices;
 pub use proof::{Effort, ProofChallenge};
 use proof::{ProofAnswer, Proofs};
 pub use redis_marks::RedisMarks;
-pub use service::{CaptchaService, ChallengeImage, ImageRequester};
+pub use service::{CaptchaService, ChallengeImage};
 use slots::Slot;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 

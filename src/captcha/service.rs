@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use super::id::CountedClient;
+use super::id::{CountedClient, ImageRequester};
 use super::slots::{Slot, Slots};
 use super::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Captchas, Challenge, Effort, ImageError, ImageRefusal,
@@ -52,15 +52,6 @@ pub struct CaptchaService {
     /// A tenth of them derives: one in ten at any time, or fewer for a part of the time.
     derivers: Slots,
     at_work: f64,
-}
-
-/// The requester of an image or a proof, as the limits count it.
-#[derive(Debug, Clone, Copy)]
-pub struct ImageRequester<'a> {
-    pub address: &'a [u8],
-    pub network: &'a [u8],
-    /// Each program has a total of its own.
-    pub realm: Option<&'a [u8]>,
 }
 
 /// The image of a challenge.

@@ -96,7 +96,8 @@ async fn way_past(limit: LimitName) {
             let address = if limit == LimitName::GuardNetwork { NEARBY } else { SHARED };
             let asked = shop.ask_with(attempt("ada", address, "device", Value::Null)).await;
             assert_eq!(asked["decision"], "challenge", "{asked}");
-            let solved = shop.ask_with(attempt("ada", address, "captcha", answer_to(&asked["captcha"]))).await;
+            let solved =
+                shop.ask_with(attempt("ada", address, "captcha", answer_to(&asked["captcha"]))).await;
             assert_eq!(solved["decision"], "go", "{solved}");
         }
         LimitName::RegisterAddress => {
@@ -241,5 +242,10 @@ fn of_a_block(n: u32) -> String {
 }
 
 fn assert_refused_by(answer: &Answer, limit: &str) {
-    assert_eq!((answer.problem(), answer.body["limit"].as_str()), ("throttled", Some(limit)), "{}", answer.text);
+    assert_eq!(
+        (answer.problem(), answer.body["limit"].as_str()),
+        ("throttled", Some(limit)),
+        "{}",
+        answer.text
+    );
 }

@@ -22,6 +22,9 @@ pub fn limits(changed: &[Limit]) -> Limits {
             LimitName::SmsNetwork => &mut limits.sms_network,
             LimitName::SmsPrefix => &mut limits.sms_prefix,
             LimitName::SmsTotal => &mut limits.sms_total,
+            LimitName::ProgramAddress => &mut limits.program_address,
+            LimitName::ProgramNetwork => &mut limits.program_network,
+            LimitName::ProgramPrefix => &mut limits.program_prefix,
             LimitName::SmsGuess => &mut limits.sms_guess,
             name => panic!("{name:?} is not replayed"),
         };

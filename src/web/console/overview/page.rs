@@ -159,7 +159,7 @@ fn pace_words(took: Option<Duration>, locale: Locale) -> String {
         0 => format!("{} ms", took.as_millis().max(1)),
         _ => format!("{:.1} s", took.as_secs_f64()),
     };
-    t!("overview.of-95", locale = locale.code(), it = it).into_owned()
+    t!("overview.of-a-hundred", locale = locale.code(), it = it).into_owned()
 }
 
 fn warnings(
