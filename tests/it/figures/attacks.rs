@@ -105,7 +105,7 @@ async fn second(app: &TestApp, boss: &Client) {
     let told = banner(&page);
     assert!(told.contains(&format!("datetime=\"{}\"", iso(turned))), "it is another attack: {told}");
     assert!(told.contains("75% come from one network, 203.0.113.0/24"), "{told}");
-    assert!(told.contains("do=deny&amp;network=203.0.113.0%2F24"), "{told}");
+    assert!(told.contains("do=deny&#38;network=203.0.113.0%2F24"), "{told}");
     assert_eq!(page.fact("Attempts"), "200", "{told}");
     let ended = boss.get("/api/v1/admin/events?action=attack").await.body;
     let outcomes: Vec<_> =

@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 
 use super::{Program, solved, start, started};
 use crate::support::app::{Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 on_both_stores!(
     of_two_hundred_at_once_three_are_looked_at_without_a_challenge,
@@ -259,9 +260,12 @@ async fn what_is_no_attempt_is_said_to_be_none() {
 /// A program fetches the images of all its clients from one address.
 #[tokio::test]
 async fn images_count_on_the_client_that_a_program_states() {
-    let everybody = format!("[access]\nchallenge_everyone_until = \"{}\"\n", crate::access::IN_AN_HOUR);
-    let (app, boss, shop) = started(TestApp::on(Store::Memory).behind_a_proxy().file(&everybody)).await;
+    let setup = TestApp::on(Store::Memory).behind_a_proxy();
+    let (app, boss, shop) = started(setup.limit("guard-account", &[max(1).per("1h").captcha()])).await;
     let mail = Program::of(&app, &boss, "guard:mail").await;
+    for program in [&shop, &mail] {
+        program.fail("ada").await;
+    }
     let servers = app.client_at("192.0.2.80");
     let fetch = async |program: &Program, address: &str| {
         let asked = program.ask_with(json!({ "login": "ada", "address": address })).await;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gatehouse::login::{Roles, Username};
 use serde_json::{Value, json};
 
 use crate::access::IN_AN_HOUR;
@@ -165,6 +166,15 @@ fn besieged(store: Store) -> Setup {
     offering(store).behind_a_proxy().file(&everybody)
 }
 
+/// Registered before everybody was challenged.
+async fn with_alice(setup: Setup) -> TestApp {
+    let app = setup.start().await;
+    let (login, services) = (Username::parse("alice").unwrap(), &app.services);
+    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    services.accounts.create(&login, &hash, Roles { admin: false }).await.unwrap();
+    app
+}
+
 /// The challenge that comes with a refusal, and its solution.
 async fn asked_and_solved(client: &Client) -> String {
     let asked = client.login("alice", PASSWORD).await;
@@ -173,8 +183,7 @@ async fn asked_and_solved(client: &Client) -> String {
 }
 
 async fn a_thousand_challenges_taken_at_an_address_leave_its_neighbours_theirs(store: Store) {
-    let app = besieged(store).start().await;
-    app.register("alice").await;
+    let app = with_alice(besieged(store)).await;
     // Somebody at one address, and at thirty of a network.
     let (here, network) = ("203.0.113.7", |number: u32| format!("198.51.100.{}", number % 30));
     let takers: Vec<Client> = (0..30).map(|number| app.client_at(&network(number))).collect();
@@ -203,8 +212,7 @@ async fn a_thousand_challenges_taken_at_an_address_leave_its_neighbours_theirs(s
 }
 
 async fn who_pays_for_all_of_an_address_makes_it_dear_and_shuts_nobody_out(store: Store) {
-    let app = besieged(store).limit("captcha-address", &[max(1).per("1h")]).start().await;
-    app.register("alice").await;
+    let app = with_alice(besieged(store).limit("captcha-address", &[max(1).per("1h")])).await;
     let (payer, neighbour) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.7"));
     let cheap = asked_and_solved(&neighbour).await;
     // What was hoarded costs what it cost then.

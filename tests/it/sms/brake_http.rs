@@ -5,7 +5,7 @@ use serde_json::json;
 use super::administration::admin;
 use super::http::bare;
 use crate::relay::Logto;
-use crate::support::app::{ANSWER, Answer, Client, Store, TestApp, on_both_stores};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::verify::Program;
 
 on_both_stores!(
@@ -32,8 +32,8 @@ async fn others_are_served(app: &TestApp, boss: &Client, phone: &str) {
     let new = format!("{}2", &phone[..13]);
     let sent = solved(&client, &new, "register").await;
     assert_eq!((sent.status, sent.body.get("short")), (202, None), "{}", sent.text);
-    let body = json!({ "login": "ada", "password": crate::support::app::PASSWORD, "phone": new,
-        "code": client.codes(&new).await[0] });
+    let body = json!({ "login": "ada", "password": PASSWORD, "phone": new,
+        "code": app.client().codes(&new).await[0] });
     assert_eq!(client.call("/register", body).await.status, 201);
     assert!(boss.get("/api/v1/admin/brakes").await.body["brakes"].as_array().unwrap().is_empty());
 }
@@ -109,7 +109,8 @@ async fn a_braked_verifier_serves_the_numbers_that_it_has_verified_and_answers_a
     // The two, and the one that met the brake first.
     let withheld = async || boss.get("/api/v1/admin/messages?state=withheld").await.body["messages"].clone();
     super::rig::until(async || withheld().await.as_array().unwrap().len() == 3).await;
-    // Only that program's brake is lifted by its name.
+    // Only that program's brake is lifted by its name. The hour has made the password necessary again.
+    assert_eq!(boss.login("boss", PASSWORD).await.status, 200);
     let lift = async |program: &str| {
         let path = format!("/api/v1/admin/brakes/%2B861380013?reason=called&program={program}");
         Answer::read(boss.http.delete(format!("{}{path}", app.url)).send().await.unwrap()).await.status

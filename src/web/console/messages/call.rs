@@ -154,7 +154,7 @@ pub async fn messages(
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "brakes": [{
-    "prefix": "+861380013", "program": null, "began_at": "2026-11-21T10:00:00Z", "ends_at": "2026-11-21T11:00:00Z",
+    "prefix": "+861380013", "began_at": "2026-11-21T10:00:00Z", "ends_at": "2026-11-21T11:00:00Z",
     "sent": 20, "entered": 0
 }] }))]
 struct Brakes {
@@ -164,7 +164,8 @@ struct Brakes {
 #[derive(Serialize, ToSchema)]
 struct Brake {
     prefix: String,
-    /// The program that it is for, `verify:NAME` or `relay:NAME`. Null: this installation's own pages and calls.
+    /// The program that it is for, `verify:NAME` or `relay:NAME`. Missing: this installation's own pages and calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<String>,
     #[schema(format = DateTime)]
     began_at: String,
