@@ -209,7 +209,7 @@ async fn a_monitored_limit_refuses_nothing_in_the_ledger_either(store: Store) {
 }
 
 async fn a_limit_without_rules_admits_everything(store: Store) {
-    let rig = Rig::new(store, &format!("{NO_RULES}[sms.brake]\nenabled = false\n")).await;
+    let rig = Rig::new(store, &format!("{NO_RULES}\n[sms.brake]\nenabled = false\n")).await;
     let (instance, phone) = (rig.instance().await, phone());
     for _ in 0..12 {
         sent(instance.send(&phone).await);
