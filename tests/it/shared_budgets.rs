@@ -52,7 +52,7 @@ async fn way_past(limit: LimitName) {
             assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "a known device");
         }
         LimitName::LoginDevice => {
-            let (_, owner) = with_owner(held(name, &[max(2).per("1h")])).await;
+            let (_app, owner) = with_owner(held(name, &[max(2).per("1h")])).await;
             for _ in 0..2 {
                 assert_eq!(owner.login("alice", WRONG).await.status, 401);
             }
@@ -117,10 +117,11 @@ async fn way_past(limit: LimitName) {
                 .set("captcha.proof_of_work", true);
             let (app, _) = with_owner(setup).await;
             let (stranger, neighbour) = (app.client_at(SHARED), app.client_at(SHARED));
-            for status in [200, 200, 429] {
-                let id = stranger.challenge().await;
-                assert_eq!(stranger.image(&id).await.status, status);
+            let mut drawn = 0;
+            while stranger.image(&stranger.challenge().await).await.status == 200 {
+                drawn += 1;
             }
+            assert!((1..=2).contains(&drawn), "{drawn}");
             let challenge = neighbour.call("/captcha", json!({})).await;
             let captcha = json!({ "altcha": solve(&challenge.body["altcha"]) });
             let form = json!({ "login": "alice", "password": PASSWORD, "captcha": captcha });
@@ -182,7 +183,8 @@ async fn way_past(limit: LimitName) {
         LimitName::SmsGuess => {
             let app = held(name, &[max(2).per("10m")]).start().await;
             let owner = app.client_at(SHARED);
-            let code = owner.code(NUMBER, "login").await;
+            assert_eq!(owner.ask_code(NUMBER, "login").await.status, 202);
+            let code = app.client().codes(NUMBER).await.remove(0);
             let wrong = if code == "000000" { "000001" } else { "000000" };
             for problem in ["invalid-code", "invalid-code", "throttled"] {
                 assert_eq!(enter(&app.client_at(NEARBY), NUMBER, wrong).await.problem(), problem);
