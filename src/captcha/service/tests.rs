@@ -303,6 +303,6 @@ fn derivations_take_at_most_a_tenth() {
     for cores in 1..=256 {
         let (at_once, at_work) = a_tenth(cores);
         let part = at_once as f64 * at_work / cores as f64;
-        assert!(at_once >= 1 && at_work <= 1.0 && part <= 0.1 + 1e-9 && part >= 0.05, "{cores}: {part}");
+        assert!(at_once >= 1 && at_work <= 1.0 && (0.05..=0.1 + 1e-9).contains(&part), "{cores}: {part}");
     }
 }

@@ -54,7 +54,7 @@ async fn the_page_shows_the_file_for_a_proxy_as_it_is_printed() {
             .split("data-copied=\"Copied\">")
             .skip(1)
             .map(|rest| rest.split("</pre>").next().unwrap());
-        let shown: Vec<String> = shown.map(|text| plain(text)).collect();
+        let shown: Vec<String> = shown.map(plain).collect();
         let print = |file: &ProxyFile| file.print(&config.settings.server, &config.live.apps, only).unwrap();
         assert_eq!(shown, files.iter().map(print).collect::<Vec<_>>(), "{query}");
     }
