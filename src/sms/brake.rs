@@ -5,7 +5,7 @@
 
 mod ladder;
 #[cfg(test)]
-mod made_up_day;
+mod made_up_day_tests;
 
 use std::time::Duration;
 
