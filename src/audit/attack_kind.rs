@@ -1,9 +1,14 @@
 //! The kinds of attacks, and the events that each consists of.
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::event::{Action, Outcome};
 
 /// What there is much of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AttackKind {
     /// Passwords that were wrong, or refused before they were compared.
     SignIns,
@@ -16,21 +21,6 @@ pub enum AttackKind {
 }
 
 impl AttackKind {
-    pub const ALL: [Self; 4] = [Self::SignIns, Self::Messages, Self::Registrations, Self::Attempts];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SignIns => "sign-ins",
-            Self::Messages => "messages",
-            Self::Registrations => "registrations",
-            Self::Attempts => "attempts",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
-    }
-
     pub const fn action(self) -> Action {
         match self {
             Self::SignIns => Action::SignIn,

@@ -5,7 +5,6 @@ use sqlx::{query, query_as};
 use super::AttackEntry;
 use super::figures::AttackFigures;
 use super::traffic::WatchedTraffic;
-use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 use crate::db::{Db, DbError, on_db};
 
@@ -38,7 +37,7 @@ pub async fn begin(
 ) -> Result<bool, DbError> {
     const SQL: &str = "INSERT INTO attacks (id, kind, realm, began_at, seen_at, figured_at, figures)
         VALUES ($1, $2, $3, $4, $5, 0, '{}') ON CONFLICT DO NOTHING";
-    let rows = on_db!(db, pool => query(SQL).bind(id).bind(traffic.kind.as_str()).bind(&traffic.realm)
+    let rows = on_db!(db, pool => query(SQL).bind(id).bind(traffic.kind.into_str()).bind(&traffic.realm)
         .bind(began.0).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
     Ok(rows > 0)
 }
@@ -76,7 +75,7 @@ pub async fn purge(db: &Db, before: Micros) -> Result<(), DbError> {
 fn entry((id, kind, realm, began, seen, ended, figures): StoredAttack) -> Option<AttackEntry> {
     Some(AttackEntry {
         id,
-        kind: AttackKind::parse(&kind)?,
+        kind: kind.parse().ok()?,
         realm,
         began_at: Micros(began),
         seen_at: Micros(seen),

@@ -1,6 +1,7 @@
 //! What is watched: traffic of one kind here, and failed attempts at each other program's login.
 
 use std::collections::BTreeSet;
+use strum::VariantArray;
 
 use super::AttackEntry;
 use super::rule::{self, MinuteCounts};
@@ -19,7 +20,7 @@ pub struct WatchedTraffic {
 impl WatchedTraffic {
     /// All that there is: each kind, each realm in which something was tried lately, and what an attack goes on at.
     pub fn all(lately: &[FiguresStep], going_on: &[AttackEntry]) -> BTreeSet<Self> {
-        let here = AttackKind::ALL.into_iter().filter(|kind| *kind != AttackKind::Attempts);
+        let here = AttackKind::VARIANTS.iter().copied().filter(|kind| *kind != AttackKind::Attempts);
         let here = here.map(|kind| Self { kind, realm: String::new() });
         let sums = lately.iter().flat_map(|step| &step.sums).filter(|sum| !sum.realm.is_empty());
         let realms = sums.map(|sum| Self { kind: AttackKind::Attempts, realm: sum.realm.clone() });

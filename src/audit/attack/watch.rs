@@ -181,7 +181,7 @@ impl AttackWatch {
         }
         let event = AuditEvent::new(at, Action::Attack, outcome);
         self.audit.record(AuditEvent {
-            name: Some(traffic.kind.as_str()),
+            name: Some(traffic.kind.into_str()),
             detail: Some(detail.to_string()),
             ..event
         });

@@ -111,7 +111,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
 }
 
 fn attack(kind: AttackKind, figures: AttackFigures, seen: u32) -> AttackEntry {
-    let (id, began_at) = (kind.as_str().to_owned(), NOW.minus(MINUTE * 12));
+    let (id, began_at) = (kind.into_str().to_owned(), NOW.minus(MINUTE * 12));
     let realm = if kind == AttackKind::Attempts { "shop".to_owned() } else { String::new() };
     AttackEntry { id, kind, realm, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures }
 }

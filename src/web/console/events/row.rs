@@ -88,7 +88,7 @@ impl From<&AttackEntry> for EventRow {
             count: attack.figures.attempts,
             action: Action::Attack,
             outcome: if attack.ended_at.is_some() { Outcome::Ended } else { Outcome::Began },
-            name: Some(attack.kind.as_str().to_owned()),
+            name: Some(attack.kind.into_str().to_owned()),
             limit: None,
             rule: None,
             noted: false,
@@ -128,7 +128,7 @@ impl EventRow {
             (action @ (Action::Send | Action::Guess), Some(name)) if is_of_program(name) => {
                 Cow::Owned(format!("{} ({name})", locale.t(action_key(action))))
             }
-            (Action::Attack, Some(kind)) => match AttackKind::parse(kind) {
+            (Action::Attack, Some(kind)) => match kind.parse::<AttackKind>().ok() {
                 Some(kind) => locale.t(attack_key(kind)),
                 None => Cow::Owned(kind.to_owned()),
             },
