@@ -6,15 +6,6 @@ use ipnet::IpNet;
 
 use super::KnownDevices;
 
-/// The origin of a request in the form that limits count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestOrigin {
-    /// The address; of an IPv6 one its /64.
-    pub address: Vec<u8>,
-    /// The /24 of an IPv4 address, the /48 of an IPv6 one.
-    pub network: Vec<u8>,
-}
-
 const MAX_USER_AGENT_CHARS: usize = 200;
 
 /// The client of one request: as its account's owner sees it later, and its known devices.

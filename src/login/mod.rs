@@ -40,10 +40,11 @@ pub use attempts::{
     GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
-pub use client::{RequestOrigin, SignInClient};
+pub use client::SignInClient;
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, device_subject};
 pub use failure_record::FailureRecord;
+pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
     AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin,
     LoginGuard, SignInPath, account_subject,

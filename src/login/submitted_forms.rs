@@ -12,7 +12,7 @@ use super::Sessions;
 use super::sessions::{FormAnswer, FormKey, RepeatedForm, SessionToken};
 use crate::db::DbError;
 use crate::secret::SubKey;
-use crate::wait_queue::{QueuePosition, WaitQueue};
+use crate::throttle::wait_queue::{QueuePosition, WaitQueue};
 
 /// Forms that may wait for the same one before them, for one form and in all. Any more do not wait.
 const MOST_WAITING_FOR_ONE: usize = 8;

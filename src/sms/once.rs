@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::throttle::wait_queue::{QueuePosition, WaitQueue};
 use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, Rule, RuleAction, SubjectKey};
-use crate::wait_queue::{QueuePosition, WaitQueue};
 
 pub const NAME: &str = "sms-once";
 

@@ -31,6 +31,7 @@ use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 use crate::web::kit::visit::{Edge, Visit};
 use crate::web::kit::wait::Moment;
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
@@ -228,7 +229,10 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
-    forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.iter().copied().map(problem)).collect()
+    forms
+        .chain(ErrorKind::ALL.into_iter().map(error))
+        .chain(problem_kind::KINDS.iter().copied().map(problem))
+        .collect()
 }
 
 fn each(check: impl Fn(&str, &str)) {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::fields::{FieldView, fields, parameters};
 use super::read::{ApiText, entries, items, reference, resolved, text, word};
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 use crate::web::openapi::DOCUMENT;
 
 /// All that the page shows of the API.
@@ -80,7 +81,7 @@ fn call_view(path: &'static str, method: &str, call: &'static Value) -> CallView
     };
     let problem = |(_, answer): (_, &'static Value)| {
         entries(&answer["content"]["application/problem+json"]["examples"])
-            .filter_map(|(name, _)| Kind::named(name))
+            .filter_map(|(name, _)| problem_kind::named(name))
     };
     CallView {
         id: word(&call["operationId"]),

@@ -8,7 +8,7 @@ use rust_i18n::t;
 use crate::clock::Micros;
 use crate::web::kit::locale::Locale;
 
-pub use super::ratelimit_fields::whole_seconds;
+pub use gatehouse_limiter::middleware::ratelimit_fields::whole_seconds;
 
 /// A wait that starts when the answer is made. The page names the end in UTC. The page's script converts it
 /// to the reader's time zone and counts down.

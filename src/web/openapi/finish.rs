@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::problems;
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 
 /// A header field, by the name that answers use.
 struct SharedHeader {
@@ -198,7 +199,7 @@ fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
         .collect();
     let mut by_status = BTreeMap::<_, Vec<_>>::new();
     for name in names {
-        let kind = Kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
+        let kind = problem_kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
         by_status.entry(kind.status.as_str().to_owned()).or_default().push(kind);
     }
     by_status
