@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
-use super::outcome::{SendAnswer, SendOutcome};
+use super::message::{SendAnswer, SendOutcome};
 use super::{DeliveryResult, MessagePurpose};
 use crate::denied::Denied;
 use crate::outage::DependencyStatus;

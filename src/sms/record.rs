@@ -2,9 +2,9 @@
 
 use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
-use super::job::SendJob;
-use super::outcome::{SendAnswer, SendOutcome};
-use super::share::BudgetShare;
+use super::message::{SendAnswer, SendOutcome};
+use super::message_limits::BudgetShare;
+use super::send::SendJob;
 use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::denied::{ACCESS, Denied};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::job::SendJob;
+use super::send::SendJob;
 use super::{MessagePurpose, ProgramPurpose, Purpose, SmsCode};
 use crate::config::{ProgramText, fits_one_segment};
 

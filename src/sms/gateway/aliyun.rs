@@ -8,12 +8,11 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
-use super::escape::percent_encode;
-use super::token::ReportTokens;
+use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, MessageId, OpenError, Phone, ReportAcknowledgement, ReportCall,
-    ReportError, ReportState, ReportedMessage, SendFuture, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, Phone,
+    ReportAcknowledgement, ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture,
+    SmsGateway, SmsMessage, reference, refused, unknown, word,
 };
 use crate::clock::{Clock, Micros};
 use crate::config;

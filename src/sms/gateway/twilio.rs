@@ -9,12 +9,11 @@ use serde::Deserialize;
 use sha1::Sha1;
 use url::{Url, form_urlencoded};
 
-use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
-use super::escape::percent_encode;
-use super::token::ReportTokens;
+use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, MessageId, OpenError, ReportCall, ReportError, ReportState,
-    ReportedMessage, SendFuture, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, ReportCall,
+    ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, reference,
+    refused, unknown, word,
 };
 use crate::config;
 use crate::secret::same;

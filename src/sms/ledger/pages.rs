@@ -2,12 +2,13 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::rows::{LedgerPosition, MessageState, decode, hex, short, stored_id, stored_purpose};
-use super::{Ledger, MessageId, Micros, SubjectKey};
+use super::{
+    Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, decode, hex, short, stored_id,
+    stored_purpose,
+};
 use crate::db::{self, DbError, on_db};
-use crate::sms::MessagePurpose;
 use crate::sms::brake::{self, ActiveBrake};
-use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
+use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
 #[derive(Debug, Clone, Default)]

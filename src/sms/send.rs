@@ -3,22 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tracing::Instrument;
+
 use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
-use super::departure::Departure;
-use super::handover::PendingMessage;
-use super::job::SendJob;
-use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
-use super::once::{self, OnceTurn};
-use super::outcome::{SendAnswer, SendOutcome, SendReceipt, SmsError};
-use super::path::SendPath;
-use super::request::MessageRequest;
-use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode};
-use crate::config::LiveSettings;
+use super::ledger::{
+    AskedBy, EarlierMessage, MessageDraft, MessageOutcome, MessageState, WhyNot, WriteResult,
+};
+use super::message::{
+    Departure, MessageRequest, RelayRequest, SendAnswer, SendOutcome, SendReceipt, SmsError,
+};
+use super::message_limits::{BudgetShare, MessageKeys, OnceTurn, RELAYED, SendPath, SmsLimits, once_turn};
+use super::{DeliveryResult, MessageId, MessagePurpose, Phone, SmsCode, SmsMessage};
+use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
-use crate::request_id;
+use crate::throttle::{HitId, SubjectKey};
+use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
 /// ledger but not settled, because its gateway is slow or its process died.
@@ -60,7 +64,7 @@ impl SmsCodes {
             return Ok(TurnResult::Answered(answer.sending));
         }
         let Some(name) = job.keys.once else { return Ok(TurnResult::Mine(InTurn { _held: None })) };
-        let answer = match once::turn(&self.0.turns, name).await {
+        let answer = match once_turn(&self.0.turns, name).await {
             None => SendOutcome::unavailable().into(),
             Some(turn) => match if look { job.earlier().await? } else { None } {
                 None => return Ok(TurnResult::Mine(InTurn { _held: Some(turn) })),
@@ -354,4 +358,208 @@ impl SendJob {
             DeliveryResult::Refused { .. } => SendOutcome::NotSent,
         }
     }
+}
+
+/// What to hand over for a message in the ledger.
+pub struct PendingMessage {
+    pub id: MessageId,
+    pub hit: HitId,
+    pub code: SmsCode,
+}
+
+impl SendJob {
+    pub async fn deliver(&self, letter: PendingMessage) -> DeliveryResult {
+        let (id, hit) = (letter.id, letter.hit);
+        let delivery = self.hand_over(letter).await;
+        match self.codes.ledger().settle(id, &MessageOutcome::Told(&delivery)).await {
+            Ok(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
+                self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
+            }
+            Ok(true) => {}
+            // This process was stopped for minutes, and the ledger has marked the message as unknown.
+            Ok(false) => {
+                let reason = "it was given up before its gateway answered".to_owned();
+                return DeliveryResult::Unknown { reason };
+            }
+            // It stays pending and counts, in the window store as well.
+            Err(error) => {
+                tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
+            }
+        }
+        delivery
+    }
+
+    /// In a shortage nobody waits for the gateway: the waiting time would show whether a message was sent. If
+    /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
+    pub fn hand_over_later(
+        self: &Arc<Self>,
+        letter: PendingMessage,
+        share: BudgetShare,
+        ticket: BudgetTicket,
+        place: OwnedSemaphorePermit,
+    ) {
+        let (job, id) = (Arc::clone(self), letter.id);
+        request_id::spawn(async move {
+            let delivery = match share {
+                BudgetShare::Withheld => None,
+                BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
+                    Some(match job.hand_over(letter).await {
+                        DeliveryResult::Refused { reason } => {
+                            DeliveryResult::Unknown { reason: format!("refused: {reason}") }
+                        }
+                        other => other,
+                    })
+                }
+            };
+            let fate = delivery.as_ref().map_or(MessageOutcome::Withheld, MessageOutcome::Told);
+            if let Err(error) = job.codes.ledger().settle(id, &fate).await {
+                tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
+            }
+            job.codes.0.metrics.count_short(delivery.as_ref());
+            job.record_short(&ticket, delivery.as_ref());
+            drop(place);
+        });
+    }
+
+    async fn hand_over(&self, letter: PendingMessage) -> DeliveryResult {
+        let inner = &*self.codes.0;
+        let PendingMessage { id, code, .. } = letter;
+        let text = self.text(&code);
+        let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
+        // If a gateway panics, only this task ends.
+        let span = spans::gateway(gateway.name());
+        let handed =
+            async move { gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await };
+        let sending = request_id::spawn(handed.instrument(span.clone()));
+        let (stop, begun) = (sending.abort_handle(), Instant::now());
+        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
+            Ok(Ok(delivery)) => delivery,
+            Ok(Err(_)) => DeliveryResult::Unknown { reason: "the gateway's code failed".to_owned() },
+            Err(_) => {
+                stop.abort();
+                DeliveryResult::Unknown { reason: "the gateway took too long".to_owned() }
+            }
+        };
+        inner.metrics.gateway(begun.elapsed(), &delivery);
+        if let DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } = &delivery {
+            spans::failed(&span);
+            let gateway = inner.gateway.name();
+            tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
+        }
+        delivery
+    }
+}
+
+/// One request on its own task: its parameters, and the limits that were in force then.
+pub struct SendJob {
+    pub codes: SmsCodes,
+    pub watched: Arc<SmsLimits>,
+    pub keys: MessageKeys,
+    pub brake: Brake,
+    /// How long its code is valid; how long the request is recognised if the code is not ours.
+    pub code_ttl: Duration,
+    pub phone: Phone,
+    pub purpose: MessagePurpose,
+    /// One that somebody else has made.
+    pub code: Option<SmsCode>,
+    /// The requester's address and network, if they are known.
+    pub origin: Option<[Vec<u8>; 2]>,
+    /// The requesting browser, as the ledger stores it.
+    pub asker: Option<String>,
+    pub guess_window: Duration,
+    pub solved: bool,
+    /// How long everybody is challenged.
+    pub everyone: Option<Duration>,
+    pub locale: String,
+    /// Of the program's texts.
+    pub language: Option<String>,
+    pub departure: Option<Departure>,
+}
+
+impl SendJob {
+    pub fn new(codes: SmsCodes, live: &LiveSettings, ask: MessageRequest<'_>) -> Self {
+        let (watched, purpose) = (codes.watched(live), ask.purpose.stored());
+        let name = ask.once.map(|name| [ask.phone.as_str().as_bytes(), purpose.as_bytes(), name.as_bytes()]);
+        // Nobody knows who asks, so the request has an address of its own.
+        let nobody = [b"nobody ", ask.once.unwrap_or_default().as_bytes()].concat();
+        let keys = codes.0.budgets.keys(
+            &watched,
+            ask.phone,
+            ask.origin.unwrap_or([&nobody; 2]),
+            ask.purpose.program(),
+            name.as_ref().map(|parts| &parts[..]),
+        );
+        let everyone = live.access.challenges_everyone(codes.0.clock.now());
+        let asker = ask.browser.map(|browser| codes.asker(keys.phone, browser));
+        Self {
+            codes,
+            watched,
+            keys,
+            brake: live.sms.brake.clone(),
+            code_ttl: match ask.purpose {
+                MessagePurpose::Own(_) | MessagePurpose::Verification(_) => live.sms.code_ttl,
+                MessagePurpose::Relayed(_) => RELAYED,
+            },
+            phone: ask.phone.clone(),
+            purpose: ask.purpose,
+            code: ask.code.cloned(),
+            origin: ask.origin.map(|origin| origin.map(<[u8]>::to_owned)),
+            asker,
+            guess_window: live.limits.sms_guess.longest_window(),
+            solved: ask.solved,
+            everyone,
+            locale: ask.locale.to_owned(),
+            language: ask.language.map(str::to_owned),
+            departure: ask.departure,
+        }
+    }
+}
+
+/// Supabase gives up after 5 s, and an answer within 4 reaches it. The rest is for reading the ledger then.
+const PATIENCE: Duration = Duration::from_secs(3);
+const READING: Duration = Duration::from_millis(500);
+
+impl SmsCodes {
+    /// Sends a code once for its name. If that takes too long, a message that was handed to the gateway is on its way:
+    /// this one, or that of the same request before, which the ledger knows. Otherwise none is sent any more.
+    pub async fn relay(&self, live: &LiveSettings, ask: RelayRequest<'_>) -> Result<SendOutcome, SmsError> {
+        let departure = Departure::default();
+        let ask = MessageRequest { departure: Some(departure.clone()), ..ask.into() };
+        match tokio::time::timeout(PATIENCE, self.send(live, ask.clone())).await {
+            Ok(sending) => sending,
+            Err(_) => Ok(match departure.call_off() {
+                Some(id) => on_its_way(id, RELAYED),
+                None => self.begun(SendJob::new(self.clone(), live, ask).keys.once).await,
+            }),
+        }
+    }
+
+    async fn begun(&self, once: Option<SubjectKey>) -> SendOutcome {
+        let Some(once) = once else { return SendOutcome::unavailable() };
+        match tokio::time::timeout(READING, self.0.ledger.earlier(once)).await {
+            Ok(Ok(Some(earlier))) => on_its_way(earlier.id, earlier.expires_in),
+            Ok(Ok(None) | Err(_)) | Err(_) => SendOutcome::unavailable(),
+        }
+    }
+
+    /// Notes how a code ended at the provider. False if the message is none of the relay's.
+    pub async fn relay_outcome(
+        &self,
+        relay: &MessagePurpose,
+        id: &str,
+        used: bool,
+    ) -> Result<bool, SmsError> {
+        let Some(id) = MessageId::parse(id) else { return Ok(false) };
+        Ok(self.0.ledger.note_outcome(relay, id, used).await?)
+    }
+}
+
+fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
+    SendOutcome::Sent(SendReceipt {
+        id: Some(id),
+        expires_in,
+        resend_after: Duration::ZERO,
+        confirmed: false,
+        short: false,
+    })
 }

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use super::brake::BrakedPrefix;
 use super::budgets::BudgetTicket;
-use super::job::SendJob;
-use super::outcome::{SendOutcome, SmsError};
-use super::path::SendPath;
-use super::share::BudgetShare;
+use super::message::{SendOutcome, SmsError};
+use super::message_limits::{BudgetShare, SendPath};
+use super::send::SendJob;
 use super::{MessagePurpose, Purpose};
 use crate::clock::Micros;
 use crate::config::SMS_BRAKE;
