@@ -1,23 +1,25 @@
-//! Compares one guess, from top to bottom: a slot among the wrong guesses at its number and from its address,
-//! the comparison, and what the outcome means for the slot.
+//! Checks entered codes, at our pages and of other programs: a slot among the wrong guesses, the comparison, and what
+//! the outcome means for the slot.
 
 use std::time::Duration;
 
 use super::codes::SmsCodes;
-use super::ledger::{Guesser, StoredVerification};
-use super::message::{CheckOutcome, ProvenPhone, SmsError, TRY_AGAIN};
+use super::ledger::{CurrentCode, Guesser, StoredVerification};
+use super::message::{SmsError, TRY_AGAIN};
 use super::{MessageId, Phone, Purpose, SmsCode};
-use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
-use crate::config::{LimitName, LiveSettings};
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::clock::Micros;
+use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
 use crate::throttle::{
-    AnyStore, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
+    AnyStore, Bucket, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError,
+    SubjectKey,
 };
 
 /// How long a guess may wait for others in flight to be compared.
-const GUESS_PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An entered code, and its client.
 #[derive(Debug, Clone, Copy)]
@@ -37,17 +39,157 @@ pub struct CodeGuess<'a> {
     pub solved: bool,
 }
 
+/// The result of a guess.
+#[derive(Debug)]
+pub enum CheckOutcome {
+    Right(ProvenPhone),
+    /// Wrong code, or no code (any more): the answer does not say which.
+    Wrong,
+    /// Nothing was compared: a limit is full, the window store is out, or too many guesses are in flight.
+    Denied(Denied),
+}
+
+/// A number that was just proved to belong to the client. Only a comparison creates one.
+#[derive(Debug)]
+pub struct ProvenPhone(Phone);
+
+impl ProvenPhone {
+    pub const fn phone(&self) -> &Phone {
+        &self.0
+    }
+}
+
+/// The result of a check for another program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum VerificationOutcome {
+    /// Now, and never again.
+    Approved,
+    WrongCode,
+    /// It has expired, its code was entered too often, or it was approved before.
+    Lapsed,
+    /// It is none of this program's.
+    Unknown,
+    /// Nothing was compared.
+    Denied(Denied),
+}
+
 /// The bucket of the number comes first.
 const NUMBER: usize = 0;
+
+/// A slot among the wrong guesses. Each of them must now be compared or refunded.
+struct GuessSlot {
+    codes: SmsCodes,
+    hold: Hold<AnyStore>,
+    /// What a limit in monitor mode would have refused, and which limit.
+    noted: Option<(String, Refusal)>,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Right(MessageId),
+    Wrong,
+    /// It is the code, but another guess has used it up.
+    UsedUp,
+    /// There was no code, or none any more.
+    Nothing,
+}
+
+impl SmsCodes {
+    async fn slot<'a>(
+        &self,
+        live: &LiveSettings,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
+    ) -> Result<GuessSlot, Denied> {
+        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.audit);
+        let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
+        match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
+            Ok(HoldDecision::Held(hold)) => {
+                let noted = hold.noted.map(|refusal| (name(&refusal), refusal));
+                Ok(GuessSlot { codes: self.clone(), hold, noted })
+            }
+            Ok(HoldDecision::Refused(refusal)) => {
+                let counter = match refusal.then {
+                    RuleAction::Captcha => &guesses.challenged,
+                    RuleAction::Block => &guesses.throttled,
+                };
+                counter.increment(1);
+                let limit = name(&refusal);
+                let event =
+                    AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
+                audit.record(AuditEvent { why: Some(EventRule::refused(&limit, &refusal)), ..about(event) });
+                Err(Denied::by(limit, &refusal))
+            }
+            Ok(HoldDecision::OutOfPatience) | Err(_) => {
+                guesses.unavailable.increment(1);
+                audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                Err(Denied::Unavailable { retry_after: TRY_AGAIN })
+            }
+        }
+    }
+
+    /// Compares a code with the current one, and uses that up if they are equal.
+    async fn compare(
+        &self,
+        phone: SubjectKey,
+        purpose: &str,
+        code: &SmsCode,
+        current: Option<CurrentCode>,
+    ) -> Result<Comparison, DbError> {
+        let Some(current) = current else { return Ok(Comparison::Nothing) };
+        if !self.is_code(&current.code_hash, phone, purpose, current.message, code) {
+            return Ok(Comparison::Wrong);
+        }
+        let redeemed = self.0.ledger.redeem(phone, purpose, &current).await?;
+        Ok(if redeemed { Comparison::Right(current.message) } else { Comparison::UsedUp })
+    }
+
+    /// The code is used up, so the guess counts as right even if this write fails: only the brake needs it.
+    async fn note_entered(&self, message: MessageId) {
+        if let Err(error) = self.0.ledger.note_entered(message).await {
+            tracing::warn!(%error, "the ledger could not record that a code was entered");
+        }
+    }
+
+    /// Counts and records what was compared. `settled` is when a wrong guess began to count.
+    fn record_compared<'a>(
+        &self,
+        right: bool,
+        (taken, settled): (Micros, Option<Micros>),
+        noted: Option<&'a (String, Refusal)>,
+        about: impl FnOnce(AuditEvent<'a>) -> AuditEvent<'a>,
+    ) {
+        let guesses = &self.0.metrics.guesses;
+        let (counter, outcome) =
+            if right { (&guesses.right, Outcome::Ok) } else { (&guesses.wrong, Outcome::Wrong) };
+        counter.increment(1);
+        let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
+        let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
+        self.0.audit.record(about(event));
+    }
+}
+
+/// How often one code may be compared; None if guesses are not limited.
+fn most(limit: &Limit) -> Option<u32> {
+    let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
+    rules.map(|rule| rule.max).min()
+}
+
+/// A hold that cannot be settled becomes a failure by itself.
+fn settled<T>(answer: Result<T, StoreError>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::debug!(%error, "the outcome of a guess did not reach the window store"))
+        .ok()
+}
 
 /// A guess that has its slot, and must now be compared or refunded.
 #[must_use = "a guess that is neither becomes a wrong one"]
 pub struct AdmittedGuess {
-    codes: SmsCodes,
-    hold: Hold<AnyStore>,
-    phone: Phone,
+    slot: GuessSlot,
+    client: GuessClient,
     key: SubjectKey,
-    purpose: Purpose,
     code: SmsCode,
     guesser: Guesser,
     /// There was a code when it was looked up: the guess counts among those compared with one.
@@ -56,20 +198,30 @@ pub struct AdmittedGuess {
     without_code: OwnedBucket,
     /// How many wrong guesses of one guesser a single code survives.
     most: Option<u32>,
+}
+
+/// What events say about a guess.
+struct GuessClient {
+    phone: Phone,
+    purpose: Purpose,
     address: Vec<u8>,
     network: Vec<u8>,
     solved: bool,
-    /// What a limit in monitor mode would have refused, and which limit.
-    noted: Option<(String, Refusal)>,
 }
 
-/// The result of a comparison.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum GuessResult {
-    Right,
-    Wrong,
-    /// There was no code, or none any more.
-    Nothing,
+impl GuessClient {
+    fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
+        AuditEvent {
+            detail: detail.map(str::to_owned),
+            name: Some(self.purpose.as_str()),
+            solved: self.solved,
+            address: Some(EventSubject::Address(&self.address)),
+            network: Some(EventSubject::Network(&self.network)),
+            phone: Some(EventSubject::Phone(self.phone.as_str())),
+            prefix: Some(EventSubject::Prefix(self.phone.block())),
+            ..event
+        }
+    }
 }
 
 impl SmsCodes {
@@ -90,7 +242,7 @@ impl SmsCodes {
         live: &LiveSettings,
         guess: CodeGuess<'_>,
     ) -> Result<Result<AdmittedGuess, Denied>, SmsError> {
-        let CodeGuess { phone, purpose, browser, known, .. } = guess;
+        let CodeGuess { phone, purpose, code, address, network, browser, known, solved } = guess;
         let key = self.phone_key(live, phone);
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
         let found = self.0.ledger.find_code(key, purpose, &asker).await?;
@@ -99,88 +251,37 @@ impl SmsCodes {
             true => Guesser::Asker,
             false => Guesser::Anyone,
         };
-        Ok(self.admit_as(live, guess, guesser, found.code).await)
-    }
-
-    async fn admit_as(
-        &self,
-        live: &LiveSettings,
-        guess: CodeGuess<'_>,
-        guesser: Guesser,
-        finds_code: bool,
-    ) -> Result<AdmittedGuess, Denied> {
-        let limiter = self.0.budgets.limiter();
-        let CodeGuess { phone, purpose, code, address, network, solved, .. } = guess;
-        let at_number =
-            |finds_code| limiter.bucket(&live.limits.sms_guess, &guesser.subject(phone, finds_code));
-        let mut buckets = vec![at_number(finds_code)];
+        let (limits, limiter) = (&live.limits, self.0.budgets.limiter());
+        let at_number = |finds_code| limiter.bucket(&limits.sms_guess, &guesser.subject(phone, finds_code));
+        let mut buckets = vec![at_number(found.code)];
         // A known device is not limited by either, as with a password.
         if guesser != Guesser::Known {
-            buckets.push(limiter.bucket(&live.limits.login_address, address));
-            buckets.push(limiter.bucket(&live.limits.login_network, network));
+            buckets.push(limiter.bucket(&limits.login_address, address));
+            buckets.push(limiter.bucket(&limits.login_network, network));
         }
-        let about = |event| about(guess, guesser.detail(finds_code), event);
-        let guesses = &self.0.metrics.guesses;
-        let watched = self.watched(live);
-        let hold = match self.0.budgets.hold(&watched, &buckets, solved, GUESS_PATIENCE).await {
-            Ok(HoldDecision::Held(hold)) => hold,
-            Ok(HoldDecision::Refused(refusal)) => {
-                let limit = buckets[refusal.bucket].limit.name().to_owned();
-                self.record_refused(about, &limit, &refusal);
-                let counter = match refusal.then {
-                    RuleAction::Captcha => &guesses.challenged,
-                    RuleAction::Block => &guesses.throttled,
-                };
-                counter.increment(1);
-                return Err(Denied::by(limit, &refusal));
-            }
-            Ok(HoldDecision::OutOfPatience) | Err(_) => {
-                guesses.unavailable.increment(1);
-                let audit = &self.0.audit;
-                audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
-                return Err(Denied::Unavailable { retry_after: TRY_AGAIN });
-            }
-        };
-        let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
-        let noted = hold.noted.map(|refusal| (buckets[refusal.bucket].limit.name().to_owned(), refusal));
-        let without_code = at_number(false).to_owned();
-        let (phone, code, codes) = (phone.clone(), code.clone(), self.clone());
         let (address, network) = (address.to_owned(), network.to_owned());
-        Ok(AdmittedGuess {
-            codes,
-            hold,
-            phone,
+        let client = GuessClient { phone: phone.clone(), purpose, address, network, solved };
+        let about = |event| client.about(guesser.detail(found.code), event);
+        let slot = match self.slot(live, &buckets, solved, about).await {
+            Ok(slot) => slot,
+            Err(denied) => return Ok(Err(denied)),
+        };
+        Ok(Ok(AdmittedGuess {
+            slot,
             key,
-            purpose,
-            code,
+            code: code.clone(),
             guesser,
-            finds_code,
-            without_code,
-            most,
-            address,
-            network,
-            solved,
-            noted,
-        })
+            finds_code: found.code,
+            without_code: at_number(false).to_owned(),
+            most: most(&limits.sms_guess),
+            client,
+        }))
     }
 
-    fn record_refused<'a>(
-        &self,
-        about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
-        limit: &'a str,
-        refusal: &Refusal,
-    ) {
-        let audit = &self.0.audit;
-        let event = AuditEvent::new(audit.decided(refusal), Action::Guess, Outcome::refused(refusal));
-        audit.record(AuditEvent { why: Some(EventRule::refused(limit, refusal)), ..about(event) });
-    }
-}
-
-impl SmsCodes {
     /// If guesses waited for each other when the code went away, they are answered as if there had been none:
     /// they wait for those that found none, too.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter().hold(&[bucket.borrow()], true, GUESS_PATIENCE).await {
+        match self.0.budgets.limiter().hold(&[bucket.borrow()], true, PATIENCE).await {
             Ok(HoldDecision::Refused(refusal)) => Some(refusal),
             Ok(HoldDecision::Held(hold)) => {
                 settled(hold.keep().await);
@@ -200,7 +301,7 @@ impl AdmittedGuess {
 
     /// Returns the slot of a guess that was not compared.
     pub async fn refund(self) {
-        settled(self.hold.refund().await);
+        settled(self.slot.hold.refund().await);
     }
 
     async fn run(self) -> Result<CheckOutcome, SmsError> {
@@ -211,48 +312,32 @@ impl AdmittedGuess {
                 return Err(error.into());
             }
         };
-        let taken = self.hold.at;
+        let Self { slot: GuessSlot { codes, hold, noted }, client, guesser, without_code, .. } = self;
+        let taken = hold.at;
         let mut refused = None;
         let counts_from = match compared {
-            GuessResult::Right => {
-                settled(self.hold.refund().await);
+            Comparison::Right(_) => {
+                settled(hold.refund().await);
                 None
             }
             // The code was used or expired in the meantime: the number is not charged, because nothing was
             // compared.
-            GuessResult::Nothing if self.finds_code => {
-                let kept = self.hold.keep_in(|bucket| bucket != NUMBER).await;
-                refused = self.codes.count_without_code(&self.without_code).await;
+            Comparison::Nothing if self.finds_code => {
+                let kept = hold.keep_in(|bucket| bucket != NUMBER).await;
+                refused = codes.count_without_code(&without_code).await;
                 Some(settled(kept).unwrap_or(taken))
             }
-            GuessResult::Wrong | GuessResult::Nothing => {
-                Some(settled(self.hold.keep().await).unwrap_or(taken))
+            Comparison::Wrong | Comparison::UsedUp | Comparison::Nothing => {
+                Some(settled(hold.keep().await).unwrap_or(taken))
             }
         };
-        let right = compared == GuessResult::Right;
-        let guesses = &self.codes.0.metrics.guesses;
-        let counter = if right { &guesses.right } else { &guesses.wrong };
-        counter.increment(1);
-        let Self {
-            codes, phone, purpose, code, address, network, solved, noted, guesser, without_code, ..
-        } = self;
-        let guess = CodeGuess {
-            phone: &phone,
-            purpose,
-            code: &code,
-            address: &address,
-            network: &network,
-            browser: None,
-            known: false,
-            solved,
-        };
-        let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
-        let why = noted.as_ref().map(|(limit, refusal)| EventRule::noted(limit, refusal));
-        let event =
-            AuditEvent { settled: counts_from, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
-        codes.0.audit.record(about(guess, guesser.detail(compared != GuessResult::Nothing), event));
+        let right = matches!(compared, Comparison::Right(_));
+        let detail = guesser.detail(compared != Comparison::Nothing);
+        codes.record_compared(right, (taken, counts_from), noted.as_ref(), |event| {
+            client.about(detail, event)
+        });
         Ok(match refused {
-            _ if right => CheckOutcome::Right(ProvenPhone::of(phone)),
+            _ if right => CheckOutcome::Right(ProvenPhone(client.phone)),
             Some(Refusal { retry_after, .. }) => {
                 let limit = without_code.limit.name().to_owned().into();
                 CheckOutcome::Denied(Denied::Throttled { limit, retry_after })
@@ -262,102 +347,46 @@ impl AdmittedGuess {
     }
 
     /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
-    async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
-        let compared = self.compare_once().await?;
-        let log = match compared {
-            GuessResult::Right => return Ok(compared),
-            GuessResult::Wrong => self.hold.buckets()[NUMBER].key,
-            GuessResult::Nothing => self.without_code.key,
-        };
-        self.codes.0.ledger.note_wrong(log, self.hold.id()).await?;
-        Ok(compared)
-    }
-
-    async fn compare_once(&self) -> Result<GuessResult, DbError> {
-        let ledger = &self.codes.0.ledger;
+    async fn compare_with_code(&self) -> Result<Comparison, DbError> {
+        let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
+        let ledger = codes.ledger();
         let current = if self.finds_code {
-            ledger.try_code(self.key, self.purpose.as_str(), self.guesser, self.most).await?
+            ledger.try_code(self.key, purpose, self.guesser, self.most).await?
         } else {
             ledger.try_decoy(self.key).await?
         };
-        let Some(current) = current else { return Ok(GuessResult::Nothing) };
-        let equal = self.codes.is_code(
-            &current.code_hash,
-            self.key,
-            self.purpose.as_str(),
-            current.message,
-            &self.code,
-        );
+        let mut compared = codes.compare(self.key, purpose, &self.code, current).await?;
         if !self.finds_code {
-            return Ok(GuessResult::Nothing);
+            compared = Comparison::Nothing;
         }
-        if !equal || !ledger.redeem(self.key, self.purpose.as_str(), &current).await? {
-            return Ok(GuessResult::Wrong);
-        }
-        // The code is used up, so the guess counts as right even if this write fails: only the brake needs
-        // it.
-        if let Err(error) = ledger.note_entered(current.message).await {
-            tracing::warn!(%error, "the ledger could not record that a code was entered");
-        }
-        Ok(GuessResult::Right)
+        let log = match compared {
+            Comparison::Right(message) => {
+                codes.note_entered(message).await;
+                return Ok(compared);
+            }
+            Comparison::Wrong | Comparison::UsedUp => self.slot.hold.buckets()[NUMBER].key,
+            Comparison::Nothing => self.without_code.key,
+        };
+        ledger.note_wrong(log, self.slot.hold.id()).await?;
+        Ok(compared)
     }
 }
 
-/// A hold that cannot be settled becomes a failure by itself.
-pub(super) fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
-    told.inspect_err(|error| {
-        tracing::debug!(%error, "the outcome of a guess did not reach the window store");
-    })
-    .ok()
-}
-
-fn about<'a>(guess: CodeGuess<'a>, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
-    AuditEvent {
-        detail: detail.map(str::to_owned),
-        name: Some(guess.purpose.as_str()),
-        solved: guess.solved,
-        address: Some(audit::EventSubject::Address(guess.address)),
-        network: Some(audit::EventSubject::Network(guess.network)),
-        phone: Some(audit::EventSubject::Phone(guess.phone.as_str())),
-        prefix: Some(audit::EventSubject::Prefix(guess.phone.block())),
-        ..event
-    }
-}
-
-/// How often one code may be compared; None if guesses are not limited.
-pub(super) fn most(limit: &Limit) -> Option<u32> {
-    let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
-    rules.map(|rule| rule.max).min()
-}
-
-/// The result of a check.
-#[derive(Debug, PartialEq, Eq)]
-pub enum VerificationOutcome {
-    /// Now, and never again.
-    Approved,
-    WrongCode,
-    /// It has expired, its code was entered too often, or it was approved before.
-    Lapsed,
-    /// It is none of this program's.
-    Unknown,
-    /// Nothing was compared.
-    Denied(Denied),
-}
-
-/// A check that has its slot.
+/// A check for another program that has its slot.
 struct AdmittedCheck {
-    codes: SmsCodes,
-    hold: Hold<AnyStore>,
+    slot: GuessSlot,
     verification: StoredVerification,
+    /// As stored.
+    purpose: String,
     id: MessageId,
     code: SmsCode,
     /// How many wrong guesses a code survives.
     most: Option<u32>,
-    /// What the limit in monitor mode would have refused.
-    noted: Option<Refusal>,
 }
 
 impl SmsCodes {
+    /// Checks the code of another program, by the id of its verification.
+    ///
     /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
     /// sees what people type, uses up nobody's guesses but its own; those of the address that asked first count apart,
     /// so that a stranger who asks after the owner uses up nothing of the owner's. Each code also counts them in the
@@ -379,35 +408,18 @@ impl SmsCodes {
         if !verification.lives {
             return Ok(VerificationOutcome::Lapsed);
         }
+        let purpose = verification.purpose.stored().into_owned();
         let subject = verification.guesser.subject_in(program, verification.phone);
         let bucket = self.0.budgets.limiter().bucket(limit, &subject);
-        let counters = &self.0.metrics.guesses;
-        let denied = match self.0.budgets.hold(&self.watched(live), &[bucket], true, GUESS_PATIENCE).await {
-            Ok(HoldDecision::Held(hold)) => {
-                let (noted, most) = (hold.noted, most(limit));
-                let (codes, code) = (self.clone(), code.clone());
-                let check = AdmittedCheck { codes, hold, verification, id, code, most, noted };
-                // A program that hangs up now must not leave the hold unsettled.
-                return request_id::spawn(check.run()).await.expect("a comparison does not panic");
-            }
-            Ok(HoldDecision::Refused(refusal)) => {
-                counters.throttled.increment(1);
-                let why = Some(EventRule::refused(limit.name(), &refusal));
-                let event =
-                    AuditEvent::new(self.0.audit.decided(&refusal), Action::Guess, Outcome::Throttled);
-                let purpose = verification.purpose.stored();
-                self.0.audit.record(AuditEvent { why, ..about_verification(&verification, &purpose, event) });
-                Denied::by(limit.name().to_owned(), &refusal)
-            }
-            Ok(HoldDecision::OutOfPatience) | Err(_) => {
-                counters.unavailable.increment(1);
-                let audit = &self.0.audit;
-                let event = AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable);
-                audit.record(about_verification(&verification, &verification.purpose.stored(), event));
-                Denied::Unavailable { retry_after: TRY_AGAIN }
-            }
+        let about = |event| about_verification(&verification, &purpose, event);
+        let slot = match self.slot(live, &[bucket], true, about).await {
+            Ok(slot) => slot,
+            Err(denied) => return Ok(VerificationOutcome::Denied(denied)),
         };
-        Ok(VerificationOutcome::Denied(denied))
+        let (code, most) = (code.clone(), most(limit));
+        let check = AdmittedCheck { slot, verification, purpose, id, code, most };
+        // A program that hangs up now must not leave the hold unsettled.
+        request_id::spawn(check.run()).await.expect("a comparison does not panic")
     }
 }
 
@@ -416,22 +428,17 @@ impl AdmittedCheck {
         let compared = match self.compare().await {
             Ok(compared) => compared,
             Err(error) => {
-                settled(self.hold.refund().await);
+                settled(self.slot.hold.refund().await);
                 return Err(error.into());
             }
         };
-        let taken = self.hold.at;
-        let Self { codes, hold, verification, noted, .. } = self;
-        let counters = &codes.0.metrics.guesses;
-        let (outcome, counts_from) = match compared {
-            VerificationOutcome::WrongCode => {
-                counters.wrong.increment(1);
-                (Outcome::Wrong, Some(settled(hold.keep().await).unwrap_or(taken)))
-            }
+        let Self { slot: GuessSlot { codes, hold, noted }, verification, purpose, .. } = self;
+        let taken = hold.at;
+        let (right, counts_from) = match compared {
+            VerificationOutcome::WrongCode => (false, Some(settled(hold.keep().await).unwrap_or(taken))),
             VerificationOutcome::Approved => {
-                counters.right.increment(1);
                 settled(hold.refund().await);
-                (Outcome::Ok, None)
+                (true, None)
             }
             // Another check was first, or the code was replaced meanwhile: this one was compared with nothing.
             other => {
@@ -439,34 +446,27 @@ impl AdmittedCheck {
                 return Ok(other);
             }
         };
-        let limit = LimitName::SmsGuess.as_str();
-        let why = noted.as_ref().map(|refusal| EventRule::noted(limit, refusal));
-        let event =
-            AuditEvent { settled: counts_from, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
-        codes.0.audit.record(about_verification(&verification, &verification.purpose.stored(), event));
+        let about = |event| about_verification(&verification, &purpose, event);
+        codes.record_compared(right, (taken, counts_from), noted.as_ref(), about);
         Ok(compared)
     }
 
     async fn compare(&self) -> Result<VerificationOutcome, DbError> {
-        let Self { codes, verification: StoredVerification { phone, purpose, guesser, .. }, code, .. } = self;
-        let (ledger, purpose) = (&codes.0.ledger, purpose.stored());
-        let Some(current) = ledger.try_code(*phone, &purpose, *guesser, self.most).await? else {
-            return Ok(VerificationOutcome::Lapsed);
-        };
-        if !codes.is_code(&current.code_hash, *phone, &purpose, current.message, code) {
-            ledger.note_wrong(self.hold.buckets()[0].key, self.hold.id()).await?;
-            return Ok(VerificationOutcome::WrongCode);
-        }
-        if !ledger.redeem(*phone, &purpose, &current).await? {
-            return Ok(VerificationOutcome::Lapsed);
-        }
-        // The code is used up, so it is approved even if this write fails.
-        for message in [current.message, self.id] {
-            if let Err(error) = ledger.note_entered(message).await {
-                tracing::warn!(%error, "the ledger could not record that a code was entered");
+        let Self { slot: GuessSlot { codes, hold, .. }, purpose, code, .. } = self;
+        let StoredVerification { phone, guesser, .. } = self.verification;
+        let current = codes.ledger().try_code(phone, purpose, guesser, self.most).await?;
+        Ok(match codes.compare(phone, purpose, code, current).await? {
+            Comparison::Right(message) => {
+                codes.note_entered(message).await;
+                codes.note_entered(self.id).await;
+                VerificationOutcome::Approved
             }
-        }
-        Ok(VerificationOutcome::Approved)
+            Comparison::Wrong => {
+                codes.ledger().note_wrong(hold.buckets()[NUMBER].key, hold.id()).await?;
+                VerificationOutcome::WrongCode
+            }
+            Comparison::UsedUp | Comparison::Nothing => VerificationOutcome::Lapsed,
+        })
     }
 }
 
@@ -476,18 +476,13 @@ fn about_verification<'a>(
     purpose: &'a str,
     event: AuditEvent<'a>,
 ) -> AuditEvent<'a> {
+    let recorded = verification.recorded.as_ref();
     AuditEvent {
         // Not among the guesses that open something here.
-        detail: Some(FROM_PROGRAM.to_owned()),
+        detail: Some(r#"{"from":"program"}"#.to_owned()),
         name: Some(purpose),
-        phone: verification
-            .recorded
-            .as_ref()
-            .map(|(key, mask)| audit::EventSubject::Recorded { key: *key, mask }),
-        prefix: Some(audit::EventSubject::Prefix(&verification.block)),
+        phone: recorded.map(|(key, mask)| EventSubject::Recorded { key: *key, mask }),
+        prefix: Some(EventSubject::Prefix(&verification.block)),
         ..event
     }
 }
-
-/// What an event says about it.
-const FROM_PROGRAM: &str = r#"{"from":"program"}"#;

@@ -20,9 +20,9 @@ use crate::entropy::Entropy;
 use crate::throttle::window::{self, GatheredVerdict, WindowLog};
 use crate::throttle::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 
-pub use codes::{AskedBy, Guesser, StoredVerification};
+pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
-pub use write::{MessageDraft, MessageOutcome, WhyNot, WriteResult};
+pub use write::{MessageDraft, WhyNot, WriteResult};
 
 /// The ledger over its database. Clones share it.
 #[derive(Clone)]

@@ -1,127 +1,54 @@
-//! What is asked of the code service.
+//! What the code service is asked for, and what it answers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::budgets::BudgetTicket;
-use super::{MessageId, MessagePurpose, Phone, ProgramPurpose, Purpose, SmsCode};
+use super::{MessageId, MessagePurpose, Phone, SmsCode};
+use crate::clock::Micros;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::throttle::Refusal;
 
-/// One request for a code.
-#[derive(Debug, Clone, Copy)]
-pub struct CodeRequest<'a> {
-    pub phone: &'a Phone,
-    pub purpose: Purpose,
-    /// The requester's address in the form that limits count.
-    pub address: &'a [u8],
-    /// The network of the address.
-    pub network: &'a [u8],
+/// A message with a code, as a page, a program or an identity provider asks for it.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub phone: Phone,
+    pub purpose: MessagePurpose,
+    /// A code that somebody else has made, and checks.
+    pub code: Option<SmsCode>,
+    /// The address of who asks for it and its network, in the form that limits count, if they are known.
+    pub origin: Option<[Vec<u8>; 2]>,
     /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
-    pub browser: Option<&'a [u8]>,
+    pub browser: Option<Vec<u8>>,
     /// A challenge was solved with the request.
     pub solved: bool,
     /// The requester's name for this request: the same name is the same request, whose message is not sent
     /// twice.
-    pub once: Option<&'a str>,
-    /// The language of the message.
-    pub locale: &'a str,
-}
-
-/// A request of another program for a code, which it will check here.
-#[derive(Debug, Clone, Copy)]
-pub struct VerificationRequest<'a> {
-    pub phone: &'a Phone,
-    pub purpose: &'a ProgramPurpose,
-    /// Of the client that the program serves, in the form that limits count.
-    pub address: &'a [u8],
-    pub network: &'a [u8],
-    /// A challenge was solved with the request.
-    pub solved: bool,
-    /// The program's name for this request.
-    pub once: Option<&'a str>,
+    pub once: Option<String>,
     /// The language of the message, among ours.
-    pub locale: &'a str,
+    pub locale: String,
     /// The language that was asked for, among those that the program has texts in.
-    pub language: Option<&'a str>,
+    pub language: Option<String>,
 }
 
-/// A code of an identity provider, to be sent in our words.
-#[derive(Debug, Clone, Copy)]
-pub struct RelayRequest<'a> {
-    pub phone: &'a Phone,
-    pub relay: &'a MessagePurpose,
-    pub code: &'a SmsCode,
-    /// The address of who signs in there and its network, in the form that limits count, if the provider tells them.
-    pub origin: Option<[&'a [u8]; 2]>,
-    /// The same name is the same request.
-    pub once: &'a str,
-    pub locale: &'a str,
-    pub language: Option<&'a str>,
-}
-
-/// Any of them.
-#[derive(Debug, Clone)]
-pub struct MessageRequest<'a> {
-    pub phone: &'a Phone,
-    pub purpose: MessagePurpose,
-    /// One that somebody else has made.
-    pub code: Option<&'a SmsCode>,
-    /// Address and network.
-    pub origin: Option<[&'a [u8]; 2]>,
-    pub browser: Option<&'a [u8]>,
-    pub solved: bool,
-    pub once: Option<&'a str>,
-    pub locale: &'a str,
-    pub language: Option<&'a str>,
-    /// If the caller may stop waiting, and then answers that nothing is sent.
-    pub departure: Option<Departure>,
-}
-
-impl<'a> From<CodeRequest<'a>> for MessageRequest<'a> {
-    fn from(ask: CodeRequest<'a>) -> Self {
-        let CodeRequest { phone, purpose, address, network, browser, solved, once, locale } = ask;
-        let (purpose, origin, language) = (purpose.into(), Some([address, network]), None);
-        Self { phone, purpose, code: None, origin, browser, solved, once, locale, language, departure: None }
-    }
-}
-
-impl<'a> From<VerificationRequest<'a>> for MessageRequest<'a> {
-    fn from(ask: VerificationRequest<'a>) -> Self {
-        let VerificationRequest { phone, purpose, address, network, solved, once, locale, language } = ask;
-        let (purpose, origin) = (MessagePurpose::Verification(purpose.clone()), Some([address, network]));
+impl Message {
+    pub fn new(phone: Phone, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
         Self {
             phone,
-            purpose,
+            purpose: purpose.into(),
             code: None,
-            origin,
-            browser: None,
-            solved,
-            once,
-            locale,
-            language,
-            departure: None,
-        }
-    }
-}
-
-impl<'a> From<RelayRequest<'a>> for MessageRequest<'a> {
-    fn from(ask: RelayRequest<'a>) -> Self {
-        let RelayRequest { phone, relay, code, origin, once, locale, language } = ask;
-        let (purpose, code, once) = (relay.clone(), Some(code), Some(once));
-        Self {
-            phone,
-            purpose,
-            code,
-            origin,
+            origin: None,
             browser: None,
             solved: false,
-            once,
-            locale,
-            language,
-            departure: None,
+            once: None,
+            locale: locale.to_owned(),
+            language: None,
         }
+    }
+
+    /// The same, asked for from this address and network.
+    pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
+        Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
     }
 }
 
@@ -159,31 +86,6 @@ pub struct SendReceipt {
     pub short: bool,
 }
 
-/// The result of a guess.
-#[derive(Debug)]
-pub enum CheckOutcome {
-    Right(ProvenPhone),
-    /// Wrong code, or no code (any more): the answer does not say which.
-    Wrong,
-    /// Nothing was compared: a limit is full, the window store is out, or too many guesses are in flight.
-    Denied(Denied),
-}
-
-/// A number that was just proved to belong to the client. Only a comparison creates one.
-#[derive(Debug)]
-pub struct ProvenPhone(Phone);
-
-impl ProvenPhone {
-    /// Only for the code that has compared a code.
-    pub(super) const fn of(phone: Phone) -> Self {
-        Self(phone)
-    }
-
-    pub const fn phone(&self) -> &Phone {
-        &self.0
-    }
-}
-
 /// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SmsError {
@@ -191,41 +93,47 @@ pub enum SmsError {
     Db(#[from] DbError),
 }
 
-/// The answer to a request, and whether an earlier one with the same name got it.
+/// An outcome with what is counted and recorded of it.
 pub struct SendAnswer {
-    pub sending: SendOutcome,
+    pub outcome: SendOutcome,
+    /// An earlier request with the same name got it.
     pub repeated: bool,
-    /// The ticket of the windows, if they admitted it.
-    pub ticket: Option<BudgetTicket>,
+    /// If the windows admitted it: when, and what a limit in monitor mode would have refused.
+    pub admitted: Option<(Micros, Option<Refusal>)>,
     /// The rule that refused it.
     pub refusal: Option<Refusal>,
 }
 
 impl From<SendOutcome> for SendAnswer {
-    fn from(sending: SendOutcome) -> Self {
-        Self { sending, repeated: false, ticket: None, refusal: None }
+    fn from(outcome: SendOutcome) -> Self {
+        Self { outcome, repeated: false, admitted: None, refusal: None }
+    }
+}
+
+impl From<Denied> for SendAnswer {
+    fn from(denied: Denied) -> Self {
+        SendOutcome::Denied(denied).into()
     }
 }
 
 impl SendAnswer {
     pub fn refused(limit: String, refusal: Refusal) -> Self {
-        let sending = SendOutcome::Denied(Denied::by(limit, &refusal));
-        Self { refusal: Some(refusal), ..sending.into() }
+        Self { refusal: Some(refusal), ..Denied::by(limit, &refusal).into() }
     }
 }
 
-/// Whichever is first, and then for good. A provider that is told that nothing was sent forgets the code, so it must not
-/// arrive later.
+/// Whether a message was handed to its gateway, or its caller has stopped waiting for it: whichever is first, and then
+/// for good. A provider that is told that nothing was sent forgets the code, so it must not arrive later.
 #[derive(Debug, Clone, Default)]
-pub struct Departure(Arc<OnceLock<Option<MessageId>>>);
+pub struct HandoverFlag(Arc<OnceLock<Option<MessageId>>>);
 
-impl Departure {
+impl HandoverFlag {
     /// The message is about to be handed to the gateway. False if it must not be any more.
-    pub fn departs(&self, id: MessageId) -> bool {
+    pub fn hand_over(&self, id: MessageId) -> bool {
         *self.0.get_or_init(|| Some(id)) == Some(id)
     }
 
-    /// The caller stops waiting. The message, if it has departed.
+    /// The caller stops waiting. The message, if it was handed over.
     pub fn call_off(&self) -> Option<MessageId> {
         *self.0.get_or_init(|| None)
     }
@@ -243,11 +151,11 @@ mod tests {
     #[test]
     fn a_message_departs_or_is_called_off_and_never_both() {
         let id = MessageId::random(&Entropy::seeded(1));
-        let departed = Departure::default();
-        assert!(departed.departs(id) && departed.departs(id));
+        let departed = HandoverFlag::default();
+        assert!(departed.hand_over(id) && departed.hand_over(id));
         assert_eq!((departed.call_off(), departed.is_called_off()), (Some(id), false));
-        let called_off = Departure::default();
-        assert_eq!((called_off.call_off(), called_off.departs(id)), (None, false));
+        let called_off = HandoverFlag::default();
+        assert_eq!((called_off.call_off(), called_off.hand_over(id)), (None, false));
         assert!(called_off.is_called_off());
     }
 }

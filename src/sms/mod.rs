@@ -23,17 +23,14 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::entropy::Entropy;
 
 pub use brake::ActiveBrake as HeldBrake;
-pub use check::{CodeGuess, VerificationOutcome};
+pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
 pub use codes::{BudgetLevel, CodesParts, SmsCodes, SpentRule};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use message::{
-    CheckOutcome, CodeRequest, ProvenPhone, RelayRequest, SendOutcome, SendReceipt, SmsError,
-    VerificationRequest,
-};
+pub use message::{Message, SendOutcome, SendReceipt, SmsError};
 pub use message_limits::PhoneOwners;
 pub use phone::{Phone, PhoneError};
 pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
