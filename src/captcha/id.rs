@@ -77,16 +77,8 @@ impl VerifiedId {
         }
     }
 
-    pub const fn form(&self) -> CaptchaForm {
-        match self.flags & 0x0f {
-            0 => CaptchaForm::Login,
-            1 => CaptchaForm::Register,
-            2 => CaptchaForm::SmsCode,
-            3 => CaptchaForm::PasswordReset,
-            5 => CaptchaForm::Attempt,
-            6 => CaptchaForm::Verification,
-            _ => CaptchaForm::PasswordChange,
-        }
+    pub fn form(&self) -> CaptchaForm {
+        CaptchaForm::from_repr(self.flags & 0x0f).unwrap_or(CaptchaForm::PasswordChange)
     }
 
     fn to_bytes(self) -> [u8; SIGNED] {
@@ -119,7 +111,7 @@ impl ChallengeIds {
         client: &CaptchaClient<'_>,
     ) -> (String, VerifiedId) {
         let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
-        let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
+        let flags = form as u8 | (difficulty_bits(difficulty) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
         let (generation, tag) = (KeyGeneration::Signing, self.tag(&nonce, client));
@@ -180,21 +172,18 @@ impl ChallengeIds {
     /// Whether the challenge was issued to this client for this form. If it was issued without a cookie, a
     /// later cookie is ignored.
     pub fn belongs(&self, body: &VerifiedId, form: CaptchaForm, client: &CaptchaClient<'_>) -> bool {
-        let cookie = if body.flags & WITH_COOKIE == 0 {
-            None
-        } else {
-            let Some(cookie) = client.cookie else { return false };
-            Some(cookie)
-        };
+        let with_cookie = body.flags & WITH_COOKIE != 0;
+        if with_cookie && client.cookie.is_none() {
+            return false;
+        }
+        let cookie = client.cookie.filter(|_| with_cookie);
         let tag = self.tag(&body.nonce, &CaptchaClient { cookie, ..*client });
-        body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
+        body.flags & 0x0f == form as u8 && same(&tag, &body.tag)
     }
 
     /// The mark of the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
     pub fn mark(&self, body: &VerifiedId) -> [u8; 16] {
-        let mut mark = [0; 16];
-        mark.copy_from_slice(&self.spent.hash(&[&body.nonce])[..16]);
-        mark
+        *self.spent.hash(&[&body.nonce]).first_chunk().expect("32 bytes hold 16")
     }
 
     /// Differs from one challenge to the next, so that two ids do not reveal that they have one client.
@@ -203,26 +192,12 @@ impl ChallengeIds {
             Some(cookie) => self.client.hash(&[nonce, client.address, cookie]),
             None => self.client.hash(&[nonce, client.address]),
         };
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&hash[..8]);
-        tag
+        *hash.first_chunk().expect("32 bytes hold 8")
     }
 }
 
 fn id_mac(key: &SubKey, signed: &[u8]) -> [u8; 16] {
     key.short_hash(*b"id      ", signed)
-}
-
-const fn form_bits(form: CaptchaForm) -> u8 {
-    match form {
-        CaptchaForm::Login => 0,
-        CaptchaForm::Register => 1,
-        CaptchaForm::SmsCode => 2,
-        CaptchaForm::PasswordReset => 3,
-        CaptchaForm::PasswordChange => 4,
-        CaptchaForm::Attempt => 5,
-        CaptchaForm::Verification => 6,
-    }
 }
 
 const fn difficulty_bits(difficulty: Difficulty) -> u8 {
@@ -242,6 +217,7 @@ pub const ALPHABET: &[u8; 11] = b"ACDEHMPRTWX";
 /// In bytes. A longer answer is always wrong, including a fixed one.
 const LONGEST_ANSWER: usize = 128;
 
+/// Answers: derived from the challenge's nonce, never stored, compared as keyed hashes.
 pub struct CaptchaAnswers {
     letters: SigningKeys,
     compare: SubKey,

@@ -1,4 +1,4 @@
-//! Marks of answered challenges: the trait, and the marks of this process.
+//! Marks of answered challenges: the trait, the marks of this process, and those on Redis, which every instance sees.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -115,23 +115,21 @@ impl RedisMarks {
     pub fn new(link: RedisLink, prefix: impl Into<String>) -> Self {
         Self { link, prefix: prefix.into() }
     }
-
-    async fn set(&self, id_hash: [u8; 16], ttl: Duration) -> Result<bool, MarksError> {
-        let mut command = redis::cmd("SET");
-        command.arg(format!("{}:spent:{}", self.prefix, URL_SAFE_NO_PAD.encode(id_hash)));
-        command.arg(1).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
-        match self.link.call(&command).await {
-            Ok(Value::Nil) => Ok(false),
-            Ok(_) => Ok(true),
-            Err(CallError::Store(error)) => Err(MarksError::Unavailable(error.into())),
-            Err(CallError::Server(error)) => Err(MarksError::Unavailable(error.into())),
-        }
-    }
 }
 
 impl SpentMarks for RedisMarks {
     fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
-        Box::pin(self.set(id_hash, ttl))
+        Box::pin(async move {
+            let mut command = redis::cmd("SET");
+            command.arg(format!("{}:spent:{}", self.prefix, URL_SAFE_NO_PAD.encode(id_hash)));
+            command.arg(1).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+            match self.link.call(&command).await {
+                Ok(Value::Nil) => Ok(false),
+                Ok(_) => Ok(true),
+                Err(CallError::Store(error)) => Err(MarksError::Unavailable(error.into())),
+                Err(CallError::Server(error)) => Err(MarksError::Unavailable(error.into())),
+            }
+        })
     }
 }
 

@@ -25,6 +25,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use strum::{FromRepr, IntoStaticStr};
+
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::fair_queue::QueueOwner;
@@ -46,31 +48,27 @@ pub use service::{CaptchaService, ChallengeImage};
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// The form that a challenge is for; solved for one form, it is invalid on another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// The numbers are those in ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+#[repr(u8)]
 pub enum CaptchaForm {
-    Login,
-    Register,
+    Login = 0,
+    Register = 1,
+    SmsCode = 2,
+    PasswordReset = 3,
     /// The current password, entered before it is changed.
-    PasswordChange,
-    SmsCode,
-    PasswordReset,
+    PasswordChange = 4,
     /// The login of another program.
-    Attempt,
+    Attempt = 5,
     /// A code that another program has sent.
-    Verification,
+    Verification = 6,
 }
 
 impl CaptchaForm {
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Register => "register",
-            Self::PasswordChange => "password-change",
-            Self::SmsCode => "sms-code",
-            Self::PasswordReset => "password-reset",
-            Self::Attempt => "attempt",
-            Self::Verification => "verification",
-        }
+        self.into_str()
     }
 }
 
@@ -115,7 +113,8 @@ impl CaptchaAnswer<'_> {
 }
 
 /// The result of an answer. Only `Solved` and `Wrong` used the challenge up just now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 #[must_use]
 pub enum RedeemResult {
     Solved,
@@ -141,16 +140,7 @@ impl RedeemResult {
 
     /// The name in events and metrics.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Solved => "solved",
-            Self::Wrong => "wrong",
-            Self::Expired => "expired",
-            Self::Spent => "spent",
-            Self::Cheap => "cheap",
-            Self::Busy => "busy",
-            Self::Foreign => "foreign",
-            Self::Malformed => "malformed",
-        }
+        self.into_str()
     }
 }
 

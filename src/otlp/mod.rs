@@ -70,7 +70,7 @@ pub enum OtlpError {
 
 /// An exporter that has not been started. Spans already wait in its queue.
 pub struct Otlp {
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: ResourceAttributesWithSchema,
     spans: mpsc::Receiver<SpanData>,
     provider: SdkTracerProvider,
@@ -87,7 +87,7 @@ impl Otlp {
         clock: Clock,
     ) -> Result<Option<(Self, SpanLayer)>, OtlpError> {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
-        let receiver = OtlpReceiver::open(endpoint, settings)?;
+        let receiver = Arc::new(OtlpReceiver::open(endpoint, settings)?);
         // Without the detectors, which read environment variables beside the configuration.
         let resource = Resource::builder_empty()
             .with_attributes([
@@ -131,7 +131,7 @@ impl Otlp {
         let stopper = StopSender::new();
         let mut tasks = JoinSet::new();
         let figures = MetricsExport {
-            receiver: receiver.clone(),
+            receiver: Arc::clone(&receiver),
             resource: resource.attributes.0.clone(),
             metrics,
             clock,
@@ -164,7 +164,7 @@ impl RunningOtlp {
 
 /// Sends batches of spans until it is stopped and the queue is empty.
 async fn export_spans(
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: ResourceAttributesWithSchema,
     mut spans: mpsc::Receiver<SpanData>,
     stop: StopSignal,
@@ -201,7 +201,7 @@ async fn export_spans(
 
 /// Sends what `/metrics` shows.
 struct MetricsExport {
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>,
     metrics: PrometheusHandle,
     clock: Clock,
@@ -226,8 +226,9 @@ fn nanos(at: Micros) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
 }
 
+/// Where ended spans wait: bounded, and never waited for.
 #[derive(Debug)]
-pub(super) struct SpanQueue(pub Sender<SpanData>);
+struct SpanQueue(Sender<SpanData>);
 
 impl SpanProcessor for SpanQueue {
     fn on_start(&self, _span: &mut Span, _context: &Context) {}
@@ -249,11 +250,11 @@ impl SpanProcessor for SpanQueue {
 const LOST: &str = "gatehouse_otlp_spans_lost_total";
 
 /// Shows the counter at zero; call it once the recorder is installed.
-pub(super) fn register_lost() {
+fn register_lost() {
     metrics::counter!(LOST).increment(0);
 }
 
-pub(super) fn count_lost(spans: u64) {
+fn count_lost(spans: u64) {
     if spans > 0 {
         metrics::counter!(LOST).increment(spans);
     }
@@ -267,10 +268,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 /// Longer than any receiver's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-#[derive(Clone)]
-pub(super) struct OtlpReceiver(Arc<Inner>);
-
-struct Inner {
+/// The receiver: one request for each export, and what its answer means.
+struct OtlpReceiver {
     client: Client,
     headers: HeaderMap,
     traces: Signal,
@@ -326,20 +325,20 @@ impl OtlpReceiver {
         let client = builder.build().map_err(|wrong| OtlpError::Tls(wrong.without_url().to_string()))?;
         let traces = Signal::of(endpoint, "traces", "the OTLP receiver for traces");
         let metrics = Signal::of(endpoint, "metrics", "the OTLP receiver for metrics");
-        Ok(Self(Arc::new(Inner { client, headers, traces, metrics })))
+        Ok(Self { client, headers, traces, metrics })
     }
 
     /// Shows the counters of errors at zero; call it once the recorder is installed.
     pub fn register_errors(&self) {
-        self.0.traces.status.register_errors();
-        self.0.metrics.status.register_errors();
+        self.traces.status.register_errors();
+        self.metrics.status.register_errors();
     }
 
     /// Sends `count` spans, again and again for as long as `patience` where that may help; returns how many are lost.
     pub async fn spans(&self, body: Vec<u8>, count: u64, patience: Duration, stop: &mut StopSignal) -> u64 {
         let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            let error = match self.post(&self.0.traces, body.clone()).await {
+            let error = match self.post(&self.traces, body.clone()).await {
                 Ok(answer) => {
                     let said = ExportTraceServiceResponse::decode(answer.as_slice()).unwrap_or_default();
                     let rejected = said.partial_success.map_or(0, |partly| partly.rejected_spans);
@@ -356,7 +355,7 @@ impl OtlpReceiver {
     }
 
     pub async fn metrics(&self, body: Vec<u8>) {
-        let Ok(answer) = self.post(&self.0.metrics, body).await else { return };
+        let Ok(answer) = self.post(&self.metrics, body).await else { return };
         let said = ExportMetricsServiceResponse::decode(answer.as_slice()).unwrap_or_default();
         if let Some(partly) = said.partial_success.filter(|partly| partly.rejected_data_points > 0) {
             tracing::debug!(rejected = partly.rejected_data_points, "the OTLP receiver rejected metrics");
@@ -365,8 +364,7 @@ impl OtlpReceiver {
 
     /// One attempt; the body of a success.
     async fn post(&self, signal: &Signal, body: Vec<u8>) -> Result<Vec<u8>, ExportError> {
-        let inner = &*self.0;
-        let request = inner.client.post(signal.url.clone()).headers(inner.headers.clone()).body(body);
+        let request = self.client.post(signal.url.clone()).headers(self.headers.clone()).body(body);
         let lost = |reason: &str| ExportError { reason: reason.to_owned(), again: Some(Duration::ZERO) };
         let whole = async {
             let response = request.send().await.map_err(|wrong| {

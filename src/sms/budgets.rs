@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Phone;
 use super::ledger::{Ledger, LedgerPosition};
-use super::message_limits::{BudgetShare, MessageKeys, ONCE, Sender, SmsLimits};
+use super::message_limits::{BudgetShare, MessageKeys, ONCE, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
@@ -59,34 +58,20 @@ pub struct BudgetTicket {
 #[derive(Clone)]
 pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,
-    rebuild: Arc<LedgerRebuild>,
+    ledger: Ledger,
+    rebuild: Arc<throttle::WindowRebuild<AnyStore>>,
     /// The rebuild generation in which the store was complete when last read, and for which limits.
     known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
 impl SmsBudgets {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = Arc::new(LedgerRebuild::new(limiter.clone(), ledger));
-        Self { limiter, rebuild, known_generation: Arc::default() }
+        let rebuild = throttle::WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
+        Self { limiter, ledger, rebuild: Arc::new(rebuild), known_generation: Arc::default() }
     }
 
     pub const fn limiter(&self) -> &Limiter<AnyStore> {
         &self.limiter
-    }
-
-    /// `once` holds the parts of the request's name.
-    pub fn keys(
-        &self,
-        watched: &SmsLimits,
-        phone: &Phone,
-        origin: [&[u8]; 2],
-        sender: Sender<'_>,
-        once: Option<&[&[u8]]>,
-    ) -> MessageKeys {
-        let number = watched.phone_key(&self.limiter, phone.as_str());
-        let [address, network] = MessageKeys::of_origin(&self.limiter, watched, sender, origin);
-        let once = once.map(|parts| watched.once_key(&self.limiter, parts));
-        MessageKeys::new(&self.limiter, watched, [number, address, network], once, phone.block(), sender)
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
@@ -278,9 +263,11 @@ impl SmsBudgets {
     pub async fn rebuild_windows(&self, watched: &Arc<SmsLimits>) -> bool {
         let (budgets, watched) = (self.clone(), Arc::clone(watched));
         let task = tokio::spawn(async move {
-            match budgets.rebuild.run(&watched).await {
+            let (limiter, ledger, shape) = (&budgets.limiter, &budgets.ledger, watched.shape());
+            let recorded = RecordedMessages { limiter, ledger, watched: &watched };
+            match budgets.rebuild.run(&shape, &recorded).await {
                 Ok(by) => {
-                    budgets.learn(&watched.shape(), by);
+                    budgets.learn(&shape, by);
                     true
                 }
                 // The run that failed has logged it.
@@ -308,34 +295,15 @@ impl SmsBudgets {
 const PAGE: u32 = 250;
 
 /// The name in the store for all windows of messages, used to mark them as complete.
-pub const MARK: &str = "sms";
+const MARK: &str = "sms";
 
-pub type LedgerRebuildError = throttle::RebuildError<DbError>;
-
-pub struct LedgerRebuild {
-    limiter: Limiter<AnyStore>,
-    ledger: Ledger,
-    rebuild: throttle::WindowRebuild<AnyStore>,
-}
+type LedgerRebuildError = throttle::RebuildError<DbError>;
 
 /// The ledger, for the limits of one moment.
 struct RecordedMessages<'a> {
     limiter: &'a Limiter<AnyStore>,
     ledger: &'a Ledger,
     watched: &'a SmsLimits,
-}
-
-impl LedgerRebuild {
-    pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = throttle::WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
-        Self { limiter, ledger, rebuild }
-    }
-
-    /// Completes the store's windows if necessary; returns the rebuild generation.
-    pub async fn run(&self, watched: &SmsLimits) -> Result<HitId, LedgerRebuildError> {
-        let recorded = RecordedMessages { limiter: &self.limiter, ledger: &self.ledger, watched };
-        self.rebuild.run(&watched.shape(), &recorded).await
-    }
 }
 
 impl WindowRecord for RecordedMessages<'_> {

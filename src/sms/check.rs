@@ -103,7 +103,7 @@ impl SmsCodes {
         solved: bool,
         about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
     ) -> Result<GuessSlot, Denied> {
-        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.audit);
+        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.deps.audit);
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
         match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
@@ -167,7 +167,7 @@ impl SmsCodes {
         counter.increment(1);
         let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
         let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
-        self.0.audit.record(about(event));
+        self.0.deps.audit.record(about(event));
     }
 }
 

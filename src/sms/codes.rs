@@ -1,5 +1,7 @@
 //! The code service: who gets a code, and what an entered code proves.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +9,13 @@ use sqlx::query;
 use tokio::sync::Semaphore;
 
 use super::budgets::SmsBudgets;
-use super::ledger::{Ledger, hex};
+use super::ledger::Ledger;
 use super::message::SmsError;
-use super::message_limits::{
-    LastSmsLimits, PAGES, PhoneOwners, SmsLimits, once_queue, open_part, pages_part,
-};
+use super::message_limits::{LastSmsLimits, PAGES, SmsLimits, open_part, pages_part};
 use super::metrics::SmsMetrics;
-use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway};
+use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
@@ -25,6 +25,10 @@ use crate::wait_queue::WaitQueue;
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;
+/// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
+/// more are told to come back later.
+const MOST_WAITING_FOR_ONE: usize = 8;
+const MOST_WAITING: usize = 256;
 /// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,25 +37,29 @@ const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
+    pub deps: CodesParts,
     pub ledger: Ledger,
     pub budgets: SmsBudgets,
-    pub gateway: Arc<dyn SmsGateway>,
     pub gateway_patience: Duration,
-    pub clock: Clock,
-    pub entropy: Entropy,
+    /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
+    /// For messages in flight.
     pub places: Arc<Semaphore>,
-    pub owners: Arc<dyn PhoneOwners>,
-    pub watched: LastSmsLimits,
-    pub level: tokio::sync::Mutex<BudgetLevel>,
+    watched: LastSmsLimits,
+    level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
-    pub audit: Audit,
-    pub site: Option<String>,
-    pub programs: ProgramTexts,
-    pub relays: ProgramTexts,
     /// Of codes.
     keys: SigningKeys,
     askers: SubKey,
+}
+
+/// Knows which numbers belong to an account. Asked for every request in a shortage, and never otherwise.
+pub trait PhoneOwners: Send + Sync {
+    /// Since when an account has had the number, by the database's clock; None if no account has it.
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
 /// What the service depends on.
@@ -80,29 +88,19 @@ impl SmsCodes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site, programs, relays } =
-            parts;
-        let ledger = Ledger::new(db, clock.clone(), entropy.clone());
-        let budgets = SmsBudgets::new(limiter, ledger.clone());
+        let ledger = Ledger::new(parts.db.clone(), parts.clock.clone(), parts.entropy.clone());
         Self(Arc::new(CodesInner {
+            budgets: SmsBudgets::new(parts.limiter.clone(), ledger.clone()),
             ledger,
-            budgets,
-            gateway,
             gateway_patience,
-            clock,
-            entropy,
-            turns: once_queue(),
+            turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
             places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
-            owners,
             watched: LastSmsLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
-            audit,
-            site,
-            programs,
-            relays,
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
+            deps: parts,
         }))
     }
 
@@ -111,7 +109,7 @@ impl SmsCodes {
     }
 
     pub fn gateway(&self) -> &dyn SmsGateway {
-        &*self.0.gateway
+        &*self.0.deps.gateway
     }
 
     /// The key of a number in the ledger.
@@ -211,7 +209,7 @@ impl SmsCodes {
         if level > before
             && let Some(name) = level.name()
         {
-            let audit = &self.0.audit;
+            let audit = &self.0.deps.audit;
             let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
             audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
             tracing::warn!(level = name, "a large part of the limit sms-total is used");

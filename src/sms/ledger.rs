@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
+use strum::{EnumString, IntoStaticStr};
 
 use super::brake::{BrakedPrefix, RememberedBrakes};
 use super::message_limits::BudgetShare;
-use super::{MessageId, MessagePurpose, Phone};
+use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
@@ -216,7 +217,8 @@ impl EarlierMessage {
 const LONGEST_WORDS: usize = 200;
 
 /// The state of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum MessageState {
     /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
     /// dies.
@@ -235,17 +237,11 @@ impl MessageState {
     pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Accepted => "accepted",
-            Self::Refused => "refused",
-            Self::Unknown => "unknown",
-            Self::Withheld => "withheld",
-        }
+        self.into_str()
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text)
+        text.parse().ok()
     }
 
     pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
@@ -309,14 +305,6 @@ impl RawHit {
     }
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes what it is given");
-        text
-    })
-}
-
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let mut bytes = [0; N];
     let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -343,7 +331,7 @@ pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
 }
 
 pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
-    BudgetShare::parse(text).ok_or_else(|| decode("an unknown share"))
+    text.parse().map_err(|_| decode("an unknown share"))
 }
 
 pub fn stored_purpose(text: &str) -> Result<MessagePurpose, sqlx::Error> {

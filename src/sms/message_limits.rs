@@ -1,20 +1,18 @@
 //! The limits on messages of one moment, and the window logs that a message counts in.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::brake::BrakedPrefix;
-use super::{Phone, ProgramKind};
+use super::{Message, ProgramKind};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, Limits, LiveSettings};
-use crate::db::DbError;
 use crate::throttle::{
     AnyStore, Bucket, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, SubjectKey, window,
 };
-use crate::wait_queue::{QueuePosition, WaitQueue};
 
 /// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
@@ -172,10 +170,6 @@ impl SmsLimits {
         &self.of_sender(keys.program).phone
     }
 
-    pub fn phone_key(&self, limiter: &Limiter<AnyStore>, number: &str) -> SubjectKey {
-        limiter.bucket(&self.pages.phone, number.as_bytes()).key
-    }
-
     /// The logs of `sms-total`: of everything that is open, and of our own pages.
     pub fn total(&self, limiter: &Limiter<AnyStore>) -> [Bucket<'_>; 2] {
         let SenderLimits { total, own_total, .. } = &self.pages;
@@ -186,11 +180,6 @@ impl SmsLimits {
     pub fn once(&self, keys: &MessageKeys) -> Option<Bucket<'_>> {
         let limit = &self.of_sender(keys.program).once;
         keys.once.map(|key| Bucket { limit, key })
-    }
-
-    /// The key of a request's name, which is the same for all kinds.
-    pub fn once_key(&self, limiter: &Limiter<AnyStore>, parts: &[&[u8]]) -> SubjectKey {
-        once_key(limiter, &self.pages.once, parts)
     }
 
     /// What every message counts in before it is known who owns the number; one in the open part counts in
@@ -267,6 +256,30 @@ impl SmsLimits {
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageKeys {
+    pub fn of(limiter: &Limiter<AnyStore>, watched: &SmsLimits, message: &Message) -> Self {
+        let Message { phone, purpose, origin, once, .. } = message;
+        let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
+        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let once = once.as_ref().map(|name| {
+            let mut named = Vec::new();
+            for part in [number, purpose.stored().as_bytes(), name.as_bytes()] {
+                named.extend((part.len() as u64).to_le_bytes());
+                named.extend(part);
+            }
+            limiter.bucket(&watched.pages.once, &named).key
+        });
+        let counted = |limit, origin: Option<&Vec<u8>>| {
+            // Nobody knows who asks, so the request has an address of its own.
+            let nobody = || [b"nobody ", message.once.as_deref().unwrap_or_default().as_bytes()].concat();
+            let origin = origin.map_or_else(nobody, Clone::clone);
+            limiter.bucket(limit, &subject(sender, &origin)).key
+        };
+        let address = counted(&limits.address, origin.as_ref().map(|[address, _]| address));
+        let network = counted(&limits.network, origin.as_ref().map(|[_, network]| network));
+        let number = limiter.bucket(&watched.pages.phone, number).key;
+        Self::new(limiter, watched, [number, address, network], once, phone.block(), sender)
+    }
+
     /// Of number, address, network and request; the others follow from these, the block and the sender.
     pub fn new(
         limiter: &Limiter<AnyStore>,
@@ -297,18 +310,6 @@ impl MessageKeys {
             reserve,
         }
     }
-
-    /// The keys of the requester's address and network.
-    pub fn of_origin(
-        limiter: &Limiter<AnyStore>,
-        watched: &SmsLimits,
-        sender: Sender<'_>,
-        [address, network]: [&[u8]; 2],
-    ) -> [SubjectKey; 2] {
-        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
-        let key = |limit, bytes| limiter.bucket(limit, &subject(sender, bytes)).key;
-        [key(&limits.address, address), key(&limits.network, network)]
-    }
 }
 
 /// As it is counted for the sender.
@@ -316,17 +317,9 @@ fn subject(sender: Sender<'_>, bytes: &[u8]) -> Vec<u8> {
     sender.map_or_else(|| bytes.to_vec(), |(kind, name)| kind.subject(name, bytes))
 }
 
-/// Knows which numbers belong to an account. Asked for every request in a shortage, and never otherwise.
-pub trait PhoneOwners: Send + Sync {
-    /// Since when an account has had the number, by the database's clock; None if no account has it.
-    fn since<'a>(
-        &'a self,
-        phone: &'a Phone,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
-}
-
 /// The part of the shared budgets that a message is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum BudgetShare {
     /// The part that everybody may spend.
     Open,
@@ -337,24 +330,6 @@ pub enum BudgetShare {
     Reserve,
     /// None: the answer said that it was sent, but it was not.
     Withheld,
-}
-
-impl BudgetShare {
-    const ALL: [Self; 4] = [Self::Open, Self::SpentAsker, Self::Reserve, Self::Withheld];
-
-    /// The value in the ledger.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::SpentAsker => "spent-asker",
-            Self::Reserve => "reserve",
-            Self::Withheld => "withheld",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|share| share.as_str() == text)
-    }
 }
 
 /// One of every five messages of a shared budget is reserved: enough for the account owners of a small
@@ -477,34 +452,6 @@ fn once_limit(code_ttl: Duration) -> Limit {
     Limit::new(ONCE, rules, LimitMode::Enforce).expect("one rule, within bounds")
 }
 
-/// The parts: the number, the purpose, and the caller's own name for the request.
-fn once_key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> SubjectKey {
-    let mut subject = Vec::new();
-    for part in parts {
-        subject.extend((part.len() as u64).to_le_bytes());
-        subject.extend(*part);
-    }
-    limiter.bucket(limit, &subject).key
-}
-
-/// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
-/// more are told to come back later.
-const MOST_WAITING_FOR_ONE: usize = 8;
-const MOST_WAITING: usize = 256;
-
-/// A request's turn among those with its name, until it is dropped.
-pub type OnceTurn = QueuePosition<SubjectKey>;
-
-pub fn once_queue() -> Arc<WaitQueue<SubjectKey>> {
-    WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE)
-}
-
-/// Admits requests with the same name one at a time in this process: the second learns how the first ended
-/// instead of polling. None if too many are waiting already.
-pub async fn once_turn(queue: &Arc<WaitQueue<SubjectKey>>, name: SubjectKey) -> Option<OnceTurn> {
-    queue.join(name)?.turn().await.ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -543,6 +490,6 @@ mod tests {
 
     #[test]
     fn shares_come_back_from_their_text() {
-        assert!(BudgetShare::ALL.iter().all(|share| BudgetShare::parse(share.as_str()) == Some(*share)));
+        assert!(BudgetShare::VARIANTS.iter().all(|share| share.into_str().parse() == Ok(*share)));
     }
 }

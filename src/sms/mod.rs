@@ -24,14 +24,13 @@ use crate::entropy::Entropy;
 
 pub use brake::ActiveBrake as HeldBrake;
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
-pub use codes::{BudgetLevel, CodesParts, SmsCodes, SpentRule};
+pub use codes::{BudgetLevel, CodesParts, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
 pub use message::{Message, SendOutcome, SendReceipt, SmsError};
-pub use message_limits::PhoneOwners;
 pub use phone::{Phone, PhoneError};
 pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
 pub use send::{InTurn, TurnResult};
@@ -128,6 +127,14 @@ impl fmt::Debug for SmsCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Code(…)")
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes what it is given");
+        text
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::denied::{ACCESS, Denied};
 impl SmsCodes {
     /// `[access]` refuses the client that a program states, before anything is counted.
     pub fn record_denied(&self, purpose: &MessagePurpose, [address, network]: [&[u8]; 2]) {
-        let (audit, purpose) = (&self.0.audit, purpose.stored());
+        let (audit, purpose) = (&self.0.deps.audit, purpose.stored());
         audit.record(AuditEvent {
             name: Some(&purpose),
             address: Some(audit::EventSubject::Address(address)),
@@ -30,7 +30,7 @@ impl SendJob {
         if answer.repeated {
             return;
         }
-        let audit = &self.codes.0.audit;
+        let audit = &self.codes.0.deps.audit;
         let (outcome, limit) = match &answer.outcome {
             SendOutcome::Sent(sent) if sent.short => return,
             SendOutcome::Sent(sent) if sent.confirmed => (Outcome::Ok, None),
@@ -63,7 +63,7 @@ impl SendJob {
 
     /// It was not sent, because its prefix is paused.
     pub fn record_paused(&self) {
-        let event = AuditEvent::new(self.codes.0.audit.now(), Action::Send, Outcome::Refused);
+        let event = AuditEvent::new(self.codes.0.deps.audit.now(), Action::Send, Outcome::Refused);
         self.record_event(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event });
     }
 
@@ -81,14 +81,14 @@ impl SendJob {
     pub fn event_key(&self) -> Option<i64> {
         let number = audit::EventSubject::Phone(self.message.phone.as_str());
         let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));
-        checked_by_id.then(|| self.codes.0.audit.subject(&number))
+        checked_by_id.then(|| self.codes.0.deps.audit.subject(&number))
     }
 
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
     fn record_event(&self, event: AuditEvent<'_>) {
         let Message { phone, purpose, origin, solved, .. } = &self.message;
         let origin = origin.as_ref();
-        self.codes.0.audit.record(AuditEvent {
+        self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),
             solved: *solved,
             address: origin.map(|[address, _]| audit::EventSubject::Address(address)),

@@ -12,12 +12,13 @@ use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
 use super::message::{HandoverFlag, Message, SendAnswer, SendOutcome, SendReceipt, SmsError};
-use super::message_limits::{BudgetShare, MessageKeys, OnceTurn, RELAYED, SendPath, SmsLimits, once_turn};
+use super::message_limits::{BudgetShare, MessageKeys, RELAYED, SendPath, SmsLimits};
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::throttle::{HitId, SubjectKey};
+use crate::wait_queue::QueuePosition;
 use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
@@ -53,7 +54,7 @@ pub struct SendJob {
 /// A request whose turn it is among those with its name.
 pub struct InTurn {
     job: Box<SendJob>,
-    held: Option<OnceTurn>,
+    held: Option<QueuePosition<SubjectKey>>,
 }
 
 /// The result of waiting for a turn.
@@ -128,7 +129,7 @@ impl InTurn {
     pub async fn send(mut self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, SmsError> {
         let codes = self.job.codes.clone();
         self.job.message.solved = solved;
-        self.job.everyone = live.access.challenges_everyone(codes.0.clock.now());
+        self.job.everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
         let task = async move {
             let job = Arc::<SendJob>::from(self.job);
             let answer = job.run().await?;
@@ -158,22 +159,8 @@ impl WriteStep {
 
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: Message) -> Self {
-        let (watched, purpose) = (codes.watched(live), message.purpose.stored());
-        let name = message.once.as_deref();
-        let named = name.map(|name| [message.phone.as_str().as_bytes(), purpose.as_bytes(), name.as_bytes()]);
-        // Nobody knows who asks, so the request has an address of its own.
-        let nobody = [b"nobody ", name.unwrap_or_default().as_bytes()].concat();
-        let origin = message
-            .origin
-            .as_ref()
-            .map_or([&nobody[..]; 2], |[address, network]| [&address[..], &network[..]]);
-        let keys = codes.0.budgets.keys(
-            &watched,
-            &message.phone,
-            origin,
-            message.purpose.program(),
-            named.as_ref().map(|parts| &parts[..]),
-        );
+        let watched = codes.watched(live);
+        let keys = MessageKeys::of(codes.0.budgets.limiter(), &watched, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(keys.phone, browser)),
             watched,
@@ -207,16 +194,19 @@ impl SendJob {
         };
         // An administrator has paused the number's prefix: the same answer for every number under it, before anything is
         // counted.
-        if let Some(left) = live.access.paused(self.message.phone.as_str(), inner.clock.now()) {
+        if let Some(left) = live.access.paused(self.message.phone.as_str(), inner.deps.clock.now()) {
             self.record_paused();
             return answered(Denied::Unavailable { retry_after: left.min(LONGEST_RETRY) }.into());
         }
         let Some(name) = self.keys.once else {
             return Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: None }));
         };
-        let Some(held) = once_turn(&inner.turns, name).await else {
-            return answered(SendOutcome::unavailable().into());
+        // One at a time in this process: the second learns how the first ended instead of polling.
+        let turn = match inner.turns.join(name) {
+            Some(position) => position.turn().await.ok(),
+            None => None,
         };
+        let Some(held) = turn else { return answered(SendOutcome::unavailable().into()) };
         if look && let Some(earlier) = self.earlier().await? {
             return answered(self.repeated(earlier).await?);
         }
@@ -335,12 +325,12 @@ impl SendJob {
                 return answer.map(WriteStep::answer);
             }
         };
-        let (id, purpose) = (MessageId::random(&inner.entropy), self.message.purpose.stored());
+        let (id, purpose) = (MessageId::random(&inner.deps.entropy), self.message.purpose.stored());
         let (code, code_hash) = match &self.message.code {
             // Whoever made it checks it.
             Some(code) => (code.clone(), None),
             None => {
-                let code = SmsCode::random(&inner.entropy);
+                let code = SmsCode::random(&inner.deps.entropy);
                 let hash = self.codes.code_hash(self.keys.phone, &purpose, id, &code);
                 (code, Some(hash))
             }
@@ -351,7 +341,7 @@ impl SendJob {
             keys: &self.keys,
             hit: ticket.hit,
             event_key: self.event_key(),
-            gateway: inner.gateway.name(),
+            gateway: inner.deps.gateway.name(),
             code_hash: code_hash.as_deref(),
             code_ttl: self.code_ttl,
             asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
@@ -360,7 +350,7 @@ impl SendJob {
             share,
             under: path.under(),
         };
-        let begun = inner.clock.now();
+        let begun = inner.deps.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
             // Last of all: whether it may still be handed to the gateway.
             Ok(WriteResult::New { resend_after })
@@ -370,7 +360,7 @@ impl SendJob {
                 let pending = PendingMessage { id, hit: ticket.hit, code };
                 let outcome = if path == SendPath::Open {
                     let delivery = self.deliver(pending).await;
-                    let gone = inner.clock.now().since(begun);
+                    let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
                     self.hand_over_later(pending, share, ticket, place);
@@ -502,7 +492,7 @@ impl SendJob {
     async fn hand_over(&self, PendingMessage { id, code, .. }: PendingMessage) -> DeliveryResult {
         let inner = &*self.codes.0;
         let text = self.text(&code);
-        let (gateway, phone) = (Arc::clone(&inner.gateway), self.message.phone.clone());
+        let (gateway, phone) = (Arc::clone(&inner.deps.gateway), self.message.phone.clone());
         // If a gateway panics, only this task ends.
         let span = spans::gateway(gateway.name());
         let handed =
@@ -520,7 +510,7 @@ impl SendJob {
         inner.metrics.gateway(begun.elapsed(), &delivery);
         if let DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } = &delivery {
             spans::failed(&span);
-            let gateway = inner.gateway.name();
+            let gateway = inner.deps.gateway.name();
             tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }
         delivery

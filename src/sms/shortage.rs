@@ -75,7 +75,7 @@ impl SendJob {
     async fn proven_since(&self) -> Result<Option<Micros>, DbError> {
         let (inner, purpose) = (&*self.codes.0, &self.message.purpose);
         match purpose.program() {
-            None => inner.owners.since(&self.message.phone).await,
+            None => inner.deps.owners.since(&self.message.phone).await,
             Some(_) => inner.ledger.proven_since(&purpose.scope(), self.keys.phone).await,
         }
     }

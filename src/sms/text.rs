@@ -16,13 +16,13 @@ impl SendJob {
         let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
         match &self.message.purpose {
             MessagePurpose::Own(purpose) => {
-                text(*purpose, code, self.code_ttl, locale, inner.site.as_deref())
+                text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
             }
             MessagePurpose::Verification(of) => {
-                program_text(of, inner.programs.get(of.program()), code, self.code_ttl, locale, language)
+                program_text(of, inner.deps.programs.get(of.program()), code, self.code_ttl, locale, language)
             }
             MessagePurpose::Relayed(relay) => {
-                relayed_text(relay, inner.relays.get(relay), code, locale, language)
+                relayed_text(relay, inner.deps.relays.get(relay), code, locale, language)
             }
         }
     }

@@ -2,11 +2,11 @@
 //! (<https://www.standardwebhooks.com>) describe it.
 //!
 //! Every instance reads what is new from the record (`notices.rs`) and writes it into one table, once for each
-//! receiver (`deliveries.rs`); whichever instance takes a row posts it (`endpoint.rs`). Only what concerns this
+//! receiver (`DeliveryTable`); whichever instance takes a row posts it (`signed.rs`). Only what concerns this
 //! instance alone, a store or database that does not answer, does not come from the record
-//! (`dependencies.rs`), and is posted from memory if the database is the one that is out.
+//! (`DependencyWatch`), and is posted from memory if the database is the one that is out.
 //!
-//! The other way round, `incoming.rs` tells whether a call is signed by somebody whose hooks are taken.
+//! The other way round, `signed.rs` tells whether a call is signed by somebody whose hooks are taken.
 
 mod notices;
 mod signed;
@@ -211,22 +211,23 @@ impl Webhooks {
         due: &DueDelivery,
         posted: PostResult,
     ) -> Result<(), DbError> {
-        let PostResult::Failed { reason } = posted else {
-            if posted == PostResult::Gone {
+        let mut again = None;
+        match posted {
+            PostResult::Delivered => {}
+            PostResult::Gone => {
                 tracing::warn!(webhook = %endpoint, "webhooks: the receiver is gone (410); remove it from the configuration");
             }
-            return self.table.done(due, endpoint.id()).await;
-        };
-        match usize::try_from(due.attempts - 1).ok().and_then(|failed| RETRIES.get(failed)) {
-            Some(wait) => {
-                tracing::warn!(webhook = %endpoint, attempt = due.attempts, reason, "webhooks: not delivered, will be tried again");
-                self.table.try_again(due, endpoint.id(), *wait).await
-            }
-            None => {
-                tracing::error!(webhook = %endpoint, notice = due.notice, reason, "webhooks: not delivered, given up");
-                self.table.done(due, endpoint.id()).await
+            PostResult::Failed { reason } => {
+                again =
+                    usize::try_from(due.attempts - 1).ok().and_then(|failed| RETRIES.get(failed)).copied();
+                if again.is_some() {
+                    tracing::warn!(webhook = %endpoint, attempt = due.attempts, reason, "webhooks: not delivered, will be tried again");
+                } else {
+                    tracing::error!(webhook = %endpoint, notice = due.notice, reason, "webhooks: not delivered, given up");
+                }
             }
         }
+        self.table.schedule(due, endpoint.id(), again).await
     }
 }
 
@@ -244,32 +245,32 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How long a row is kept: longer than the last retry after the first, and than any look back.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-#[derive(Clone)]
-pub struct DeliveryTable {
+/// The table of what was and will be delivered, shared by every instance.
+struct DeliveryTable {
     db: Db,
     clock: Clock,
 }
 
 /// A row that this instance may post now.
-pub struct DueDelivery {
-    pub notice: String,
-    pub body: String,
+struct DueDelivery {
+    notice: String,
+    body: String,
     /// From 1.
-    pub attempts: i64,
+    attempts: i64,
 }
 
 impl DeliveryTable {
-    pub const fn new(db: Db, clock: Clock) -> Self {
+    const fn new(db: Db, clock: Clock) -> Self {
         Self { db, clock }
     }
 
     /// The time on which the instances agree.
-    pub async fn now(&self) -> Result<Micros, DbError> {
+    async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }
 
     /// Writes it down, unless some instance has.
-    pub async fn add(&self, notice: &WebhookNotice, endpoint: &str, now: Micros) -> Result<(), DbError> {
+    async fn add(&self, notice: &WebhookNotice, endpoint: &str, now: Micros) -> Result<(), DbError> {
         const KNOWN: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE notice = $1 AND endpoint = $2";
         const INSERT: &str = "INSERT INTO webhook_deliveries (notice, endpoint, body, created_at, next_at)
             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (notice, endpoint) DO NOTHING";
@@ -284,7 +285,7 @@ impl DeliveryTable {
     }
 
     /// Takes the row that is due longest. Of two instances that want it, one gets it.
-    pub async fn take(&self, endpoint: &str) -> Result<Option<DueDelivery>, DbError> {
+    async fn take(&self, endpoint: &str) -> Result<Option<DueDelivery>, DbError> {
         const DUE: &str = "SELECT notice FROM webhook_deliveries WHERE endpoint = $1 AND next_at <= $2
             ORDER BY next_at, notice LIMIT 1";
         const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = $1
@@ -298,25 +299,25 @@ impl DeliveryTable {
         Ok(taken.map(|(notice, body, attempts)| DueDelivery { notice, body, attempts }))
     }
 
-    /// It was delivered, or is given up.
-    pub async fn done(&self, due: &DueDelivery, endpoint: &str) -> Result<(), DbError> {
-        self.schedule(due, endpoint, None).await
-    }
-
-    pub async fn try_again(&self, due: &DueDelivery, endpoint: &str, wait: Duration) -> Result<(), DbError> {
-        let at = self.now().await?.plus(wait);
-        self.schedule(due, endpoint, Some(at)).await
-    }
-
-    async fn schedule(&self, due: &DueDelivery, endpoint: &str, at: Option<Micros>) -> Result<(), DbError> {
+    /// Tries it again after a while; None: it was delivered, or is given up.
+    async fn schedule(
+        &self,
+        due: &DueDelivery,
+        endpoint: &str,
+        again: Option<Duration>,
+    ) -> Result<(), DbError> {
         const SQL: &str = "UPDATE webhook_deliveries SET next_at = $1 WHERE notice = $2 AND endpoint = $3 AND attempts = $4";
-        on_db!(&self.db, pool => query(SQL).bind(at.map(|at| at.0)).bind(&due.notice).bind(endpoint)
+        let at = match again {
+            Some(wait) => Some(self.now().await?.plus(wait).0),
+            None => None,
+        };
+        on_db!(&self.db, pool => query(SQL).bind(at).bind(&due.notice).bind(endpoint)
             .bind(due.attempts).execute(pool).await.map(drop))?;
         Ok(())
     }
 
     /// Removes what is old, whatever became of it.
-    pub async fn purge(&self, now: Micros) -> Result<(), DbError> {
+    async fn purge(&self, now: Micros) -> Result<(), DbError> {
         const OLD: &str =
             "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE created_at < $1 LIMIT 1) AS old";
         const SQL: &str = "DELETE FROM webhook_deliveries WHERE created_at < $1";
@@ -344,7 +345,8 @@ pub struct DependencyParts {
     pub entropy: Entropy,
 }
 
-pub struct DependencyWatch {
+/// Whether the store and the database answer, as this instance sees it.
+struct DependencyWatch {
     parts: DependencyParts,
     seen: Mutex<[DependencyState; 2]>,
 }
@@ -357,12 +359,12 @@ struct DependencyState {
 }
 
 impl DependencyWatch {
-    pub fn new(parts: DependencyParts) -> Self {
+    fn new(parts: DependencyParts) -> Self {
         Self { parts, seen: Mutex::default() }
     }
 
     /// What went out for good or came back since the last look.
-    pub async fn changes(&self) -> Vec<WebhookNotice> {
+    async fn changes(&self) -> Vec<WebhookNotice> {
         let answer = tokio::time::timeout(PATIENCE, self.parts.db.ping()).await;
         let database = matches!(answer, Ok(Ok(()))) && self.parts.db.is_writable();
         let store = self.parts.store.as_ref().is_none_or(RedisLink::is_up);

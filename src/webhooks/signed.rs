@@ -1,8 +1,10 @@
-//! One receiver: signs a message, posts it to a public address, and takes nothing from the answer but its status.
+//! Calls signed as Standard Webhooks are: to a receiver, which is posted to at a public address and of whose answer only the
+//! status is taken; and from identity providers, of whose hooks it is found out whether they are theirs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use base64::Engine;
@@ -24,9 +26,9 @@ use crate::public_address::is_public;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The start of a signing secret.
-pub(super) const MARK: &str = "whsec_";
+const MARK: &str = "whsec_";
 /// Standard Webhooks: 24 to 64 bytes.
-pub(super) const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+const SECRET_BYTES: RangeInclusive<usize> = 24..=64;
 
 /// Why a receiver cannot be told anything.
 #[derive(Debug, thiserror::Error)]

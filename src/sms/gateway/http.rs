@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use url::form_urlencoded;
@@ -101,17 +102,14 @@ impl HttpGateway {
             headers.append(name, value);
         }
         let body = self.body.as_ref().map(|body| body.fill(&values));
-        let answer = self.line.call(|client| {
+        let request = |client: &Client| {
             let request = client.request(self.method.clone(), url.clone()).headers(headers.clone());
             match &body {
                 Some(body) => request.body(body.clone()),
                 None => request,
             }
-        });
-        match answer.await {
-            Ok(answer) => self.judge(&answer),
-            Err(delivery) => delivery,
-        }
+        };
+        self.line.call(request, |answer| self.judge(answer)).await
     }
 
     fn judge(&self, answer: &GatewayAnswer) -> DeliveryResult {

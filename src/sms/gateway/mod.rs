@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use strum::{EnumString, IntoStaticStr};
 use url::Url;
 
 use super::{MessageId, Phone, SmsCode};
@@ -61,7 +62,9 @@ pub trait SmsGateway: Send + Sync {
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a>;
 
     /// The content of a call to `/sms/reports/{gateway}`, if it is authentic.
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError>;
+    fn reports(&self, _call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
+        Err(ReportError::NotOffered)
+    }
 
     /// The answer to a valid report, with status 200, so that the gateway does not repeat it; `None` if an
     /// empty answer is enough.
@@ -103,7 +106,8 @@ pub enum ReportedMessage {
     Reference(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum ReportState {
     /// Still on its way.
     Pending,
@@ -218,12 +222,13 @@ impl GatewayClient {
         Ok(Self { client, timeout })
     }
 
-    /// The gateway's answer, or what the lack of an answer means. `request` is repeated only if the first
-    /// attempt never had a connection.
+    /// What the gateway's answer means, or the lack of one. `request` is repeated only if the first attempt never
+    /// had a connection.
     pub async fn call(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
-    ) -> Result<GatewayAnswer, DeliveryResult> {
+        judge: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
+    ) -> DeliveryResult {
         let whole = async {
             let mut answer = request(&self.client).send().await;
             if answer.as_ref().is_err_and(reqwest::Error::is_connect) {
@@ -240,7 +245,11 @@ impl GatewayClient {
         };
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
         let answered = tokio::time::timeout(self.timeout, whole).await;
-        answered.unwrap_or_else(|_| Err(unknown("did not answer in time")))
+        match answered {
+            Ok(Ok(answer)) => judge(&answer),
+            Ok(Err(delivery)) => delivery,
+            Err(_) => unknown("did not answer in time"),
+        }
     }
 }
 
@@ -411,10 +420,6 @@ impl SmsGateway for Outbox {
             DeliveryResult::Accepted { reference: None }
         })
     }
-
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
-        Err(ReportError::NotOffered)
-    }
 }
 
 pub struct NoGateway;
@@ -426,10 +431,6 @@ impl SmsGateway for NoGateway {
 
     fn send<'a>(&'a self, _: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(async { DeliveryResult::Refused { reason: "sms.gateway is \"none\"".to_owned() } })
-    }
-
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
-        Err(ReportError::NotOffered)
     }
 }
 

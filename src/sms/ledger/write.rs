@@ -198,7 +198,7 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
-        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.message.solved))
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
         .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).execute(connection).await
         .map(drop))?;
     if let Some(code_hash) = draft.code_hash {
