@@ -12,7 +12,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
+use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::kit::call::{Call, CaptchaSolution, limited};
 use crate::web::kit::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
 use crate::web::kit::message::{Field, FieldErrors, Message};
@@ -117,17 +117,20 @@ pub async fn send(body: Json<SendCodeBody>, call: Call) -> WebResult {
     let headers = call.request().headers();
     let once = idempotency_key(headers)?;
     let (address, network) = (call.client.subject(), call.client.network());
-    let (address, network) = (address.as_ref(), network.as_ref());
     let locale = language(headers, call.edge.cookies).code();
     let (browser, named) = call.named_browser();
-    let browser = Some(&browser.bytes()[..]);
-    let ask = CodeRequest { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
+    let message = sms::Message {
+        browser: Some(browser.bytes().to_vec()),
+        once: once.map(str::to_owned),
+        ..sms::Message::new(phone.clone(), purpose, locale)
+    };
+    let message = message.asked_from(address.as_ref(), network.as_ref());
     // Before the challenge: the same request again comes with one that is used up.
-    let sending = match services.codes.turn(live, ask, body.captcha.is_some()).await? {
+    let sending = match services.codes.turn(live, message, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
             let solved = call.redeem(CaptchaForm::SmsCode, body.captcha.as_ref()).await?;
-            services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await?
+            turn.send(live, solved).await?
         }
     };
     let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];

@@ -5,7 +5,7 @@ use actix_web::HttpResponse;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::sms::{CodeRequest, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
+use crate::sms::{self, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::view::{CodeStep, SentCode};
@@ -65,23 +65,19 @@ pub async fn send(
     let FormReply { visit, services, live, .. } = *reply;
     let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
     let (address, network) = (visit.client.subject(), visit.client.network());
-    let ask = CodeRequest {
-        phone: &phone,
-        purpose,
-        address: address.as_ref(),
-        network: network.as_ref(),
-        browser: Some(visit.browser.bytes()),
-        solved: false,
+    let message = sms::Message {
+        browser: Some(visit.browser.bytes().to_vec()),
         // A page can send one message. A second press of the button is the same request.
-        once: Some(&guarded.csrf_token),
-        locale: visit.locale.code(),
+        once: Some(guarded.csrf_token.clone()),
+        ..sms::Message::new(phone.clone(), purpose, visit.locale.code())
     };
+    let message = message.asked_from(address.as_ref(), network.as_ref());
     // Before the challenge is checked: the first of two presses has already used it up.
-    let sending = match services.codes.turn(live, ask, guarded.was_challenged()).await? {
+    let sending = match services.codes.turn(live, message, guarded.was_challenged()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
             let solved = reply.redeem(guarded).await?;
-            services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await?
+            turn.send(live, solved).await?
         }
     };
     let now = visit.now();

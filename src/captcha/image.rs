@@ -1,11 +1,101 @@
-//! Draws a challenge's letters: the `captcha` crate's glyphs, set by us.
+//! Images of challenges: drawn off the async threads, and cached for a short while.
 //!
-//! Each is turned, sheared, scaled, thickened and moved up or down, and stands over the edge of the one before it.
-//! A reader made for print fails, because there is no line to find and nothing to cut apart, and people read it at
-//! once. Grids, dots and waves, which the crate can draw, too, would stop only people: a median filter removes them.
+//! The letters are the `captcha` crate's glyphs, set by us: each is turned, sheared, scaled, thickened and moved up or
+//! down, and stands over the edge of the one before it. A reader made for print fails, because there is no line to find
+//! and nothing to cut apart, and people read it at once. Grids, dots and waves, which the crate can draw, too, would stop
+//! only people: a median filter removes them.
 
-use super::Difficulty;
-use super::glyphs::{Glyph, glyph};
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ::captcha::{Captcha, Geometry};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::id::{ChallengeNonce, VerifiedId};
+use super::slots::Slot;
+use super::{CaptchaForm, Difficulty};
+use crate::secret::{MasterKey, SigningKeys};
+use crate::throttle::Refusal;
+
+/// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
+const CACHE_BYTES: u64 = 8 << 20;
+const CACHE_IMAGES: usize = 2_000;
+
+/// No image for this client, or for anyone, until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageRefusal {
+    pub retry_after: Duration,
+    pub form: CaptchaForm,
+    /// The limit that refused, and how.
+    pub limit: &'static str,
+    pub refusal: Refusal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// Expired, or not one of our ids: both get the same answer, because there is nothing to draw.
+    #[error("no such challenge")]
+    Unknown,
+    #[error("too many images were drawn recently")]
+    Refused(ImageRefusal),
+    #[error("too many images are being drawn; try again in a second")]
+    Busy,
+    #[error("the image could not be drawn")]
+    Failed,
+}
+
+pub struct ChallengeImages {
+    seed: SigningKeys,
+    cache: Cache<ChallengeNonce, Arc<[u8]>, ImageWeight>,
+}
+
+#[derive(Clone)]
+struct ImageWeight;
+
+impl Weighter<ChallengeNonce, Arc<[u8]>> for ImageWeight {
+    fn weight(&self, nonce: &ChallengeNonce, png: &Arc<[u8]>) -> u64 {
+        (nonce.len() + png.len()) as u64
+    }
+}
+
+impl ChallengeImages {
+    pub fn new(key: &MasterKey) -> Self {
+        Self {
+            seed: key.derive_signing("captcha.image"),
+            cache: Cache::with_weighter(CACHE_IMAGES, CACHE_BYTES, ImageWeight),
+        }
+    }
+
+    /// One id, one image: every random choice comes from the nonce, so that asking again (here, on another
+    /// instance, or after the cache dropped it) gives no second picture to average with. If many ask for one
+    /// at once, it is drawn once.
+    pub async fn of(
+        &self,
+        body: &VerifiedId,
+        text: String,
+        turn: impl Future<Output = Result<Slot, ImageError>>,
+    ) -> Result<Arc<[u8]>, ImageError> {
+        let drawn = async { self.draw(body, text, turn.await?).await };
+        self.cache.get_or_insert_async(&body.nonce, drawn).await
+    }
+
+    async fn draw(&self, body: &VerifiedId, text: String, turn: Slot) -> Result<Arc<[u8]>, ImageError> {
+        let seed = self.seed.of(body.generation).hash(&[&body.nonce]);
+        let difficulty = body.difficulty();
+        // Moved into the task: a caller that leaves does not free a core that is still drawing.
+        let drawn = tokio::task::spawn_blocking(move || {
+            let png = png(&text, difficulty, seed);
+            drop(turn);
+            png
+        });
+        match drawn.await {
+            Ok(Ok(png)) => Ok(png.into()),
+            Ok(Err(_)) | Err(_) => Err(ImageError::Failed),
+        }
+    }
+}
 
 pub const WIDTH: usize = 240;
 pub const HEIGHT: usize = 100;
@@ -175,10 +265,76 @@ impl SeededRandom {
     }
 }
 
+/// How far from its outline a glyph is measured, and the free margin around it, in its own pixels: more than any stroke
+/// is thickened.
+const REACH: i32 = 4;
+
+/// An upright glyph of the `captcha` crate: how far each of its pixels is from the outline, positive in the ink.
+pub struct Glyph {
+    pub width: usize,
+    pub height: usize,
+    inside: Vec<f32>,
+}
+
+/// None if the font lacks it. Kept when it is first needed: every one that is made parses its whole font.
+pub fn glyph(letter: char) -> Option<&'static Glyph> {
+    static GLYPHS: [OnceLock<Option<Glyph>>; 128] = [const { OnceLock::new() }; 128];
+    GLYPHS.get(letter as usize)?.get_or_init(|| Glyph::take_out(letter)).as_ref()
+}
+
+impl Glyph {
+    fn take_out(letter: char) -> Option<Self> {
+        let mut page = Captcha::new();
+        page.set_chars(&[letter]).add_char();
+        // Empty if there is no such letter.
+        page.chars().first()?;
+        let Geometry { left, right, top, bottom } = page.text_area();
+        page.extract(Geometry::new(left, right + 1, top, bottom + 1));
+        let image = lodepng::decode24(page.as_png()?).ok()?;
+        // Of a pixel that the outline crosses: how far its middle is from it.
+        let edge = |x: i32, y: i32| {
+            let inside = (0..image.width as i32).contains(&x) && (0..image.height as i32).contains(&y);
+            let at = |x: i32, y: i32| image.buffer[y as usize * image.width + x as usize];
+            if inside { 0.5 - f32::from(at(x, y).g) / 255.0 } else { -0.5 }
+        };
+        let margin = 2 * REACH as usize;
+        let (width, height) = (image.width + margin, image.height + margin);
+        let inside = (0..width * height).map(|at| {
+            let (x, y) = ((at % width) as i32 - REACH, (at / width) as i32 - REACH);
+            let own = edge(x, y);
+            let farthest = if own.abs() < 0.5 { own.abs() } else { REACH as f32 };
+            let near = (-REACH..=REACH).flat_map(|dy| (-REACH..=REACH).map(move |dx| (dx, dy)));
+            let beyond = near.filter_map(|(dx, dy)| {
+                let other = edge(x + dx, y + dy);
+                (other.signum() != own.signum()).then(|| (dx as f32).hypot(dy as f32) - other.abs())
+            });
+            beyond.fold(farthest, f32::min) * own.signum()
+        });
+        Some(Self { width, height, inside: inside.collect() })
+    }
+
+    /// The pixels in its ink.
+    pub fn ink(&self) -> impl Iterator<Item = (f32, f32)> {
+        let ink = self.inside.iter().enumerate().filter(|(_, inside)| **inside > 0.0);
+        ink.map(|(at, _)| ((at % self.width) as f32, (at / self.width) as f32))
+    }
+
+    /// The distance at a point, from that at the four pixels around it; minus infinity outside.
+    pub fn inside(&self, (x, y): (f32, f32)) -> f32 {
+        let (left, top) = (x as usize, y as usize);
+        if x < 0.0 || y < 0.0 || left + 1 >= self.width || top + 1 >= self.height {
+            return f32::NEG_INFINITY;
+        }
+        let at = top * self.width + left;
+        let mix = |at: usize| self.inside[at] + (self.inside[at + 1] - self.inside[at]) * (x - left as f32);
+        mix(at) + (mix(at + self.width) - mix(at)) * (y - top as f32)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::captcha::answer::ALPHABET;
+    use crate::captcha::ALPHABET;
 
     const ALL: [Difficulty; 3] = [Difficulty::Easy, Difficulty::Medium, Difficulty::Hard];
 

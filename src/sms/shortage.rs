@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use super::brake::BrakedPrefix;
 use super::budgets::BudgetTicket;
-use super::job::SendJob;
-use super::outcome::{SendOutcome, SmsError};
-use super::path::SendPath;
-use super::share::BudgetShare;
+use super::message::{SendOutcome, SmsError};
+use super::message_limits::{BudgetShare, SendPath};
+use super::send::SendJob;
 use super::{MessagePurpose, Purpose};
 use crate::clock::Micros;
 use crate::config::SMS_BRAKE;
@@ -21,44 +20,31 @@ use crate::denied::Denied;
 
 impl SendJob {
     /// What a spent budget means for this request; None if it continues. Never depends on who owns the number.
-    pub fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<SendOutcome> {
-        match (&self.purpose, self.solved) {
-            (MessagePurpose::Own(Purpose::Login | Purpose::Reset), true) => None,
-            (MessagePurpose::Own(Purpose::Login | Purpose::Reset), false) => {
-                Some(SendOutcome::Denied(Denied::Challenged { limit, retry_after }))
+    pub fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<Denied> {
+        match &self.message.purpose {
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) => {
+                (!self.message.solved).then_some(Denied::Challenged { limit, retry_after })
             }
             // What is kept is for those who have an account here.
-            (
-                MessagePurpose::Own(Purpose::Register | Purpose::Verify)
-                | MessagePurpose::Verification(_)
-                | MessagePurpose::Relayed(_),
-                _,
-            ) => Some(SendOutcome::Denied(Denied::Throttled { limit, retry_after })),
+            MessagePurpose::Own(Purpose::Register | Purpose::Verify)
+            | MessagePurpose::Verification(_)
+            | MessagePurpose::Relayed(_) => Some(Denied::Throttled { limit, retry_after }),
         }
     }
 
     /// The path on which a request continues under a brake, or its answer. Never depends on who owns the number.
-    pub fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, SendOutcome> {
+    pub fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
         let (limit, retry_after) = (SMS_BRAKE.into(), braked.retry_after);
-        match (&self.purpose, braked.proven_before) {
+        match (&self.message.purpose, braked.proven_before) {
             // Who registers or adds a number has no account with it, so there is nobody to send to.
             (MessagePurpose::Own(Purpose::Register | Purpose::Verify), Some(_)) => {
-                Err(SendOutcome::Denied(Denied::Throttled { limit, retry_after }))
+                Err(Denied::Throttled { limit, retry_after })
             }
             // Nobody can show one there.
             (MessagePurpose::Relayed(_), Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
-            _ if !self.solved => Err(SendOutcome::Denied(Denied::Challenged { limit, retry_after })),
+            _ if !self.message.solved => Err(Denied::Challenged { limit, retry_after }),
             (_, None) => Ok(SendPath::Open),
             (_, Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
-        }
-    }
-
-    /// Since when the number has been proven where the code is for: at the program, or as an account's here.
-    async fn proven_since(&self) -> Result<Option<Micros>, DbError> {
-        let inner = &*self.codes.0;
-        match self.purpose.program() {
-            None => inner.owners.since(&self.phone).await,
-            Some(_) => inner.ledger.proven_since(&self.purpose.scope(), self.keys.phone).await,
         }
     }
 
@@ -77,11 +63,20 @@ impl SendJob {
         let since = self.proven_since().await.map_err(|error| Err(error.into()))?;
         let before = path.under().and_then(|braked| braked.proven_before);
         let owned = since.is_some_and(|since| before.is_none_or(|before| since < before));
-        let shares = path.shares(self.purpose.program().is_some());
+        let shares = path.shares(self.message.purpose.program().is_some());
         let taken = inner.budgets.take(shares, &self.watched, &self.keys, owned, ticket.hit).await;
         taken.map_err(|error| {
             tracing::debug!(%error, "no message is sent while the window store is out");
             Ok(SendOutcome::unavailable())
         })
+    }
+
+    /// Since when the number has been proven where the code is for: at the program, or as an account's here.
+    async fn proven_since(&self) -> Result<Option<Micros>, DbError> {
+        let (inner, purpose) = (&*self.codes.0, &self.message.purpose);
+        match purpose.program() {
+            None => inner.deps.owners.since(&self.message.phone).await,
+            Some(_) => inner.ledger.proven_since(&purpose.scope(), self.keys.phone).await,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Marks of answered challenges: the trait, and the marks of this process.
+//! Marks of answered challenges: the trait, the marks of this process, and those on Redis, which every instance sees.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -6,7 +6,12 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::Value;
+
 use crate::clock::{Clock, Micros};
+use crate::throttle::{CallError, RedisLink};
 
 pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>> + Send + 'a>>;
 
@@ -97,6 +102,34 @@ impl SpentShard {
         }
         self.until.insert(id_hash, now.plus(ttl));
         Ok(true)
+    }
+}
+
+pub struct RedisMarks {
+    link: RedisLink,
+    prefix: String,
+}
+
+impl RedisMarks {
+    /// Keys are named `{prefix}:spent:{keyed hash}`.
+    pub fn new(link: RedisLink, prefix: impl Into<String>) -> Self {
+        Self { link, prefix: prefix.into() }
+    }
+}
+
+impl SpentMarks for RedisMarks {
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        Box::pin(async move {
+            let mut command = redis::cmd("SET");
+            command.arg(format!("{}:spent:{}", self.prefix, URL_SAFE_NO_PAD.encode(id_hash)));
+            command.arg(1).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+            match self.link.call(&command).await {
+                Ok(Value::Nil) => Ok(false),
+                Ok(_) => Ok(true),
+                Err(CallError::Store(error)) => Err(MarksError::Unavailable(error.into())),
+                Err(CallError::Server(error)) => Err(MarksError::Unavailable(error.into())),
+            }
+        })
     }
 }
 
