@@ -98,34 +98,34 @@ pub fn app(
                         .guard(by_code(codes))
                         .route(post().to(machine::relay::outcome)),
                 )
-                .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
+                .service(calls("/admin/confirm", "POST").route(post().to(confirm::api_submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")
-                        .route(get().to(tokens::call::list))
-                        .route(post().to(tokens::call::create)),
+                        .route(get().to(tokens::api_list))
+                        .route(post().to(tokens::api_create)),
                 )
                 .service(
                     calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(get().to(lookup::call::show))
-                        .route(delete().to(lookup::call::clear)),
+                        .route(get().to(lookup::api::show))
+                        .route(delete().to(lookup::api::clear)),
                 )
                 .service(
                     calls("/admin/disabled-passwords/{login}", "DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(lookup::call::enable_password)),
+                        .route(delete().to(lookup::api::enable_password)),
                 )
-                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::call::revoke)))
-                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::call::list)))
-                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::call::show)))
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::api_revoke)))
+                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::api::list)))
+                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::api::show)))
                 .service(
                     calls("/admin/accounts/{id}/groups", "GET, HEAD, PUT")
-                        .route(get().to(accounts::call::groups))
-                        .route(put().to(accounts::call::set_groups)),
+                        .route(get().to(accounts::api::groups))
+                        .route(put().to(accounts::api::set_groups)),
                 )
-                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::call::act)))
-                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::call::messages)))
-                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::call::events)))
+                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::api::act)))
+                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::api_list)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::api::list)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
                         .route(get().to(limits::call::show))
@@ -150,11 +150,11 @@ pub fn app(
                         .route(put().to(apps::call::save)),
                 )
                 .service(calls("/admin/apps/preview", "POST").route(post().to(apps::call::preview)))
-                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
+                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::api_brakes)))
                 .service(
                     calls("/admin/brakes/{prefix}", "DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(messages::call::lift)),
+                        .route(delete().to(messages::api_lift)),
                 ),
         )
         .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
@@ -227,29 +227,29 @@ pub fn app(
         )
         .service(
             calls("/admin/confirm", "GET, HEAD, POST")
-                .route(get().to(confirm::page::show))
-                .route(post().to(confirm::page::submit)),
+                .route(get().to(confirm::show))
+                .route(post().to(confirm::submit)),
         )
         .service(
             calls("/admin/tokens", "GET, HEAD, POST")
-                .route(get().to(tokens::page::show))
-                .route(post().to(tokens::page::create)),
+                .route(get().to(tokens::show))
+                .route(post().to(tokens::create)),
         )
         .service(
             calls("/admin/tokens/revoke", "GET, HEAD, POST")
-                .route(get().to(tokens::page::ask))
-                .route(post().to(tokens::page::revoke)),
+                .route(get().to(tokens::ask))
+                .route(post().to(tokens::revoke)),
         )
         .service(
             calls("/admin/accounts", "GET, HEAD, POST")
-                .route(get().to(accounts::page::show))
-                .route(post().to(accounts::page::find)),
+                .route(get().to(accounts::show))
+                .route(post().to(accounts::find)),
         )
-        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::page::one)))
-        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::page::set_groups)))
-        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::page::act)))
-        .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
-        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
+        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::one)))
+        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::set_groups)))
+        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::act)))
+        .service(calls("/admin", "GET, HEAD").route(get().to(overview::show)))
+        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::show)))
         .service(calls("/admin/events.csv", "GET, HEAD").route(get().to(events::export::csv)))
         .service(calls("/admin/events.json", "GET, HEAD").route(get().to(events::export::json)))
         .service(
@@ -282,13 +282,13 @@ pub fn app(
         .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history_page::rollback)))
         .service(
             calls("/admin/lookup", "GET, HEAD, POST")
-                .route(get().to(lookup::page::show))
-                .route(post().to(lookup::page::ask)),
+                .route(get().to(lookup::show))
+                .route(post().to(lookup::ask)),
         )
-        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::page::clear)))
-        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::page::enable)))
-        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::page::show)))
-        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::page::lift)))
+        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::clear)))
+        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::enable)))
+        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
+        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page::page)))
         .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::page::json)))
         .service(

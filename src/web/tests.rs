@@ -18,7 +18,7 @@ use url::Url;
 use super::api_page::ApiPage;
 use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
-use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
+use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
 use super::form::notice::Notice;
 use super::kit::error_page::{ErrorKind, ErrorPage};
 use super::outbox::view::{OutboxPage, OutboxRow};
@@ -183,18 +183,17 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         sent: 20,
         entered: 1,
     };
-    let asked = Asked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
-    let page = |asked, entries, brakes| {
-        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes)
+    let asked =
+        MessagesAsked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
+    let page = |asked, entries, brakes, kept| {
+        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes, kept)
     };
+    let none = MessagesAsked::default;
+    let kept = (["+861380013", "verify:shop"].map(str::to_owned), LiftProblem::ReasonMissing);
     vec![
-        (
-            "messages-reason",
-            page(Asked::default(), Vec::new(), vec![brake.clone()])
-                .not_lifted(["+861380013", "verify:shop"], LiftProblem::ReasonMissing),
-        ),
-        ("messages", page(asked, entries, vec![brake])),
-        ("messages-none", page(Asked::default(), Vec::new(), Vec::new())),
+        ("messages-reason", page(none(), Vec::new(), vec![brake.clone()], Some(kept))),
+        ("messages", page(asked, entries, vec![brake], None)),
+        ("messages-none", page(none(), Vec::new(), Vec::new(), None)),
     ]
 }
 

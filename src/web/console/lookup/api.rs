@@ -1,7 +1,7 @@
 //! `/api/v1/admin/subjects/{limit}/{subject}`: what a limit has of somebody, and letting them in again.
 
-use actix_web::web::{Bytes, Data, Path, Query};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::web::{Bytes, Path, Query};
+use actix_web::{Error, HttpResponse};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -9,16 +9,15 @@ use utoipa::{IntoParams, ToSchema};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::login::Account;
-use crate::lookup::{LimitStatus, LookupActor, LookupKind, LookupSubject, RuleStatus};
+use crate::lookup::{LimitStatus, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{LimitMode, Rule};
 use crate::web::console::LONGEST_REASON;
+use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
+use crate::web::console::lookup::actor;
 use crate::web::console::lookup::subject::read_as;
-use crate::web::console::permitted::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
-use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
 use crate::web::machine::limits::span;
 
 /// What a path names, in the description of the API.
@@ -128,10 +127,9 @@ pub async fn show(
 ) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
-    let standing = services.lookup.standing(&live, limit, &subject).await;
-    let standing = standing?.ok_or(Problem::UnknownLimit)?;
+    let status = services.lookup.standing(&live, limit, &subject).await?.ok_or(Problem::UnknownLimit)?;
     let account = services.lookup.account(&subject).await?;
-    Ok(HttpResponse::Ok().json(told(standing, account)))
+    Ok(HttpResponse::Ok().json(log(status, account)))
 }
 
 /// Forget what a limit counts of a subject
@@ -160,27 +158,16 @@ pub async fn show(
 )]
 pub async fn clear(
     Permitted { admin, .. }: Permitted<ClearSubjects>,
-    request: HttpRequest,
     path: Path<(String, String)>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
-    let reason = reason(&query.reason, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    let reason = reason(&query.reason, body)?;
     admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "subject.clear")?;
-    let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
-    let by = LookupActor {
-        actor: &actor,
-        account: &admin.who.account,
-        token: admin.token(),
-        address: address.as_ref(),
-        reason: &reason,
-    };
-    let cleared = services.lookup.clear(&live, limit, &subject, by).await;
-    match cleared? {
+    match services.lookup.clear(&live, limit, &subject, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::UnknownLimit),
     }
@@ -206,25 +193,15 @@ pub async fn clear(
 )]
 pub async fn enable_password(
     Permitted { admin, .. }: Permitted<ChangeAccounts>,
-    request: HttpRequest,
     path: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
-    let reason = reason(&query.reason, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    let reason = reason(&query.reason, body)?;
     admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "password.enable")?;
-    let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
-    let by = LookupActor {
-        actor: &actor,
-        account: &admin.who.account,
-        token: admin.token(),
-        address: address.as_ref(),
-        reason: &reason,
-    };
-    match services.lookup.enable_password(&subject, by).await? {
+    match services.lookup.enable_password(&subject, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
@@ -240,8 +217,9 @@ fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str
 }
 
 /// In the body or in the query.
-pub fn reason(query: &str, body: &[u8]) -> Result<String, Problem> {
-    let sent: Clearing = match body {
+pub fn reason(query: &str, body: Result<Bytes, Error>) -> Result<String, Problem> {
+    let body = body.map_err(|_| Problem::PayloadTooLarge)?;
+    let sent: Clearing = match &body[..] {
         [] => Clearing { reason: query.to_owned() },
         body => serde_json::from_slice(body).map_err(|_| Problem::MalformedJson)?,
     };
@@ -252,8 +230,13 @@ pub fn reason(query: &str, body: &[u8]) -> Result<String, Problem> {
     Err(Problem::wrong("reason", format!("Use at most {LONGEST_REASON} characters on one line.")))
 }
 
-fn told(standing: LimitStatus, account: Option<Account>) -> SubjectLog {
-    let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = standing;
+fn log(status: LimitStatus, account: Option<Account>) -> SubjectLog {
+    let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = status;
+    let rule = |(rule, status): (&Rule, RuleStatus)| {
+        let (window_ms, per) = span(rule);
+        let frees_at = status.frees_at.map(moment);
+        LogRule { max: rule.max, window_ms, per, then: rule.then.as_str(), count: status.count, frees_at }
+    };
     SubjectLog {
         limit: limit.name().to_owned(),
         at: moment(at),
@@ -261,25 +244,13 @@ fn told(standing: LimitStatus, account: Option<Account>) -> SubjectLog {
         hits: hits.into_iter().map(moment).collect(),
         monitored: limit.mode() == LimitMode::Monitor,
         of_this_instance,
-        rules: limit.rules().iter().zip(rules).map(rule_body).collect(),
+        rules: limit.rules().iter().zip(rules).map(rule).collect(),
         account: account.map(|account| AccountNamed {
             id: account.id.to_string(),
             login: account.login.as_str().to_owned(),
             password_failures: account.password_failures,
             password_disabled_since: account.password_disabled_at.map(moment),
         }),
-    }
-}
-
-fn rule_body((rule, standing): (&Rule, RuleStatus)) -> LogRule {
-    let (window_ms, per) = span(rule);
-    LogRule {
-        max: rule.max,
-        window_ms,
-        per,
-        then: rule.then.as_str(),
-        count: standing.count,
-        frees_at: standing.frees_at.map(moment),
     }
 }
 

@@ -6,6 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
 use utoipa::{IntoParams, ToSchema};
 
@@ -13,17 +14,15 @@ use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, M
 use crate::clock::Micros;
 use crate::login::{Realm, Username};
 use crate::sms::Phone;
-use crate::web::console::permitted::{Permitted, ReadEvents};
+use crate::web::console::guard::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
+use crate::web::console::{read_after, read_filter, read_page_size};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::describe::{self, ADMIN, SCOPED};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
 
-/// Events on a page where nothing else is asked for, and at most.
-const USUAL: u32 = 50;
-const MOST: u32 = 200;
 /// What leads a key of a subject, as events carry them.
 const KEY: &str = "key:";
 
@@ -31,7 +30,7 @@ const KEY: &str = "key:";
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct EventQuery {
+pub struct EventParams {
     /// One, or several separated by commas.
     #[param(schema_with = action_list, style = Form, explode = false)]
     action: Option<String>,
@@ -137,29 +136,25 @@ struct SubjectMask {
     mask: String,
 }
 
-impl From<MaskedSubject> for SubjectMask {
-    fn from(MaskedSubject { key, mask }: MaskedSubject) -> Self {
-        Self { key: format!("{KEY}{}", hash_text(key)), mask }
-    }
-}
-
 impl From<EventEntry> for SecurityEvent {
     fn from(entry: EventEntry) -> Self {
+        let mask =
+            |MaskedSubject { key, mask }| SubjectMask { key: format!("{KEY}{}", hash_text(key)), mask };
         Self {
             at: Moment(entry.at).iso(),
             until: Moment(entry.until).iso(),
             count: entry.count,
-            action: entry.action.as_str(),
-            outcome: entry.outcome.as_str(),
+            action: entry.action.into_str(),
+            outcome: entry.outcome.into_str(),
             name: entry.name,
             limit: entry.limit,
             rule: entry.rule,
             noted: entry.noted,
             solved: entry.solved,
-            account: entry.account.map(SubjectMask::from),
-            address: entry.address.map(SubjectMask::from),
-            phone: entry.phone.map(SubjectMask::from),
-            prefix: entry.prefix.map(SubjectMask::from),
+            account: entry.account.map(mask),
+            address: entry.address.map(mask),
+            phone: entry.phone.map(mask),
+            prefix: entry.prefix.map(mask),
             actor: entry.actor,
             detail: entry.detail,
             request: entry.request,
@@ -168,11 +163,11 @@ impl From<EventEntry> for SecurityEvent {
 }
 
 fn actions() -> ObjectBuilder {
-    describe::one_of(Action::ALL.iter().map(|action| action.as_str()))
+    describe::one_of(Action::VARIANTS.iter().map(|action| action.into_str()))
 }
 
 fn outcomes() -> ObjectBuilder {
-    describe::one_of(Outcome::ALL.iter().map(|outcome| outcome.as_str()))
+    describe::one_of(Outcome::VARIANTS.iter().map(|outcome| outcome.into_str()))
 }
 
 fn action_list() -> ArrayBuilder {
@@ -191,27 +186,19 @@ fn outcome_list() -> ArrayBuilder {
     path = "/api/v1/admin/events",
     operation_id = "listEvents",
     tag = "admin",
-    params(EventQuery),
+    params(EventParams),
     responses((status = 200, description = "A page of them.", body = SecurityEvents)),
     security(("session" = []), ("token" = ["events:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
 )]
-pub async fn events(
+pub async fn list(
     _: Permitted<ReadEvents>,
-    wanted: Query<EventQuery>,
+    wanted: Query<EventParams>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
-    let after = read(
-        wanted.after.as_deref(),
-        "after",
-        "Use the value of next from the previous page.",
-        EventCursor::parse,
-    )?;
-    let limit = wanted.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::wrong("limit", "Use 1 to 200."));
-    }
+    let after = read_after(wanted.after.as_deref(), EventCursor::parse)?;
+    let limit = read_page_size(wanted.limit)?;
     services.audit.flush().await;
     let page = services.audit.log().page(&filter, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
@@ -219,7 +206,7 @@ pub async fn events(
         .json(SecurityEvents { events: page.entries.into_iter().map(SecurityEvent::from).collect(), next }))
 }
 
-async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter, Problem> {
+async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter, Problem> {
     const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();
@@ -228,35 +215,35 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
             wanted.action.as_deref(),
             "action",
             "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, request, reload, attack or admin.",
-            Action::parse,
+            |word| word.parse().ok(),
         )?,
         outcomes: read_all(
             wanted.outcome.as_deref(),
             "outcome",
             "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable, refused, began or ended.",
-            Outcome::parse,
+            |word| word.parse().ok(),
         )?,
-        realm: read(wanted.realm.as_deref(), "realm", "Use 1 to 64 of a-z, 0-9 and -.", |text| {
+        realm: read_filter(wanted.realm.as_deref(), "realm", "Use 1 to 64 of a-z, 0-9 and -.", |text| {
             Realm::parse(text).map(|realm| realm.as_str().to_owned())
         })?,
         limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),
         account: account(services, wanted.account.as_deref()).await?,
-        address: read(
+        address: read_filter(
             wanted.address.as_deref(),
             "address",
             "Use an IP address, or the key of an event's address.",
             |text| key(text).or_else(|| address(services, text)),
         )?,
         network: None,
-        phone: read(
+        phone: read_filter(
             wanted.phone.as_deref(),
             "phone",
             "Use a mobile number, or the key of an event's number.",
             |text| key(text).or_else(|| phone(services, text)),
         )?,
-        since: read(wanted.since.as_deref(), "since", WHEN, time)?,
-        until: read(wanted.until.as_deref(), "until", WHEN, time)?,
-        noted: read(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
+        since: read_filter(wanted.since.as_deref(), "since", WHEN, time)?,
+        until: read_filter(wanted.until.as_deref(), "until", WHEN, time)?,
+        noted: read_filter(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
         folded: None,
     })
 }
@@ -287,19 +274,6 @@ fn phone(services: &Services, text: &str) -> Option<i64> {
 
 fn key(text: &str) -> Option<i64> {
     parse_hash(text.strip_prefix(KEY)?)
-}
-
-/// What stands in a filter; empty is not there.
-fn read<T>(
-    text: Option<&str>,
-    field: &'static str,
-    help: &'static str,
-    parse: impl FnOnce(&str) -> Option<T>,
-) -> Result<Option<T>, Problem> {
-    match text.filter(|text| !text.is_empty()) {
-        None => Ok(None),
-        Some(text) => parse(text).map(Some).ok_or_else(|| Problem::wrong(field, help)),
-    }
 }
 
 /// The words between commas, each of which must be one.

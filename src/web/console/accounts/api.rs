@@ -1,23 +1,20 @@
-//! `/api/v1/admin/accounts`: the same for programs and administrators.
+//! `/api/v1/admin/accounts`: the same as the pages, for programs and administrators.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Path, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, Groups};
+use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
 use crate::sms::Phone;
-use crate::web::console::LONGEST_REASON;
-use crate::web::console::accounts::{self, A_PAGE, change};
-use crate::web::console::permitted::{ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::console::accounts::{change, change_groups, found};
+use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
-
-/// The most accounts in one answer.
-const MOST: u32 = 200;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -100,12 +97,6 @@ struct GroupsBody {
     groups: Vec<String>,
 }
 
-impl From<&Groups> for GroupsBody {
-    fn from(groups: &Groups) -> Self {
-        Self { groups: groups.names().map(str::to_owned).collect() }
-    }
-}
-
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "groups": ["on-call", "staff"], "reason": "Joined the operators." }))]
@@ -141,17 +132,8 @@ pub async fn list(
     wanted: Query<AccountQuery>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
-    let limit = wanted.limit.unwrap_or(A_PAGE);
-    if !(1..=MOST).contains(&limit) {
-        return Err(Problem::wrong("limit", "Use 1 to 200."));
-    }
-    let after = match wanted.after.as_deref().filter(|text| !text.is_empty()) {
-        None => None,
-        Some(text) => Some(
-            AccountCursor::of_account(text)
-                .ok_or_else(|| Problem::wrong("after", "Use the value of next from the previous page."))?,
-        ),
-    };
+    let limit = read_page_size(wanted.limit)?;
+    let after = read_after(wanted.after.as_deref(), AccountCursor::of_account)?;
     let region = &services.live.snapshot().sms.default_region;
     let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
     let filter =
@@ -239,7 +221,8 @@ pub async fn groups(
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
-    Ok(HttpResponse::Ok().json(GroupsBody::from(&services.accounts.groups(account.id).await?)))
+    let groups = services.accounts.groups(account.id).await?;
+    Ok(HttpResponse::Ok().json(GroupsBody { groups: groups.names().map(str::to_owned).collect() }))
 }
 
 /// Give an account its groups
@@ -268,7 +251,7 @@ pub async fn set_groups(
     let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
     let account = found(&services, &id).await?;
     admin.may_touch(&services, Some(&account), "groups")?;
-    let changed = accounts::set_groups(&services, &admin, &account, &groups, reason).await?;
+    let changed = change_groups(&services, &admin, &account, &groups, reason).await?;
     answer(changed, || admin.overreached(&services, "groups"))
 }
 
@@ -289,10 +272,4 @@ fn answer(changed: AccountChange, overreached: impl FnOnce() -> Problem) -> Resu
         AccountChange::OfAdmin => Err(overreached()),
         AccountChange::Gone => Err(Problem::NotFound),
     }
-}
-
-async fn found(services: &Shared, id: &str) -> Result<Account, Problem> {
-    let id = AccountId::parse(id).ok_or(Problem::NotFound)?;
-    let account = services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none());
-    account.ok_or(Problem::NotFound)
 }
