@@ -14,18 +14,18 @@ use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::tuning::DraftError;
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::document::diff;
-use crate::web::console::document::draft::{Controls, Stretch};
-use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{EditorNotice, StalePage, TomlDraft};
+use crate::web::console::document;
+use crate::web::console::document::DocumentPart;
+use crate::web::console::document::{Controls, Stretch};
+use crate::web::console::document::{EditorNotice, StalePage, TomlDraft};
 use crate::web::console::events::EventsAsked;
 use crate::web::console::events::view::{EventsFound, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
-use crate::web::console::limits::draft::{LimitForm, RuleRow};
-use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
-use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
+use crate::web::console::limits::editor::{EditorPage, TomlPage};
+use crate::web::console::limits::editor::{LimitForm, RuleRow};
+use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
-use crate::web::console::limits::view::{LimitCard, LimitsPage};
+use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::view::{
     Charts, InstanceRow, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning,
@@ -56,7 +56,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let mistakes = vec![mistake("limits.sms-total.rules[0].max")];
     add("toml-mistake", &toml(TomlDraft { mistakes, ..draft() }));
     add("toml-preview", &toml(draft()).preview(Trial::Done(preview())));
-    let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
+    let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let stale = |part| {
         StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())
     };
@@ -305,7 +305,7 @@ fn changes() -> Vec<ChangeRow> {
         version: "0123456789ab".into(),
         login: login.map(str::to_owned),
         reason: login.map(|_| "a <flood> at night".to_owned()),
-        diff: diff::between("a\n", "b\n"),
+        diff: document::between("a\n", "b\n"),
         current,
     };
     vec![row("00000000000000aa", Some("ada"), true), row("00000000000000ab", None, false)]
