@@ -128,28 +128,27 @@ pub fn app(
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(events::api::list)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
-                        .route(get().to(limits::call::show))
-                        .route(put().to(limits::call::save)),
+                        .route(get().to(limits::api_show))
+                        .route(put().to(limits::api_save)),
                 )
                 .service(
-                    calls("/admin/limits/history", "GET, HEAD")
-                        .route(get().to(limits::history_call::history)),
+                    calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::api_history)),
                 )
                 .service(
-                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview_call::submit)),
+                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview::api_preview)),
                 )
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::call::rollback)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::api_rollback)))
                 .service(
                     calls("/admin/access", "GET, HEAD, PUT")
-                        .route(get().to(console_access::call::show))
-                        .route(put().to(console_access::call::save)),
+                        .route(get().to(console_access::api_show))
+                        .route(put().to(console_access::api_save)),
                 )
                 .service(
                     calls("/admin/apps", "GET, HEAD, PUT")
-                        .route(get().to(apps::call::show))
-                        .route(put().to(apps::call::save)),
+                        .route(get().to(apps::api_show))
+                        .route(put().to(apps::api_save)),
                 )
-                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::call::preview)))
+                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::api_preview)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::api_brakes)))
                 .service(
                     calls("/admin/brakes/{prefix}", "DELETE")
@@ -254,32 +253,30 @@ pub fn app(
         .service(calls("/admin/events.json", "GET, HEAD").route(get().to(events::export::json)))
         .service(
             calls("/admin/access", "GET, HEAD, POST")
-                .route(get().to(console_access::page::show))
-                .route(post().to(console_access::page::submit)),
+                .route(get().to(console_access::show))
+                .route(post().to(console_access::submit)),
         )
-        .service(calls("/admin/access/end", "POST").route(post().to(console_access::page::end)))
-        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::page::show)))
+        .service(calls("/admin/access/end", "POST").route(post().to(console_access::end)))
+        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::show)))
         .service(
             calls("/admin/apps/edit", "GET, HEAD, POST")
-                .route(get().to(apps::page::show_editor))
-                .route(post().to(apps::page::submit)),
+                .route(get().to(apps::show_editor))
+                .route(post().to(apps::submit)),
         )
-        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::page::show)))
+        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::show)))
         .service(
             calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")
-                .route(get().to(limits::edit_page::show))
-                .route(post().to(limits::edit_page::submit)),
+                .route(get().to(limits::editor::show))
+                .route(post().to(limits::editor::submit)),
         )
         .service(
             calls("/admin/limits/toml", "GET, HEAD, POST")
-                .route(get().to(limits::edit_page::show_toml))
-                .route(post().to(limits::edit_page::submit_toml)),
+                .route(get().to(limits::editor::show_toml))
+                .route(post().to(limits::editor::submit_toml)),
         )
-        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history_page::show)))
-        .service(
-            calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history_page::ask)),
-        )
-        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history_page::rollback)))
+        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::show)))
+        .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history::ask)))
+        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history::rollback)))
         .service(
             calls("/admin/lookup", "GET, HEAD, POST")
                 .route(get().to(lookup::show))

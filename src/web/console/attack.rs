@@ -7,7 +7,7 @@ use url::form_urlencoded;
 use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState};
 use crate::clock::Micros;
 use crate::config::AccessSettings;
-use crate::web::console::access::answer::AccessAnswer;
+use crate::web::console::access::AccessAnswer;
 use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;

@@ -14,17 +14,17 @@ use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::tuning::{DraftError, Instance};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::document::diff;
-use crate::web::console::document::draft::{Controls, Stretch};
-use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{EditorNotice, StalePage, TomlDraft};
+use crate::web::console::document;
+use crate::web::console::document::DocumentPart;
+use crate::web::console::document::{Controls, Stretch};
+use crate::web::console::document::{EditorNotice, StalePage, TomlDraft};
 use crate::web::console::events::{EventQuery, EventsFound, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
-use crate::web::console::limits::draft::{LimitForm, RuleRow};
-use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
-use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
+use crate::web::console::limits::editor::{EditorPage, TomlPage};
+use crate::web::console::limits::editor::{LimitForm, RuleRow};
+use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
-use crate::web::console::limits::view::{LimitCard, LimitsPage};
+use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
@@ -53,7 +53,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let mistakes = vec![mistake("limits.sms-total.rules[0].max")];
     add("toml-mistake", &toml(TomlDraft { mistakes, ..draft() }));
     add("toml-preview", &toml(draft()).preview(Trial::Done(preview())));
-    let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
+    let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let stale = |part| {
         StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())
     };
@@ -313,7 +313,7 @@ fn changes() -> Vec<ChangeRow> {
         version: "0123456789ab".into(),
         login: login.map(str::to_owned),
         reason: login.map(|_| "a <flood> at night".to_owned()),
-        diff: diff::between("a\n", "b\n"),
+        diff: document::between("a\n", "b\n"),
         current,
     };
     vec![row("00000000000000aa", Some("ada"), true), row("00000000000000ab", None, false)]
