@@ -44,9 +44,9 @@ mod tests;
 
 pub use kit::client::{ClientAddress, TrustedProxies};
 #[cfg(feature = "server")]
-pub use kit::flash::Flash;
-#[cfg(feature = "server")]
 pub use kit::locale::Locale;
+#[cfg(feature = "server")]
+pub use kit::locale::Wait;
 #[cfg(feature = "server")]
 pub use kit::message::{Field, FieldErrors, Message};
 #[cfg(feature = "server")]
@@ -54,7 +54,7 @@ pub use kit::next::Next;
 #[cfg(feature = "server")]
 pub use kit::problem::Problem;
 #[cfg(feature = "server")]
-pub use kit::visit::{Edge, Visit};
+pub use kit::visit::Flash;
 #[cfg(feature = "server")]
-pub use kit::wait::Wait;
+pub use kit::visit::{Edge, Visit};
 pub use rate_limit::RateLimit;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use actix_web::web;
 use askama::Template;
+use strum::VariantArray;
 use url::Url;
 
 use super::api_page::ApiPage;
@@ -30,9 +31,9 @@ use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
 use crate::web::kit::client::TrustedProxies;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Kind;
 use crate::web::kit::visit::{Edge, Visit};
-use crate::web::kit::wait::Moment;
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);
@@ -228,7 +229,10 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
-    forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.iter().copied().map(problem)).collect()
+    forms
+        .chain(ErrorKind::VARIANTS.iter().copied().map(error))
+        .chain(Kind::ALL.iter().copied().map(problem))
+        .collect()
 }
 
 fn each(check: impl Fn(&str, &str)) {

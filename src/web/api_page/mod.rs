@@ -7,10 +7,9 @@ mod view;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use askama::Template;
-
-use crate::web::kit::layout::Layout;
-use crate::web::kit::visit::Visit;
 use view::{API, ApiView};
+
+use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Template)]
 #[template(path = "pages/api.html")]

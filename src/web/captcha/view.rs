@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::captcha::{CaptchaForm, Challenge};
 use crate::clock::Micros;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::wait::{Wait, span_in_words};
+use crate::web::kit::locale::{Locale, Wait, span_in_words};
 
 /// Pixels of the image. The page states them, so that the layout does not shift when the image loads.
 pub const IMAGE_SIZE: (u32, u32) = (crate::captcha::WIDTH as u32, crate::captcha::HEIGHT as u32);

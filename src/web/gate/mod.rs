@@ -12,7 +12,7 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 
-use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
+use crate::web::kit::headers::{AUTHZ, ON_HOSTS};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 

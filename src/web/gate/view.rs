@@ -5,9 +5,8 @@ use actix_web::http::StatusCode;
 use askama::Template;
 
 use crate::web::kit::assets;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::services::Services;
-use crate::web::kit::visit::Visit;
+use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatePageKind {

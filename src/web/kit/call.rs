@@ -20,10 +20,10 @@ use crate::throttle::Limit;
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::problem::{CaptchaBody, Problem};
 use crate::web::kit::ratelimit_fields::{self, Standing};
-use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
 

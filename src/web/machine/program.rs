@@ -10,9 +10,9 @@ use actix_web::{FromRequest, HttpRequest};
 
 use crate::login::{Realm, TokenScopes};
 use crate::web::kit::client::ClientAddress;
+use crate::web::kit::extract;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
-use crate::web::kit::token;
 use crate::web::kit::visit::Edge;
 
 /// A kind of scope that names one program.
@@ -58,7 +58,7 @@ impl<S: ProgramScope> FromRequest for Program<S> {
             let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
             let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
             let client = ClientAddress::of(&request, &edge.trusted);
-            let bearer = token::admit(&request, services, client).await?;
+            let bearer = extract::admit_token(&request, services, client).await?;
             let name = S::name(&bearer.scopes).ok_or(Problem::InsufficientScope)?.clone();
             Ok(Self { name, services: services.clone(), edge: edge.clone(), scope: PhantomData })
         })

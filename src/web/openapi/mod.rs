@@ -11,8 +11,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
+use crate::web::kit::assets::PublicBody;
 use crate::web::kit::problem::ProblemBody;
-use crate::web::kit::public_body::PublicBody;
 use crate::web::{
     account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
 };

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
 use crate::web::kit::client::is_here;
-use crate::web::kit::phone;
+use crate::web::kit::extract::parse_phone;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
 use crate::web::outbox::view::{OutboxPage, OutboxRow};
 
 #[derive(Debug, Default, Deserialize)]
@@ -72,6 +72,6 @@ fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<V
     if phone.trim().is_empty() {
         return Some(outbox.messages(None));
     }
-    let phone = phone::parse(&services.live.snapshot(), phone);
+    let phone = parse_phone(&services.live.snapshot(), phone);
     Some(phone.map_or_else(|_| Vec::new(), |phone| outbox.messages(Some(&phone))))
 }

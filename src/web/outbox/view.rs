@@ -2,9 +2,8 @@
 
 use askama::Template;
 
-use crate::web::kit::layout::Layout;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
+use crate::web::kit::visit::{Layout, Visit};
 
 pub struct OutboxRow {
     pub at: Moment,

@@ -15,13 +15,11 @@ use crate::web::form::fields::{FormPairs, GuardedFields, NextFields};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
+use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::visit::{Flash, Visit};
 use crate::web::register::view::{Hints, RegisterPage};
 use crate::web::session::{unless_signed_in, welcome};
 
