@@ -17,12 +17,12 @@ use strum::VariantArray;
 use url::Url;
 
 use super::api_page::ApiPage;
-use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
 use super::form::notice::Notice;
 use super::kit::error_page::{ErrorKind, ErrorPage};
-use super::outbox::view::{OutboxPage, OutboxRow};
+use super::outbox::{OutboxPage, OutboxRow};
 use super::problem_page::ProblemPage;
 use super::register::view::{Hints, RegisterPage};
 use super::sign_in::view::LoginPage;

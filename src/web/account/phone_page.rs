@@ -4,7 +4,7 @@ use crate::captcha::CaptchaForm;
 use crate::login::{AuthenticatedSession, CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
 use crate::web::account::require_open;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep, OneStep};

@@ -7,7 +7,7 @@ use askama::Template;
 
 use crate::audit::{FailedAttempts, FailureSummary};
 use crate::clock::Micros;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::form::notice::Notice;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::locale::{Device, Moment};

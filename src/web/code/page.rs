@@ -6,7 +6,7 @@ use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{CodeRequest, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::view::{CodeStep, SentCode};
 use crate::web::form::fields::GuardedFields;

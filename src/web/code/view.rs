@@ -8,7 +8,7 @@ use askama::Template;
 
 use crate::clock::Micros;
 use crate::sms::Purpose;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::form::notice::Notice;
 use crate::web::kit::locale::{Locale, Wait, span_in_words};
 use crate::web::kit::message::{Field, FieldErrors};

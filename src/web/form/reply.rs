@@ -9,7 +9,7 @@ use crate::captcha::{CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
-use crate::web::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
 use crate::web::kit::challenge::{Answered, Asker, BUSY};

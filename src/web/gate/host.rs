@@ -15,7 +15,7 @@ use crate::gate::{ReturnUrl, Scheme};
 use crate::login::{AppVisitor, RedeemedCode, SessionToken, second_try};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
-use crate::web::gate::view::{GatePage, GatePageKind};
+use crate::web::gate::{GatePage, GatePageKind};
 use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};

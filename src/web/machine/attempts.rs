@@ -24,7 +24,7 @@ use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::locale::whole_seconds;
 use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
 use crate::web::kit::services::Shared;
-use crate::web::machine::program::{Guard, Program};
+use crate::web::machine::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -22,7 +22,7 @@ use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PR
 use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::locale::{Locale, whole_seconds};
 use crate::web::kit::problem::{CaptchaBody, Problem, WebResult};
-use crate::web::machine::program::{Program, Verify};
+use crate::web::machine::{Program, Verify};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";

@@ -7,7 +7,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
 use crate::sms::{Phone, Purpose, SmsCode};
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::page::{CodeStage, parse_both, parse_phone, send, step_of};
 use crate::web::code::view::CodeStep;

@@ -3,7 +3,7 @@
 use actix_web::HttpResponse;
 use askama::Template;
 
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::view::CodeStep;
 use crate::web::form::notice::Notice;
 use crate::web::kit::message::{Field, FieldErrors};

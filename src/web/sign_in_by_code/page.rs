@@ -5,7 +5,7 @@ use actix_web::web::Query;
 use crate::captcha::CaptchaForm;
 use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::sms::Purpose;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};

@@ -3,6 +3,7 @@
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
 use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
@@ -11,8 +12,7 @@ use crate::web::kit::extract::parse_phone;
 use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Visit;
-use crate::web::outbox::view::{OutboxPage, OutboxRow};
+use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -74,4 +74,27 @@ fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<V
     }
     let phone = parse_phone(&services.live.snapshot(), phone);
     Some(phone.map_or_else(|_| Vec::new(), |phone| outbox.messages(Some(&phone))))
+}
+
+pub struct OutboxRow {
+    pub at: Moment,
+    pub phone: String,
+    pub code: String,
+    pub text: String,
+}
+
+#[derive(Template)]
+#[template(path = "pages/outbox.html")]
+pub struct OutboxPage {
+    layout: Layout,
+    phone: String,
+    rows: Vec<OutboxRow>,
+}
+
+impl OutboxPage {
+    /// `phone` is the typed number that filters the rows.
+    pub fn new(visit: &Visit, phone: &str, rows: Vec<OutboxRow>) -> Self {
+        let phone = phone.chars().take(64).collect();
+        Self { layout: visit.layout("/dev/outbox", None), phone, rows }
+    }
 }
