@@ -44,7 +44,7 @@ pub fn app(
         .configure(extract::configure)
         .service(
             scope("/api/v1")
-                .service(calls("/captcha", "POST").route(post().to(captcha::call::issue)))
+                .service(calls("/captcha", "POST").route(post().to(captcha::issue)))
                 .service(calls("/login", "POST").route(post().to(sign_in::call::submit)))
                 .service(calls("/logout", "POST").route(post().to(session::call::logout)))
                 .service(calls("/register", "POST").route(post().to(register::call::submit)))
@@ -286,8 +286,8 @@ pub fn app(
         .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::enable)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
-        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page::page)))
-        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::page::json)))
+        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
+        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::json)))
         .service(
             // No HEAD: a delivery report takes effect with any method.
             calls("/sms/reports/{gateway}", "GET, POST")
@@ -297,7 +297,7 @@ pub fn app(
                 .route(post().to(delivery_reports::take)),
         )
         .service(calls("/wforce/", "POST").route(post().to(machine::wforce::take)))
-        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image::image)))
+        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
         .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
         .service(calls("/api", "GET, HEAD").route(get().to(api_page::show)))
         .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))

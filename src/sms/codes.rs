@@ -20,8 +20,8 @@ use crate::config::{LimitName, LiveSettings, ProgramTexts};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 use crate::throttle::wait_queue::WaitQueue;
+use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;

@@ -17,8 +17,8 @@ use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
-use crate::throttle::{HitId, SubjectKey};
 use crate::throttle::wait_queue::QueuePosition;
+use crate::throttle::{HitId, SubjectKey};
 use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the

@@ -4,7 +4,7 @@ use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
 
 use crate::sms::{ReportCall, ReportError};
-use crate::web::kit::broken;
+use crate::web::kit::problem::log_failure;
 use crate::web::kit::services::Shared;
 
 /// Maximum length of a report in bytes. A report may be a batch.
@@ -40,7 +40,7 @@ pub async fn take(
             None => HttpResponse::NoContent().finish(),
         },
         Err(error) => {
-            broken::log(&error);
+            log_failure(&error);
             HttpResponse::ServiceUnavailable().finish()
         }
     }

@@ -24,10 +24,10 @@ pub mod status;
 mod tests;
 
 pub use kit::client::{ClientAddress, TrustedProxies};
-pub use kit::flash::Flash;
 pub use kit::locale::Locale;
+pub use kit::locale::Wait;
 pub use kit::message::{Field, FieldErrors, Message};
 pub use kit::next::Next;
 pub use kit::problem::Problem;
+pub use kit::visit::Flash;
 pub use kit::visit::{Edge, Visit};
-pub use kit::wait::Wait;

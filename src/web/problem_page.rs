@@ -8,10 +8,9 @@ use askama::Template;
 use rust_i18n::t;
 
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::layout::Layout;
 use crate::web::kit::problem::Kind;
 use crate::web::kit::problem_kind;
-use crate::web::kit::visit::Visit;
+use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Template)]
 #[template(path = "pages/problem.html")]

@@ -5,9 +5,8 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::web::kit::client::ClientAddress;
-use crate::web::kit::health::{Report, State};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
+use crate::web::kit::services::{Report, Shared, State};
 use crate::web::kit::visit::Edge;
 
 /// This process answers

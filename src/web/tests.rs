@@ -13,15 +13,16 @@ use std::time::Duration;
 use actix_web::test::TestRequest;
 use actix_web::web;
 use askama::Template;
+use strum::VariantArray;
 use url::Url;
 
 use super::api_page::ApiPage;
-use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
 use super::form::notice::Notice;
 use super::kit::error_page::{ErrorKind, ErrorPage};
-use super::outbox::view::{OutboxPage, OutboxRow};
+use super::outbox::{OutboxPage, OutboxRow};
 use super::problem_page::ProblemPage;
 use super::register::view::{Hints, RegisterPage};
 use super::sign_in::view::LoginPage;
@@ -30,10 +31,10 @@ use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
 use crate::web::kit::client::TrustedProxies;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Kind;
 use crate::web::kit::problem_kind;
 use crate::web::kit::visit::{Edge, Visit};
-use crate::web::kit::wait::Moment;
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);
@@ -229,7 +230,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
     forms
-        .chain(ErrorKind::ALL.into_iter().map(error))
+        .chain(ErrorKind::VARIANTS.iter().copied().map(error))
         .chain(problem_kind::KINDS.iter().copied().map(problem))
         .collect()
 }

@@ -17,13 +17,11 @@ use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::message::Field;
-use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{Problem, WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::kit::visit::{self, Flash, Visit};
 use crate::web::session::{self, Member};
 
 /// `GET /account/export`

@@ -7,9 +7,9 @@ pub mod phone_page;
 pub mod view;
 
 use crate::login::AuthenticatedSession;
+use crate::web::kit::problem::WebError;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebError;
 
 /// Lets a member pass whose password, if there is one, can be shown from here.
 async fn require_open(

@@ -20,14 +20,12 @@ use crate::web::form::fields::{FormPairs, GuardedFields, NextFields, TokenForm};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
+use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::kit::visit::{self, Flash, Visit};
 use crate::web::session::{self, SignedIn, renew};
 
 /// How far back the account page shows what failed, and from how many networks.

@@ -12,10 +12,9 @@ use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::Field;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::session::{self, Member};
 use crate::web::sign_in::call::{parse_current, verify};
 

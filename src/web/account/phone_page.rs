@@ -4,7 +4,7 @@ use crate::captcha::CaptchaForm;
 use crate::login::{AuthenticatedSession, CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
 use crate::web::account::require_open;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep, OneStep};
@@ -12,13 +12,11 @@ use crate::web::form::fields::FormPairs;
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
+use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::visit::{Flash, Visit};
 use crate::web::session::Member;
 
 /// The challenges of the password form apply here, too.

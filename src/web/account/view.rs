@@ -7,15 +7,13 @@ use askama::Template;
 
 use crate::audit::{FailedAttempts, FailureSummary};
 use crate::clock::Micros;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::form::notice::Notice;
 use crate::web::kit::client::ClientAddress;
-use crate::web::kit::device::Device;
-use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::{Device, Moment};
 use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::next::Next;
-use crate::web::kit::visit::{Visit, with_wait};
-use crate::web::kit::wait::Moment;
+use crate::web::kit::visit::{Layout, Visit, with_wait};
 
 /// An active session.
 #[derive(Clone)]

@@ -15,13 +15,11 @@ use crate::denied::Denied;
 use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::kit::call::{Call, CaptchaSolution, limited};
 use crate::web::kit::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
+use crate::web::kit::extract::{self, SecretField};
+use crate::web::kit::locale::whole_seconds;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::phone;
-use crate::web::kit::problem::{InputError, Problem};
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::{InputError, Problem, WebError, WebResult};
 use crate::web::kit::visit::{language, set};
-use crate::web::kit::wait::whole_seconds;
-use crate::web::kit::web_error::{WebError, WebResult};
 use crate::web::session;
 
 #[derive(Deserialize, ToSchema)]
@@ -192,7 +190,7 @@ pub fn with_quota(call: &Call, response: HttpResponse, full: Option<(&str, Durat
 }
 
 pub fn parse_phone(live: &LiveSettings, typed: &SecretField) -> Result<Phone, Problem> {
-    phone::parse(live, typed.expose()).map_err(|error| match error {
+    extract::parse_phone(live, typed.expose()).map_err(|error| match error {
         PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
         PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
     })

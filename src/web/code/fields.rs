@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::web::form::fields::{GuardedFields, NextFields};
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::extract::SecretField;
 
 /// The fields for a phone number and its code. A form has two steps. The server keeps nothing of the first:
 /// the browser sends it again with the second step, and it is checked again.

@@ -6,15 +6,15 @@ use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{self, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::view::{CodeStep, SentCode};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::phone;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::problem::WebResult;
 
 /// What a form with a number requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub async fn send(
 }
 
 pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
-    let parsed = phone::parse(live, fields.phone.expose()).map_err(Message::from);
+    let parsed = extract::parse_phone(live, fields.phone.expose()).map_err(Message::from);
     errors.take(Field::Phone, parsed)
 }
 

@@ -8,15 +8,12 @@ use askama::Template;
 
 use crate::clock::Micros;
 use crate::sms::Purpose;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::form::notice::Notice;
-use crate::web::kit::layout::Layout;
-use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::{Locale, Wait, span_in_words};
 use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::next::Next;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::visit::with_wait;
-use crate::web::kit::wait::{Wait, span_in_words};
+use crate::web::kit::visit::{Layout, Visit, with_wait};
 
 /// What the page keeps about a sent code, in hidden fields for display.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use crate::captcha::CaptchaAnswer;
 use crate::config::LiveSettings;
 use crate::gate::ReturnUrl;
 use crate::login::is_state_hash;
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::next::Next;
-use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::visit::Visit;
 
 /// A submitted form, field by field.

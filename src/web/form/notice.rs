@@ -2,8 +2,8 @@
 
 use actix_web::http::StatusCode;
 
+use crate::web::kit::locale::Wait;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::wait::Wait;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Notice {

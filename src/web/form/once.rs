@@ -14,11 +14,9 @@ use crate::login::{FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken};
 use crate::request_id;
 use crate::web::form::fields::{FormPairs, value};
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
-use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{Problem, WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::kit::visit::{self, Flash, Visit};
 
 /// Where the first form may have been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

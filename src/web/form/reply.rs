@@ -9,17 +9,16 @@ use crate::captcha::{CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
-use crate::web::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::error_page::problem_page;
+use crate::web::kit::locale::Wait;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{Problem, WebError};
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Wait;
-use crate::web::kit::web_error::WebError;
 
 /// One submitted form. `show` renders its page with a notice.
 pub struct FormReply<'a> {

@@ -9,7 +9,7 @@ use crate::config::{Apps, LiveSettings};
 use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
 use crate::login::{AppVisitor, SessionToken};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, Unclear};
-use crate::web::gate::view::{GatePage, GatePageKind};
+use crate::web::gate::{GatePage, GatePageKind};
 use crate::web::kit::cookies;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;

@@ -15,13 +15,11 @@ use crate::gate::{ReturnUrl, Scheme};
 use crate::login::{AppVisitor, RedeemedCode, SessionToken, second_try};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
-use crate::web::gate::view::{GatePage, GatePageKind};
-use crate::web::kit::assets;
-use crate::web::kit::cookies;
-use crate::web::kit::problem::Problem;
+use crate::web::gate::{GatePage, GatePageKind};
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::{assets, cookies};
 
 /// How long a browser may take to sign in. Tabs that begin meanwhile share one state; of tabs that begin at once before
 /// there is one, the last to be answered sets it, and the others begin again.

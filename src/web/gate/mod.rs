@@ -1,20 +1,22 @@
 //! The gate: what proxies ask for each request to an application, and what browsers ask for at an application's host.
 
-pub mod authz;
-pub mod host;
-mod proxied;
-mod view;
-
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
 use actix_web::http::header::HOST;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
+use askama::Template;
 
-use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
+use crate::web::kit::assets;
+use crate::web::kit::headers::{AUTHZ, ON_HOSTS};
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{Edge, Layout, Visit};
+
+pub mod authz;
+pub mod host;
+mod proxied;
 
 /// At the host of an application nothing else of ours is there: no page that could be taken for one of the application,
 /// and none whose cookies its scripts could use.
@@ -49,4 +51,72 @@ fn is_ours(request: &ServiceRequest) -> bool {
     let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
     let is_of_app = of_app(HOST.as_str()) || (by_proxy && of_app(proxied::FORWARDED_HOST));
     !is_of_app
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GatePageKind {
+    /// Signed in, but not allowed.
+    Forbidden,
+    /// A code that was used, is too old, or belongs to another browser.
+    Expired,
+    SignOut,
+    SignedOut,
+    /// There was nobody to sign out here.
+    NotSignedIn,
+}
+
+#[derive(Template)]
+#[template(path = "pages/gate.html")]
+pub struct GatePage {
+    layout: Layout,
+    kind: GatePageKind,
+    app: String,
+    user: Option<String>,
+    /// Of the sign-in.
+    home: String,
+}
+
+impl GatePage {
+    pub fn new(
+        visit: &Visit,
+        kind: GatePageKind,
+        app: &str,
+        user: Option<&str>,
+        services: &Services,
+    ) -> Self {
+        Self {
+            layout: visit.layout("/", None),
+            kind,
+            app: app.to_owned(),
+            user: user.map(str::to_owned),
+            home: format!("{}/account", services.public_url),
+        }
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.bare_page(self.kind.status(), self)
+    }
+
+    fn style(&self) -> String {
+        format!("/.gatehouse{}", assets::style_url())
+    }
+}
+
+impl GatePageKind {
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::Forbidden | Self::Expired => StatusCode::FORBIDDEN,
+            Self::SignOut | Self::SignedOut | Self::NotSignedIn => StatusCode::OK,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Forbidden => "gate.forbidden-title",
+            Self::Expired => "gate.expired-title",
+            Self::SignOut => "gate.sign-out-title",
+            Self::SignedOut => "gate.signed-out-title",
+            Self::NotSignedIn => "gate.not-signed-in-title",
+        }
+    }
 }

@@ -4,13 +4,13 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
+use strum::VariantArray;
 
-use crate::web::kit::app_paths::ON_HOSTS;
-use crate::web::kit::layout::Layout;
+use crate::web::kit::headers::ON_HOSTS;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::visit::{Edge, Visit};
+use crate::web::kit::visit::{Edge, Layout, Visit};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum ErrorKind {
     BadRequest,
     Forbidden,
@@ -29,21 +29,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 12] = [
-        Self::BadRequest,
-        Self::Forbidden,
-        Self::Denied,
-        Self::ForeignForm,
-        Self::NotFound,
-        Self::MethodNotAllowed,
-        Self::TooLarge,
-        Self::TooSlow,
-        Self::WrongType,
-        Self::TooMany,
-        Self::Internal,
-        Self::Unavailable,
-    ];
-
     pub const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -78,52 +63,24 @@ impl ErrorKind {
     }
 }
 
-impl From<&Problem> for ErrorKind {
-    fn from(problem: &Problem) -> Self {
+impl ErrorKind {
+    /// A page says less than a problem: what its status means, and two refusals by name.
+    fn of(problem: &Problem) -> Self {
         match problem {
-            Problem::InvalidInput { .. }
-            | Problem::InvalidDraft { .. }
-            | Problem::PreconditionRequired
-            | Problem::PreconditionFailed { .. }
-            | Problem::NotSaved { .. }
-            | Problem::MalformedJson
-            | Problem::LoginTaken
-            | Problem::InvalidPhone
-            | Problem::CountryNotAllowed
-            | Problem::PhoneTaken
-            | Problem::OnlyWayIn
-            | Problem::TooManyTokens
-            | Problem::NoPassword
-            | Problem::LastAdministrator
-            | Problem::ToldOtherwise
-            | Problem::Lapsed
-            | Problem::PasswordDisabled => Self::BadRequest,
-            Problem::InvalidCredentials { .. }
-            | Problem::InvalidCode
-            | Problem::Unauthenticated
-            | Problem::Forbidden
-            | Problem::ConfirmationRequired
-            | Problem::TokenMissing
-            | Problem::InvalidToken
-            | Problem::InsufficientScope
-            | Problem::InvalidSignature
-            | Problem::PasswordRequired
-            | Problem::AccountDisabled
-            | Problem::PasswordChangeRequired
-            | Problem::CaptchaRequired { .. }
-            | Problem::CaptchaInvalid { .. } => Self::Forbidden,
             Problem::Denied => Self::Denied,
             Problem::Csrf => Self::ForeignForm,
-            Problem::NotFound | Problem::UnknownLimit | Problem::UnknownSubject | Problem::NoAccount => {
-                Self::NotFound
-            }
-            Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
-            Problem::PayloadTooLarge => Self::TooLarge,
-            Problem::RequestTimeout => Self::TooSlow,
-            Problem::UnsupportedMediaType => Self::WrongType,
-            Problem::Throttled { .. } | Problem::LimitFull { .. } => Self::TooMany,
-            Problem::Internal => Self::Internal,
-            Problem::Busy { .. } | Problem::Unavailable { .. } | Problem::NotSent => Self::Unavailable,
+            other => match other.kind().status {
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::Forbidden,
+                StatusCode::NOT_FOUND => Self::NotFound,
+                StatusCode::METHOD_NOT_ALLOWED => Self::MethodNotAllowed,
+                StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
+                StatusCode::REQUEST_TIMEOUT => Self::TooSlow,
+                StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::WrongType,
+                StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
+                StatusCode::INTERNAL_SERVER_ERROR => Self::Internal,
+                StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
+                _ => Self::BadRequest,
+            },
         }
     }
 }
@@ -147,7 +104,7 @@ impl ErrorPage {
 
 /// A problem as a page.
 pub fn problem_page(visit: &Visit, problem: &Problem) -> HttpResponse {
-    let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::from(problem)).respond(visit);
+    let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::of(problem)).respond(visit);
     problem.head(page.headers_mut());
     page
 }
@@ -175,7 +132,7 @@ pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     if request.path().starts_with("/api/") {
         return problem.respond();
     }
-    let mut page = error_response(request, ErrorKind::from(problem));
+    let mut page = error_response(request, ErrorKind::of(problem));
     problem.head(page.headers_mut());
     page
 }

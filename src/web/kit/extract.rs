@@ -1,21 +1,33 @@
-//! How bodies, paths and queries are read, and the answers if they are invalid.
+//! How bodies, paths, queries and tokens are read, and the answers if they are invalid.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{JsonBody, Payload, ServiceRequest, ServiceResponse, UrlEncoded};
 use actix_web::error::{JsonPayloadError, UrlencodedError};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::middleware::Next;
 use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
 use actix_web::{Error, FromRequest, HttpRequest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use crate::config::LiveSettings;
+use crate::custom::TokenCheck;
+use crate::login::{ApiToken, TokenBearer};
+use crate::sms::{Phone, PhoneError};
+use crate::web::kit::client::ClientAddress;
 use crate::web::kit::connections::BodyTime;
 use crate::web::kit::error_page::answer;
-use crate::web::kit::problem::{InputError, Problem};
-use crate::web::kit::web_error::WebError;
+use crate::web::kit::problem::{InputError, Problem, WebError};
+use crate::web::kit::services::Services;
 
 /// Sixteen times the longest valid form.
 pub const BODY_LIMIT: usize = 16 * 1024;
@@ -128,6 +140,90 @@ fn form_problem(error: &UrlencodedError) -> Problem {
         UrlencodedError::ContentType => Problem::UnsupportedMediaType,
         _ => Problem::InvalidInput { errors: Vec::new() },
     }
+}
+
+/// A form value that must not be shown again or logged. It is wiped when dropped.
+#[derive(Default, Deserialize, Zeroize, ZeroizeOnDrop)]
+#[serde(transparent)]
+pub struct SecretField(String);
+
+impl SecretField {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretField(…)")
+    }
+}
+
+/// The data of the token that was sent, if it is valid. An address that sends many invalid ones is throttled.
+pub async fn admit_token(
+    request: &HttpRequest,
+    services: &Services,
+    client: ClientAddress,
+) -> Result<Arc<TokenBearer>, Problem> {
+    let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
+    admit_text(token, services, client).await
+}
+
+/// The same, as a mail server sends it: as the password of HTTP Basic, whatever the name (RFC 7617), as a bearer
+/// token, or in `X-API-Key`.
+pub async fn admit_program(
+    request: &HttpRequest,
+    services: &Services,
+    client: ClientAddress,
+) -> Result<Arc<TokenBearer>, Problem> {
+    let headers = request.headers();
+    if let Some(token) = bearer(headers) {
+        return admit_text(token, services, client).await;
+    }
+    let key = || Some(headers.get("x-api-key")?.to_str().ok()?.trim_matches(' ').to_owned());
+    let token = basic(headers).or_else(key).ok_or(Problem::TokenMissing)?;
+    admit_text(&token, services, client).await
+}
+
+async fn admit_text(
+    token: &str,
+    services: &Services,
+    client: ClientAddress,
+) -> Result<Arc<TokenBearer>, Problem> {
+    let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
+    match services.token_gate.admit(&token, client.subject().as_ref()).await? {
+        TokenCheck::Good(bearer) => Ok(bearer),
+        TokenCheck::Unknown => Err(Problem::InvalidToken),
+        TokenCheck::TooMany { limit, retry_after } => {
+            Err(Problem::Throttled { limit: limit.into(), retry_after })
+        }
+    }
+}
+
+/// Whether the caller shows a token rather than a session.
+pub fn sends_token(request: &HttpRequest) -> bool {
+    bearer(request.headers()).is_some()
+}
+
+/// RFC 6750, 2.1.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    credentials(headers, "bearer")
+}
+
+fn basic(headers: &HeaderMap) -> Option<String> {
+    let text = String::from_utf8(STANDARD.decode(credentials(headers, "basic")?).ok()?).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+/// The scheme's case does not matter (RFC 9110, 11.1).
+fn credentials<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim_matches(' '))
+}
+
+/// A mobile number of a country that codes are sent to.
+pub fn parse_phone(live: &LiveSettings, typed: &str) -> Result<Phone, PhoneError> {
+    Phone::parse(typed, &live.sms.default_region)?.allowed_in(&live.sms.countries)
 }
 
 #[cfg(test)]

@@ -7,8 +7,6 @@ use actix_web::middleware::Next;
 use actix_web::{Error, web};
 use url::Url;
 
-use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
-
 type Fixed = (HeaderName, HeaderValue);
 
 /// Made once at start. Each answer then costs only a few reference counts.
@@ -90,6 +88,11 @@ pub async fn secure<B: MessageBody + 'static>(
     }
     Ok(response)
 }
+
+/// What proxies ask for each request.
+pub const AUTHZ: &str = "/api/authz/";
+/// What proxies pass on from the hosts of applications.
+pub const ON_HOSTS: &str = "/.gatehouse/";
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
-//! One request to a page: the client, the language, the browser, and the answer.
+//! One request to a page: the client, the language, the browser, the layout, the message for the next page, and the answer.
 
-mod devices;
-
+use std::borrow::Cow;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,22 +15,25 @@ use actix_web::http::header::{
 };
 use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
 use askama::Template;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rust_i18n::t;
+use strum::VariantArray;
 use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::login::{DeviceCookies, SessionToken};
+use crate::login::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::request_id::RequestIds;
-use crate::secret::MasterKey;
+use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::web::kit::assets;
 use crate::web::kit::client::{ClientAddress, TrustedProxies, is_here};
 use crate::web::kit::cookies::{self, Cookies};
 use crate::web::kit::csrf::{Browser, Csrf, Provenance};
-use crate::web::kit::flash::{Flash, Flashes};
-use crate::web::kit::layout::Layout;
-use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::{Locale, Wait};
+use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::wait::Wait;
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
@@ -314,6 +316,250 @@ impl FromRequest for Visit {
     }
 }
 
+impl Edge {
+    /// What identifies this browser to accounts that have signed in from it.
+    pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
+        self.recognise(cookies::only_value(headers, self.cookies.device_name()))
+    }
+
+    fn recognise(&self, sent: Option<&str>) -> KnownDevices {
+        sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
+    }
+
+    /// Call this only after somebody has proved that the account is theirs: the account then knows the
+    /// browser.
+    pub fn remember_device(&self, response: &mut HttpResponse, known: &KnownDevices, account: &Account) {
+        set(response, self.cookies.device(self.devices.remember(known, account)));
+    }
+}
+
+impl Visit {
+    /// What the account's owner sees of this client, and what identifies its browser to the account.
+    pub fn sign_in_client(&self) -> SignInClient {
+        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
+    }
+
+    /// What identifies this browser to accounts that have signed in from it.
+    pub fn known_devices(&self) -> KnownDevices {
+        self.edge.recognise(self.device.as_deref())
+    }
+
+    /// Call this only after somebody has proved that the account is theirs: the account then knows the
+    /// browser.
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
+        self.edge.remember_device(response, &self.known_devices(), account);
+    }
+}
+
+/// The layout of a page. Made by `Visit::layout`.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    pub locale: Locale,
+    pub csrf_token: String,
+    /// Path and query of the page.
+    pub here: String,
+    /// The login of the signed-in user.
+    pub user: Option<String>,
+    pub flash: Option<Flash>,
+    pub sends_codes: bool,
+    /// Where codes are to be read that are not sent.
+    pub outbox: Option<String>,
+    /// Something goes on that the overview shows.
+    pub alarm: bool,
+    /// The page says what was wrong with what was sent: its title says so first.
+    pub mistaken: bool,
+}
+
+/// A link to the same page in another language.
+pub struct LanguageLink {
+    pub code: &'static str,
+    pub name: &'static str,
+    pub href: String,
+    pub current: bool,
+}
+
+impl Layout {
+    pub fn t(&self, key: &'static str) -> Cow<'static, str> {
+        self.locale.t(key)
+    }
+
+    pub fn lang(&self) -> &'static str {
+        self.locale.code()
+    }
+
+    /// `t` with one placeholder, named `it`.
+    pub fn with(&self, key: &'static str, it: &str) -> Cow<'static, str> {
+        t!(key, locale = self.locale.code(), it = it)
+    }
+
+    pub fn languages(&self) -> Vec<LanguageLink> {
+        let joint = if self.here.contains('?') { '&' } else { '?' };
+        let link = |locale: Locale| LanguageLink {
+            code: locale.code(),
+            name: locale.own_name(),
+            href: format!("{}{joint}lang={}", self.here, locale.code()),
+            current: locale == self.locale,
+        };
+        Locale::ALL.into_iter().map(link).collect()
+    }
+
+    pub fn style(&self) -> &'static str {
+        assets::style_url()
+    }
+
+    pub fn script(&self) -> &'static str {
+        assets::script_url()
+    }
+
+    pub fn proof_worker(&self) -> &'static str {
+        assets::proof_url()
+    }
+
+    pub fn icon(&self) -> &'static str {
+        assets::icon_url()
+    }
+
+    /// The message beside a field, if any.
+    pub fn error(&self, errors: &FieldErrors, field: Field) -> Option<Cow<'static, str>> {
+        errors.of(field).map(|message| message.text(self.locale))
+    }
+
+    /// Every message with the id of its field, for the summary.
+    pub fn summary(&self, errors: &FieldErrors) -> Vec<(&'static str, Cow<'static, str>)> {
+        errors.iter().map(|(field, message)| (field.name(), message.text(self.locale))).collect()
+    }
+}
+
+/// All messages of this kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
+pub enum Flash {
+    SignedOut,
+    SessionEnded,
+    /// As before, and what was sent with it was dropped.
+    NotSaved,
+    Registered,
+    PasswordChanged,
+    SessionRevoked,
+    OthersRevoked,
+    PasswordReset,
+    PhoneSet,
+    PhoneRemoved,
+    BrakeLifted,
+    TokenRevoked,
+    /// What the same form has just made, and was shown once.
+    AlreadyMade,
+    LimitsSaved,
+    LimitsRestored,
+    CountCleared,
+    PasswordEnabled,
+    NothingEnabled,
+    AccessSaved,
+    AccessEnded,
+    AppsSaved,
+    AccountChanged,
+    AccountDeleted,
+}
+
+impl Flash {
+    pub fn named(code: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|flash| flash.code() == code)
+    }
+
+    /// Its name in cookies.
+    pub fn code(self) -> &'static str {
+        self.key().trim_start_matches("flash.")
+    }
+
+    /// The colour of the message.
+    pub const fn tone(self) -> &'static str {
+        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade) { "warn" } else { "good" }
+    }
+
+    /// Not true any more once somebody is signed in.
+    pub const fn is_for_the_signed_out(self) -> bool {
+        matches!(self, Self::SessionEnded | Self::NotSaved)
+    }
+
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::SignedOut => "flash.signed-out",
+            Self::SessionEnded => "flash.session-ended",
+            Self::NotSaved => "flash.not-saved",
+            Self::Registered => "flash.registered",
+            Self::PasswordChanged => "flash.password-changed",
+            Self::SessionRevoked => "flash.session-revoked",
+            Self::OthersRevoked => "flash.others-revoked",
+            Self::PasswordReset => "flash.password-reset",
+            Self::PhoneSet => "flash.phone-set",
+            Self::PhoneRemoved => "flash.phone-removed",
+            Self::BrakeLifted => "flash.brake-lifted",
+            Self::TokenRevoked => "flash.token-revoked",
+            Self::AlreadyMade => "flash.already-made",
+            Self::LimitsSaved => "flash.limits-saved",
+            Self::LimitsRestored => "flash.limits-restored",
+            Self::CountCleared => "flash.count-cleared",
+            Self::PasswordEnabled => "flash.password-enabled",
+            Self::NothingEnabled => "flash.nothing-enabled",
+            Self::AccessSaved => "flash.access-saved",
+            Self::AccessEnded => "flash.access-ended",
+            Self::AppsSaved => "flash.apps-saved",
+            Self::AccountChanged => "flash.account-changed",
+            Self::AccountDeleted => "flash.account-deleted",
+        }
+    }
+}
+
+/// Signs and verifies flash cookies; the keys are `web.flash`.
+#[derive(Clone)]
+pub struct Flashes(SigningKeys);
+
+impl Flashes {
+    pub const fn new(keys: SigningKeys) -> Self {
+        Self(keys)
+    }
+
+    pub fn sign(&self, flash: Flash) -> String {
+        format!("{}.{}", flash.code(), URL_SAFE_NO_PAD.encode(mac(self.0.signing(), flash)))
+    }
+
+    pub fn read(&self, cookie: &str) -> Option<Flash> {
+        let (code, told) = cookie.split_once('.')?;
+        let flash = Flash::named(code)?;
+        let told = URL_SAFE_NO_PAD.decode(told).ok()?;
+        self.0.signer(&told, |key| mac(key, flash)).map(|_| flash)
+    }
+}
+
+fn mac(key: &SubKey, flash: Flash) -> [u8; 16] {
+    *key.hash(&[flash.code().as_bytes()]).first_chunk().expect("a hash of 32 bytes")
+}
+
 #[cfg(test)]
 #[path = "visit_tests.rs"]
-mod tests;
+mod request_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::MasterKey;
+
+    fn flashes(byte: u8) -> Flashes {
+        Flashes::new(MasterKey::from_bytes([byte; 32]).derive_signing("web.flash"))
+    }
+
+    #[test]
+    fn what_was_signed_is_read_back() {
+        for flash in Flash::VARIANTS.iter().copied() {
+            assert_eq!(flashes(1).read(&flashes(1).sign(flash)), Some(flash));
+        }
+    }
+
+    #[test]
+    fn nobody_else_can_put_words_on_a_page() {
+        let signed = flashes(1).sign(Flash::SignedOut);
+        assert_eq!(flashes(2).read(&signed), None);
+        assert_eq!(flashes(1).read(&signed.replace("signed-out", "password-changed")), None);
+        assert_eq!(flashes(1).read("signed-out."), None);
+        assert_eq!(flashes(1).read("<b>hello</b>"), None);
+    }
+}

@@ -20,12 +20,11 @@ use crate::web::kit::call::{CaptchaSolution, limited};
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, GUARD};
-use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::locale::whole_seconds;
 use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
-use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
-use crate::web::kit::wait::whole_seconds;
-use crate::web::machine::program::{Guard, Program};
+use crate::web::machine::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

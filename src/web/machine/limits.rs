@@ -16,11 +16,9 @@ use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::describe::{self, BODY, TOKEN};
-use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::extract::{self, SecretField, UnreadBody};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
-use crate::web::kit::token;
 use crate::web::kit::visit::Edge;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
 
@@ -221,7 +219,7 @@ impl Granted {
     /// A token first; what limits there are is nobody else's to know.
     async fn to(request: &HttpRequest, name: String, services: Shared, edge: &Edge) -> Result<Self, Problem> {
         let client = ClientAddress::of(request, &edge.trusted);
-        let bearer = token::admit(request, &services, client).await?;
+        let bearer = extract::admit_token(request, &services, client).await?;
         if !bearer.scopes.hold(&name) {
             return Err(Problem::InsufficientScope);
         }

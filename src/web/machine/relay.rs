@@ -14,12 +14,9 @@ use crate::login::Realm;
 use crate::sms::{Message, MessagePurpose, Phone, PhoneError, SendOutcome, SmsCode};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, NUMBER, PROGRAM};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::phone;
+use crate::web::kit::extract::{self, SecretField, UnreadBody, parse_phone};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
-use crate::web::kit::token;
 use crate::web::kit::visit::Edge;
 use crate::web::machine::verifications::language;
 use crate::webhooks::HookCall;
@@ -256,7 +253,7 @@ pub async fn outcome(
 /// The relay of the token that was sent.
 async fn relay_of(request: &HttpRequest, services: &Shared, edge: &Data<Edge>) -> Result<Realm, Problem> {
     let client = ClientAddress::of(request, &edge.trusted);
-    let bearer = token::admit(request, services, client).await?;
+    let bearer = extract::admit_token(request, services, client).await?;
     bearer.scopes.relay().cloned().ok_or(Problem::InsufficientScope)
 }
 
@@ -315,10 +312,10 @@ async fn forward(
 /// With its country code, and perhaps without the plus before it: never one of our own region, however it is written.
 fn stored_number(live: &LiveSettings, text: &str) -> Result<Phone, Problem> {
     let international = if text.contains(PLUS) {
-        phone::parse(live, text)
+        parse_phone(live, text)
     } else {
         let bare = text.trim();
-        phone::parse(live, &format!("+{}", bare.strip_prefix("00").unwrap_or(bare)))
+        parse_phone(live, &format!("+{}", bare.strip_prefix("00").unwrap_or(bare)))
     };
     international.map_err(|error| match error {
         PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,

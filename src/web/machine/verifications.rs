@@ -19,13 +19,10 @@ use crate::web::kit::call::{CaptchaSolution, limited};
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::{CaptchaBody, Problem};
-use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::wait::whole_seconds;
-use crate::web::kit::web_error::WebResult;
-use crate::web::machine::program::{Program, Verify};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::locale::{Locale, whole_seconds};
+use crate::web::kit::problem::{CaptchaBody, Problem, WebResult};
+use crate::web::machine::{Program, Verify};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";

@@ -14,14 +14,11 @@ use url::form_urlencoded;
 
 use crate::config::LiveSettings;
 use crate::login::{PolicyAttempt, PolicyReport, Realm, RealmLogin};
-use crate::web::kit::broken;
 use crate::web::kit::client::ClientAddress;
-use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::extract::{self, SecretField, UnreadBody};
 use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::{Problem, log_failure};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::token;
 use crate::web::kit::visit::Edge;
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
@@ -76,7 +73,7 @@ async fn answer(
     edge: &Edge,
 ) -> Result<HttpResponse, Problem> {
     let mail_server = ClientAddress::of(request, &edge.trusted);
-    let bearer = token::admit_program(request, services, mail_server).await?;
+    let bearer = extract::admit_program(request, services, mail_server).await?;
     let realm = bearer.scopes.realm().ok_or(Problem::InsufficientScope)?;
     let (command, locale) = parse_query(request.query_string());
     let fields = body.read().await.ok();
@@ -86,7 +83,7 @@ async fn answer(
             Ok(true) => Ok(accept()),
             Ok(false) => Ok(refuse(locale, "mail.refused")),
             Err(error) => {
-                broken::log(&error);
+                log_failure(&error);
                 Ok(refuse(locale, "mail.out"))
             }
         },
@@ -97,7 +94,7 @@ async fn answer(
                 && let Err(error) = services.policy.report(&live, attempt, report).await
             {
                 // The slot lapses, which counts as a failure.
-                broken::log(&error);
+                log_failure(&error);
             }
             Ok(accept())
         }

@@ -12,11 +12,9 @@ use crate::sms::{Phone, SmsCode};
 use crate::web::code::call::{parse_phone, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
 use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
+use crate::web::kit::extract::{self, SecretField};
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::phone;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::session::call::{UserBody, welcome};
 
 #[derive(Deserialize, ToSchema)]
@@ -109,7 +107,7 @@ fn parse_number(
     code: Option<&SecretField>,
     errors: &mut FieldErrors,
 ) -> Option<(Phone, SmsCode)> {
-    let parsed = |typed: &SecretField| phone::parse(live, typed.expose()).map_err(Message::from);
+    let parsed = |typed: &SecretField| extract::parse_phone(live, typed.expose()).map_err(Message::from);
     let phone = phone.map_or(Err(Message::PhoneMissing), parsed);
     let phone = errors.take(Field::Phone, phone);
     let code = code.ok_or(Message::CodeMissing);

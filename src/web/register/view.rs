@@ -3,14 +3,12 @@
 use actix_web::HttpResponse;
 use askama::Template;
 
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::view::CodeStep;
 use crate::web::form::notice::Notice;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::next::Next;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::visit::with_wait;
+use crate::web::kit::visit::{Layout, Visit, with_wait};
 
 /// The numbers in the hints. The parsers of names and passwords decide.
 #[derive(Debug, Clone, Copy)]

@@ -10,11 +10,10 @@ use crate::login::{CodeEntry, ResetOutcome, ResetRequest};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::kit::visit::set;
-use crate::web::kit::web_error::WebResult;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -7,9 +7,9 @@ use utoipa::ToSchema;
 use crate::login::{Account, SessionToken, SignedInBy};
 use crate::web::kit::call::Call;
 use crate::web::kit::describe;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::visit::set;
-use crate::web::kit::wait::Moment;
 use crate::web::session::{SignedIn, renew};
 
 #[derive(Serialize, ToSchema)]

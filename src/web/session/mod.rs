@@ -16,12 +16,10 @@ use crate::gate::{TooOld, too_old};
 use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
 use crate::web::form::fields::NextFields;
 use crate::web::form::notice::Notice;
-use crate::web::kit::flash::Flash;
 use crate::web::kit::next::{AppTarget, Next};
-use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{Problem, WebError};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Edge, Visit};
-use crate::web::kit::web_error::WebError;
+use crate::web::kit::visit::{self, Edge, Flash, Visit};
 
 /// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
 /// sign-in.

@@ -6,11 +6,9 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use crate::login::SessionToken;
 use crate::web::form::fields::TokenForm;
-use crate::web::kit::flash::Flash;
-use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::visit::{self, Flash, Visit};
 
 /// `POST /logout`
 pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> WebResult {

@@ -11,10 +11,9 @@ use crate::captcha::CaptchaForm;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless, limited};
 use crate::web::kit::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::kit::problem::{Problem, WebError, WebResult};
 use crate::web::session::call::{UserBody, welcome};
 
 #[derive(Deserialize, ToSchema)]

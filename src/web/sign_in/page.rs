@@ -10,12 +10,11 @@ use crate::web::form::fields::{FormPairs, GuardedFields, NextFields};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::{FormReply, TriedPassword};
-use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
 use crate::web::session::{signed_in, unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
 

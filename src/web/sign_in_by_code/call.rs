@@ -10,9 +10,8 @@ use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, with_quota, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::extract::SecretField;
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::session::call::{UserBody, welcome};
 
 #[derive(Deserialize, ToSchema)]

@@ -5,7 +5,7 @@ use actix_web::web::Query;
 use crate::captcha::CaptchaForm;
 use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::sms::Purpose;
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
@@ -14,11 +14,10 @@ use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, Message};
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::visit::{Flash, Visit};
 use crate::web::session::{unless_signed_in, welcome};
 
 /// `GET /login/code`

@@ -3,16 +3,16 @@
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
 use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
 use crate::web::kit::client::is_here;
-use crate::web::kit::phone;
+use crate::web::kit::extract::parse_phone;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::outbox::view::{OutboxPage, OutboxRow};
+use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -72,6 +72,29 @@ fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<V
     if phone.trim().is_empty() {
         return Some(outbox.messages(None));
     }
-    let phone = phone::parse(&services.live.snapshot(), phone);
+    let phone = parse_phone(&services.live.snapshot(), phone);
     Some(phone.map_or_else(|_| Vec::new(), |phone| outbox.messages(Some(&phone))))
+}
+
+pub struct OutboxRow {
+    pub at: Moment,
+    pub phone: String,
+    pub code: String,
+    pub text: String,
+}
+
+#[derive(Template)]
+#[template(path = "pages/outbox.html")]
+pub struct OutboxPage {
+    layout: Layout,
+    phone: String,
+    rows: Vec<OutboxRow>,
+}
+
+impl OutboxPage {
+    /// `phone` is the typed number that filters the rows.
+    pub fn new(visit: &Visit, phone: &str, rows: Vec<OutboxRow>) -> Self {
+        let phone = phone.chars().take(64).collect();
+        Self { layout: visit.layout("/dev/outbox", None), phone, rows }
+    }
 }

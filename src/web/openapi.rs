@@ -1,13 +1,113 @@
-//! What annotations cannot say, or would repeat: the refusals of a call from the names of its problems, shared
-//! headers, closed objects, and examples where readers look for them.
+//! `/openapi.json`: the API described. Each call is annotated at its handler and each body at its type; here is
+//! what they share, and what annotations cannot say or would repeat: the refusals of a call from the names of its
+//! problems, shared headers, closed objects, and examples where readers look for them. A test holds the document to the
+//! URL table, and answers to the document.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+use std::time::Duration;
 
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::{Map, Value, json};
+use utoipa::OpenApi;
 
-use super::problems;
-use crate::web::kit::problem::Kind;
+use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
+use crate::web::kit::assets::PublicBody;
+use crate::web::kit::problem::{CaptchaBody, CaptchaChallenge, InputError, Kind, Problem, ProblemBody};
 use crate::web::kit::problem_kind;
+use crate::web::{
+    account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Gatehouse",
+        description = "Bodies are JSON, with `Content-Type: application/json`; a field that is not listed is \
+            refused. Refusals are problem details (RFC 9457); the page at their `type` says more. The session is a \
+            cookie, as on the pages. A call that changes something is refused if its Origin, Referer or \
+            Sec-Fetch-Site names another site."
+    ),
+    servers((url = "/")),
+    tags(
+        (name = "sign-in"),
+        (name = "sms", description = "Codes by SMS."),
+        (name = "session"),
+        (name = "account"),
+        (name = "limits", description = "Hits on custom limits, for other programs."),
+        (name = "guard", description = "Attempts at the logins of other programs."),
+        (name = "verify", description = "Codes by SMS, for other programs."),
+        (name = "relay", description = "Codes by SMS that identity providers make themselves."),
+        (name = "admin", description = "For administrators."),
+        (name = "operations", description = "For operators and monitoring.")
+    ),
+    components(schemas(ProblemBody)),
+    paths(
+        captcha::issue,
+        sign_in::call::submit,
+        register::call::submit,
+        code::call::send,
+        sign_in_by_code::call::login,
+        reset::call::reset,
+        session::call::show,
+        session::call::logout,
+        account::phone_call::set_phone,
+        account::phone_call::remove_phone,
+        machine::limits::reserve,
+        machine::limits::peek,
+        machine::limits::refund,
+        machine::attempts::ask,
+        machine::attempts::settle,
+        machine::attempts::forgive,
+        machine::verifications::start,
+        machine::verifications::check,
+        machine::relay::logto,
+        machine::relay::supabase,
+        machine::relay::outcome,
+        confirm::api_submit,
+        access::api_show,
+        access::api_save,
+        apps::api_show,
+        apps::api_save,
+        apps::api_preview,
+        limits::api_show,
+        limits::api_save,
+        limits::history::api_history,
+        limits::api_rollback,
+        limits::preview::api_preview,
+        lookup::api::show,
+        lookup::api::clear,
+        lookup::api::enable_password,
+        events::api::list,
+        messages::api_list,
+        messages::api_brakes,
+        messages::api_lift,
+        accounts::api::list,
+        accounts::api::show,
+        accounts::api::act,
+        accounts::api::groups,
+        accounts::api::set_groups,
+        tokens::api_list,
+        tokens::api_create,
+        tokens::api_revoke,
+        status::healthz,
+        status::readyz,
+        status::metrics
+    )
+)]
+struct Annotated;
+
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    let annotated = serde_json::to_value(Annotated::openapi()).expect("strings and numbers are JSON");
+    finish(annotated)
+});
+
+static BODY: LazyLock<PublicBody> =
+    LazyLock::new(|| PublicBody::new("application/json", DOCUMENT.to_string()));
+
+pub async fn serve(request: HttpRequest) -> HttpResponse {
+    BODY.respond(&request, "no-cache")
+}
 
 /// A header field, by the name that answers use.
 struct SharedHeader {
@@ -80,7 +180,7 @@ const HEADERS: [SharedHeader; 8] = [
 ];
 
 /// The whole document, from what the annotations give.
-pub fn finish(mut document: Value) -> Value {
+fn finish(mut document: Value) -> Value {
     document["info"]["summary"] = "Exact login throttling, and protection of SMS codes against abuse.".into();
     let mut schemas = document["components"]["schemas"].take();
     let mut kinds = BTreeMap::new();
@@ -114,10 +214,9 @@ pub fn finish(mut document: Value) -> Value {
     let problem =
         schemas.as_object_mut().and_then(|schemas| schemas.remove("ProblemBody")).unwrap_or_default();
     for kind in kinds.values().copied() {
-        schemas[problems::schema_name(kind)] = problems::schema(kind, &problem);
+        schemas[schema_name(kind)] = problem_schema(kind, &problem);
     }
-    let examples: Value =
-        kinds.values().map(|kind| (kind.name.to_owned(), problems::example(*kind))).collect();
+    let examples: Value = kinds.values().map(|kind| (kind.name.to_owned(), problem_example(*kind))).collect();
     document["components"] = json!({
         "schemas": schemas,
         "examples": examples,
@@ -208,7 +307,7 @@ fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
 fn refusal(kinds: &[Kind]) -> Value {
     let references: Vec<_> = kinds
         .iter()
-        .map(|kind| json!({ "$ref": format!("#/components/schemas/{}", problems::schema_name(*kind)) }))
+        .map(|kind| json!({ "$ref": format!("#/components/schemas/{}", schema_name(*kind)) }))
         .collect();
     let example = |kind: &Kind| {
         (kind.name.to_owned(), json!({ "$ref": format!("#/components/examples/{}", kind.name) }))
@@ -220,9 +319,9 @@ fn refusal(kinds: &[Kind]) -> Value {
     };
     // What only some of them carry cannot be required of all.
     let in_all = |name: &&'static str| {
-        *name != "WwwAuthenticate" || kinds.iter().all(|kind| problems::headers(*kind).contains(name))
+        *name != "WwwAuthenticate" || kinds.iter().all(|kind| problem_headers(*kind).contains(name))
     };
-    let headers = header_references(kinds.iter().copied().flat_map(problems::headers).filter(in_all));
+    let headers = header_references(kinds.iter().copied().flat_map(problem_headers).filter(in_all));
     json!({
         "description": titles.join(", or: "),
         "headers": headers,
@@ -307,4 +406,89 @@ fn on_one_line(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// One of each kind that carries more than its texts. Two of one kind: what only one carries is optional.
+fn samples() -> [Problem; 10] {
+    let captcha = CaptchaBody::Challenge(CaptchaChallenge::example());
+    let (limit, retry_after) = ("login-account", Duration::from_secs(57));
+    let message = "Use 15 characters or more.".into();
+    let diff = "--- in force\n+++ draft\n@@ -1,2 +1,2 @@\n [limits.sms-phone]\n-rules = [{ max = 1, window = \"1m\" }]\n\
+        +rules = [{ max = 2, window = \"1m\" }]\n";
+    [
+        Problem::InvalidCredentials { captcha_required: false },
+        Problem::CaptchaRequired { captcha: captcha.clone() },
+        Problem::CaptchaInvalid { captcha },
+        Problem::Throttled { limit: limit.into(), retry_after },
+        Problem::LimitFull { limit: limit.into(), retry_after },
+        Problem::Busy { retry_after: Duration::from_secs(1) },
+        Problem::BROKEN,
+        Problem::InvalidInput { errors: vec![InputError { field: "password".into(), message }] },
+        Problem::PreconditionFailed { version: "5d1f0c2a9b3e".into(), diff: diff.into() },
+        Problem::NotSaved {
+            reason: "the folder of gatehouse.toml cannot be written (Permission denied); let the server write there"
+                .into(),
+        },
+    ]
+}
+
+/// What such a problem carries, in each of its forms.
+fn forms(kind: Kind) -> Vec<Map<String, Value>> {
+    let samples = samples();
+    let mut forms: Vec<ProblemBody> =
+        samples.iter().filter(|sample| sample.kind() == kind).map(Problem::body).collect();
+    if forms.is_empty() {
+        forms.push(ProblemBody::of(kind));
+    }
+    let fields = |form| match serde_json::to_value(form) {
+        Ok(Value::Object(fields)) => fields,
+        _ => unreachable!("a problem is an object"),
+    };
+    forms.into_iter().map(fields).collect()
+}
+
+fn problem_example(kind: Kind) -> Value {
+    json!({ "summary": kind.title, "value": forms(kind).swap_remove(0) })
+}
+
+/// `all` is the schema of every field that a problem may carry.
+fn problem_schema(kind: Kind, all: &Value) -> Value {
+    let forms = forms(kind);
+    let mut properties = Map::new();
+    for name in forms.iter().flat_map(Map::keys) {
+        properties.insert(name.clone(), all["properties"][name].clone());
+    }
+    for name in ["type", "status"] {
+        properties[name]["const"] = forms[0][name].clone();
+    }
+    let required: Vec<_> =
+        forms[0].keys().filter(|name| forms.iter().all(|form| form.contains_key(*name))).collect();
+    json!({
+        "type": "object",
+        "description": format!("{}.", kind.title),
+        "required": required,
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+/// The header fields of a refusal, by their names among the components.
+fn problem_headers(kind: Kind) -> Vec<&'static str> {
+    let mut headers = Vec::new();
+    if forms(kind)[0].contains_key("retry_after") {
+        headers.push("RetryAfter");
+    }
+    if kind.status == 401 || kind.name == "insufficient-scope" {
+        headers.push("WwwAuthenticate");
+    }
+    if ["throttled", "captcha-required", "invalid-credentials", "invalid-code"].contains(&kind.name) {
+        headers.extend(["RateLimitPolicy", "RateLimit"]);
+    }
+    headers
+}
+
+/// `InvalidInputProblem`
+fn schema_name(kind: Kind) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    kind.name.split('-').map(capital).collect::<String>() + "Problem"
 }
