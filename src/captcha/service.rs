@@ -47,7 +47,7 @@ const DEAR_BEFORE_FULL: f64 = 4.0 / 3.0;
 /// The same part as for failures: strangers share a network, and must not set the highest price for each other.
 const MOST_OF_NETWORK: f64 = 0.5;
 
-/// An image takes about 3 ms: the last one waits about three seconds on one core.
+/// An image takes about 1.4 ms: the last one waits one and a half seconds on one core.
 const MOST_WAITING: usize = 1_024;
 /// An answer waits no longer than a password for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

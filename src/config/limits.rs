@@ -157,8 +157,8 @@ limits! {
     CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(60, MINUTE, RuleAction::Block)];
     /// The same for one network: a fifth of the total.
     CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(120, MINUTE, RuleAction::Block)];
-    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 3 ms of a core,
-    /// so 600 a minute are 3 % of one. As it runs out, each network may have fewer.
+    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 1.4 ms of a core,
+    /// so 600 a minute are 1.4 % of one. As it runs out, each network may have fewer.
     CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
     /// requests of a stranger would use up a number's day.
