@@ -1,4 +1,4 @@
-// The page has examples of the middleware.
+//! All that its page, README.md, tells of.
 #![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
 #![cfg_attr(not(feature = "actix"), doc = "An exact sliding-window limiter, in process or on Redis.")]
 #![warn(missing_docs)]
