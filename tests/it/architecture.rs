@@ -20,7 +20,8 @@ fn floors() -> Vec<String> {
     let mut floors: Vec<String> = modules.collect();
     floors.reverse();
     for floor in &floors {
-        let there = ["src/{}.rs", "src/{}/mod.rs"].map(|path| root().join(path.replace("{}", floor)).exists());
+        let there =
+            ["src/{}.rs", "src/{}/mod.rs"].map(|path| root().join(path.replace("{}", floor)).exists());
         assert!(there.contains(&true), "{floor} is no module");
     }
     floors
