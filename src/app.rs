@@ -74,7 +74,6 @@ pub enum StartError {
     Bind { address: SocketAddr, reason: std::io::Error },
 }
 
-/// The services and what they depend on.
 pub struct Application {
     pub services: Data<Services>,
     edge: Data<Edge>,
@@ -267,7 +266,6 @@ impl Application {
     }
 }
 
-/// What the messages of relays say.
 fn texts_of(relays: &Relays) -> ProgramTexts {
     relays.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect()
 }

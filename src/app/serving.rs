@@ -77,7 +77,6 @@ impl Application {
     }
 }
 
-/// A server that listens.
 pub struct RunningServer {
     pub address: SocketAddr,
     server: Server,
@@ -94,7 +93,6 @@ impl RunningServer {
         self.server.handle()
     }
 
-    /// Runs until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
         let ended = server.await;

@@ -148,7 +148,6 @@ pub async fn judge(
     Ok(braked)
 }
 
-/// A prefix in the eyes of one scope.
 struct JudgedPrefix<'a> {
     sql: &'static str,
     scope: &'a str,
@@ -274,10 +273,8 @@ pub struct PrefixTraffic {
     pub oldest: Option<i64>,
 }
 
-/// What a prefix asks of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
-    /// A solved challenge.
     Challenge,
     Brake,
 }

@@ -31,7 +31,6 @@ const OF_THE_ASKER: [LimitName; 6] = [
     LimitName::RelayToken,
 ];
 
-/// What the budgets answer for a message.
 pub enum BudgetAdmission {
     /// It is in every log now.
     In(BudgetTicket),
@@ -54,7 +53,6 @@ pub struct BudgetTicket {
     generation: HitId,
 }
 
-/// The budgets over their store. Clones share it.
 #[derive(Clone)]
 pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,

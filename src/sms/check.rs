@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::codes::SmsCodes;
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
 use super::message::{SmsError, TRY_AGAIN};
+use super::metrics::GuessCount;
 use super::{MessageId, Phone, Purpose, SmsCode};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -29,17 +30,13 @@ pub struct CodeGuess<'a> {
     pub code: &'a SmsCode,
     /// The client's address in the form that limits count.
     pub address: &'a [u8],
-    /// The network of the address.
     pub network: &'a [u8],
-    /// The id of the client's browser, if it has one.
     pub browser: Option<&'a [u8]>,
     /// The number's account has signed in from that browser before.
     pub known: bool,
-    /// A challenge was solved with it.
     pub solved: bool,
 }
 
-/// The result of a guess.
 #[derive(Debug)]
 pub enum CheckOutcome {
     Right(ProvenPhone),
@@ -59,7 +56,6 @@ impl ProvenPhone {
     }
 }
 
-/// The result of a check for another program.
 #[derive(Debug, PartialEq, Eq)]
 pub enum VerificationOutcome {
     /// Now, and never again.
@@ -84,7 +80,6 @@ struct GuessSlot {
     noted: Option<(String, Refusal)>,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Right(MessageId),
@@ -103,7 +98,7 @@ impl SmsCodes {
         solved: bool,
         about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
     ) -> Result<GuessSlot, Denied> {
-        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.deps.audit);
+        let (metrics, audit) = (&self.0.metrics, &self.0.deps.audit);
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
         match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
@@ -111,11 +106,10 @@ impl SmsCodes {
                 Ok(GuessSlot { codes: self.clone(), hold, noted })
             }
             Ok(HoldDecision::Refused(refusal)) => {
-                let counter = match refusal.then {
-                    RuleAction::Captcha => &guesses.challenged,
-                    RuleAction::Block => &guesses.throttled,
-                };
-                counter.increment(1);
+                metrics.guess(match refusal.then {
+                    RuleAction::Captcha => GuessCount::Challenged,
+                    RuleAction::Block => GuessCount::Throttled,
+                });
                 let limit = name(&refusal);
                 let event =
                     AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
@@ -123,7 +117,7 @@ impl SmsCodes {
                 Err(Denied::by(limit, &refusal))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => {
-                guesses.unavailable.increment(1);
+                metrics.guess(GuessCount::Unavailable);
                 audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 Err(Denied::Unavailable { retry_after: TRY_AGAIN })
             }
@@ -161,10 +155,9 @@ impl SmsCodes {
         noted: Option<&'a (String, Refusal)>,
         about: impl FnOnce(AuditEvent<'a>) -> AuditEvent<'a>,
     ) {
-        let guesses = &self.0.metrics.guesses;
-        let (counter, outcome) =
-            if right { (&guesses.right, Outcome::Ok) } else { (&guesses.wrong, Outcome::Wrong) };
-        counter.increment(1);
+        let (count, outcome) =
+            if right { (GuessCount::Right, Outcome::Ok) } else { (GuessCount::Wrong, Outcome::Wrong) };
+        self.0.metrics.guess(count);
         let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
         let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
         self.0.deps.audit.record(about(event));
@@ -225,7 +218,6 @@ impl GuessClient {
 }
 
 impl SmsCodes {
-    /// Compares a code.
     pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,

@@ -62,7 +62,6 @@ pub trait PhoneOwners: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
-/// What the service depends on.
 pub struct CodesParts {
     pub db: Db,
     /// Over the store that every instance shares.
@@ -144,7 +143,6 @@ impl SmsCodes {
         String::from_utf8_lossy(&hash).into_owned()
     }
 
-    /// Whether a stored hash is that of the code.
     pub(super) fn is_code(
         &self,
         stored: &str,

@@ -25,7 +25,6 @@ pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
 pub use write::{MessageDraft, WhyNot, WriteResult};
 
-/// The ledger over its database. Clones share it.
 #[derive(Clone)]
 pub struct Ledger {
     db: Db,
@@ -216,7 +215,6 @@ impl EarlierMessage {
 /// The most of a gateway's own words that is stored.
 const LONGEST_WORDS: usize = 200;
 
-/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum MessageState {

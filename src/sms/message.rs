@@ -55,7 +55,6 @@ impl Message {
 /// The retry time that a caller gets while something that a message needs is out.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The result of a request for a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     Sent(SendReceipt),

@@ -32,7 +32,6 @@ pub struct SmsLimits {
     asker: [Limit; 2],
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
-    /// The limits as configured.
     whole: Vec<Limit>,
     code_ttl: Duration,
 }

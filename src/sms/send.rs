@@ -57,7 +57,6 @@ pub struct InTurn {
     held: Option<QueuePosition<SubjectKey>>,
 }
 
-/// The result of waiting for a turn.
 pub enum TurnResult {
     Mine(InTurn),
     /// An earlier request with the name had this answer, or too many wait.
@@ -144,7 +143,6 @@ impl InTurn {
     }
 }
 
-/// The result of trying to write a message.
 enum WriteStep {
     Answer(Box<SendAnswer>),
     /// It must be tried again, on this path.

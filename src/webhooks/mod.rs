@@ -251,7 +251,6 @@ struct DeliveryTable {
     clock: Clock,
 }
 
-/// A row that this instance may post now.
 struct DueDelivery {
     notice: String,
     body: String,

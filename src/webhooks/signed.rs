@@ -43,7 +43,6 @@ pub enum EndpointError {
     Client { index: usize, reason: String },
 }
 
-/// What became of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PostResult {
     Delivered,
@@ -199,7 +198,6 @@ type HookSecret = Zeroizing<Vec<u8>>;
 #[derive(Default)]
 pub struct SignedHooks(BTreeMap<String, Vec<HookSecret>>);
 
-/// A call, as it came.
 pub struct HookCall<'a> {
     pub id: &'a str,
     pub timestamp: &'a str,
@@ -209,7 +207,6 @@ pub struct HookCall<'a> {
 }
 
 impl SignedHooks {
-    /// Reads the secrets.
     pub fn open(relays: &Relays) -> Result<Self, HookSecretError> {
         Self::of(relays.iter().map(|(name, settings)| (name.as_str(), &settings.secrets[..])))
     }

@@ -227,7 +227,6 @@ pub(super) struct ReadyTemplate {
     escape: Escape,
 }
 
-/// The values that a message fills in.
 pub(super) struct TemplateValues<'a> {
     pub message: &'a SmsMessage<'a>,
     pub report_token: &'a str,
@@ -235,7 +234,6 @@ pub(super) struct TemplateValues<'a> {
 }
 
 impl GatewayTemplate {
-    /// Reads the secrets that it refers to.
     pub(super) fn open(&self, escape: Escape) -> Result<ReadyTemplate, SecretError> {
         let read = |piece: &TemplatePiece| match piece {
             TemplatePiece::Secret(secret) => {

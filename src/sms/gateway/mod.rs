@@ -50,10 +50,8 @@ pub enum DeliveryResult {
     Unknown { reason: String },
 }
 
-/// The result of a send.
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
 
-/// Sends messages.
 pub trait SmsGateway: Send + Sync {
     /// The name in the configuration, in the ledger and in the URL of its reports.
     fn name(&self) -> &'static str;
@@ -73,7 +71,6 @@ pub trait SmsGateway: Send + Sync {
     }
 }
 
-/// An answer to a delivery report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportAcknowledgement<'a> {
     pub content_type: &'static str,
@@ -98,7 +95,6 @@ pub struct DeliveryReport {
     pub detail: Option<String>,
 }
 
-/// Which message a report is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportedMessage {
     Id(MessageId),
@@ -115,7 +111,6 @@ pub enum ReportState {
     Failed,
 }
 
-/// Why a report is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     #[error("this report is not from the gateway")]
@@ -134,7 +129,6 @@ pub struct OpenedGateway {
     pub outbox: Option<Outbox>,
 }
 
-/// Why the chosen gateway cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{field}: {reason}")]
@@ -152,7 +146,6 @@ impl OpenError {
     }
 }
 
-/// What every gateway needs.
 pub struct GatewayParts<'a> {
     pub master: &'a MasterKey,
     /// The base URL to which gateways send their reports.
@@ -200,7 +193,6 @@ pub(super) struct GatewayClient {
     timeout: Duration,
 }
 
-/// A gateway's whole answer.
 pub(super) struct GatewayAnswer {
     pub status: StatusCode,
     pub body: Vec<u8>,
@@ -365,7 +357,6 @@ pub struct Outbox {
     clock: Clock,
 }
 
-/// A message that would have been sent.
 #[derive(Clone)]
 pub struct OutboxMessage {
     pub id: MessageId,

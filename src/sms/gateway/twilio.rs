@@ -30,7 +30,6 @@ pub(super) struct TwilioGateway {
     from: String,
 }
 
-/// The parts of an answer that are read, for a message or an error.
 #[derive(Deserialize)]
 struct TwilioAnswer {
     sid: Option<String>,

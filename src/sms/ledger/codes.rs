@@ -22,13 +22,11 @@ const TRY_KNOWN: &str =
     "UPDATE sms_codes SET known_tries = known_tries + 1 WHERE phone_key = $1 AND purpose = $2
     AND expires_at > $3 AND known_tries < $4 RETURNING message, code_hash";
 
-/// The code of a number for a purpose.
 pub struct CurrentCode {
     pub message: MessageId,
     pub code_hash: String,
 }
 
-/// What is stored of a verification.
 pub struct StoredVerification {
     pub phone: SubjectKey,
     pub block: String,
@@ -45,10 +43,8 @@ pub struct StoredVerification {
 /// Key and block of the number, purpose, valid codes, whether its requester was the first, and the key in events.
 type VerificationRow = (String, String, String, i64, i64, Option<i64>);
 
-/// What a guess finds.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundCode {
-    /// There is a valid code.
     pub code: bool,
     /// The browser is the one that requested it.
     pub asked: bool,

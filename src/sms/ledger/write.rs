@@ -22,7 +22,6 @@ use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
-/// A message about to be sent.
 pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a Message,
@@ -44,7 +43,6 @@ pub struct MessageDraft<'a> {
     pub under: Option<BrakedPrefix>,
 }
 
-/// The ledger's answer to a draft.
 pub enum WriteResult {
     /// It was written, and its code is now the number's code for its purpose.
     New {
@@ -54,7 +52,6 @@ pub enum WriteResult {
     Not(WhyNot),
 }
 
-/// Why a draft was not written.
 pub enum WhyNot {
     /// The same request is already there.
     Repeated(EarlierMessage),
