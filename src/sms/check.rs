@@ -100,7 +100,7 @@ impl SmsCodes {
     ) -> Result<GuessSlot, Denied> {
         let (metrics, audit) = (&self.0.metrics, &self.0.deps.audit);
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
-        match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
+        match self.0.budgets.hold(&self.message_limits(live), buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
                 let noted = hold.noted.map(|refusal| (name(&refusal), refusal));
                 Ok(GuessSlot { codes: self.clone(), hold, noted })

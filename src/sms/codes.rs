@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message::SmsError;
-use super::message_limits::{LastSmsLimits, PAGES, SmsLimits, open_part, pages_part};
+use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
 use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
@@ -45,7 +45,7 @@ pub(super) struct CodesInner {
     pub turns: Arc<WaitQueue<SubjectKey>>,
     /// For messages in flight.
     pub places: Arc<Semaphore>,
-    watched: LastSmsLimits,
+    limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
     /// Of codes.
@@ -94,7 +94,7 @@ impl SmsCodes {
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
             places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
-            watched: LastSmsLimits::default(),
+            limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
             keys: master.derive_signing("code.hash"),
@@ -119,11 +119,11 @@ impl SmsCodes {
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
     /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
-        self.0.budgets.rebuild_windows(&self.watched(live)).await
+        self.0.budgets.rebuild_windows(&self.message_limits(live)).await
     }
 
-    pub(super) fn watched(&self, live: &LiveSettings) -> Arc<SmsLimits> {
-        self.0.watched.of(live)
+    pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {
+        self.0.limits.of(live)
     }
 
     /// Waits until no message is in flight any more. Used at shutdown.
@@ -176,18 +176,18 @@ impl SmsCodes {
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
-        let before = now.minus(longest).min(self.watched(live).horizon(now));
+        let before = now.minus(longest).min(self.message_limits(live).horizon(now));
         let guesses = self.0.ledger.purge_guesses(live.limits.sms_guess.longest_window(), batch).await?;
         Ok(self.0.ledger.purge(before, batch).await?.max(guesses))
     }
 
     /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
-        let (watched, total) = (self.watched(live), &live.limits.sms_total);
+        let (limits, total) = (self.message_limits(live), &live.limits.sms_total);
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let [all, pages] = self.0.budgets.spent(&watched).await?;
+        let [all, pages] = self.0.budgets.spent(&limits).await?;
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
         let blocks = total.rules().iter().zip(counts).filter(|(rule, _)| rule.then == RuleAction::Block);
         let spent = blocks.map(|(rule, (count, pages))| SpentRule { count, pages, max: rule.max });

@@ -42,7 +42,7 @@ impl SendJob {
                 (Outcome::Unavailable, None)
             }
         };
-        let buckets = self.watched.buckets(&self.keys, BudgetShare::Open);
+        let buckets = self.limits.buckets(&self.keys, BudgetShare::Open);
         let (at, why) = match (limit, &answer.refusal, &answer.admitted) {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))

@@ -12,7 +12,7 @@ use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
 use super::message::{HandoverFlag, Message, SendAnswer, SendOutcome, SendReceipt, SmsError};
-use super::message_limits::{BudgetShare, MessageKeys, RELAYED, SendPath, SmsLimits};
+use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, RELAYED, SendPath};
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
@@ -37,7 +37,7 @@ const READING: Duration = Duration::from_millis(500);
 pub struct SendJob {
     pub codes: SmsCodes,
     pub message: Message,
-    pub watched: Arc<SmsLimits>,
+    pub limits: Arc<MessageLimits>,
     pub keys: MessageKeys,
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
@@ -157,11 +157,11 @@ impl WriteStep {
 
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: Message) -> Self {
-        let watched = codes.watched(live);
-        let keys = MessageKeys::of(codes.0.budgets.limiter(), &watched, &message);
+        let limits = codes.message_limits(live);
+        let keys = MessageKeys::of(codes.0.budgets.limiter(), &limits, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(keys.phone, browser)),
-            watched,
+            limits,
             keys,
             brake: live.sms.brake.clone(),
             code_ttl: match message.purpose {
@@ -215,7 +215,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         self.free_name().await?;
         if let Some(left) = self.everyone.filter(|_| !self.message.solved)
-            && !inner.budgets.is_repeated(&self.watched, &self.keys).await
+            && !inner.budgets.is_repeated(&self.limits, &self.keys).await
         {
             return Ok(Denied::challenged_with_everyone(left).into());
         }
@@ -232,7 +232,7 @@ impl SendJob {
                 return Ok(SendOutcome::unavailable().into());
             }
             let share = path.counted_as();
-            match inner.budgets.admit(&self.watched, &self.keys, share, self.message.solved).await {
+            match inner.budgets.admit(&self.limits, &self.keys, share, self.message.solved).await {
                 BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
                     WriteStep::Answer(answer) => return Ok(*answer),
                     WriteStep::Again(on) => {
@@ -278,7 +278,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         let (scope, phone) = (self.message.purpose.scope(), &self.message.phone);
         let known = inner.ledger.known_brake(&scope, phone).filter(|_| self.brake.enabled)?;
-        let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
+        let repeated = inner.budgets.is_repeated(&self.limits, &self.keys).await;
         (!repeated).then_some(known)
     }
 
@@ -293,14 +293,14 @@ impl SendJob {
             && let Some(earlier) = self.codes.ledger().earlier(name).await?
             && earlier.used_up
         {
-            self.codes.0.budgets.free_name(&self.watched, &self.keys, earlier.hit).await;
+            self.codes.0.budgets.free_name(&self.limits, &self.keys, earlier.hit).await;
         }
         Ok(())
     }
 
     /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
-        let limit = self.watched.phone(&self.keys);
+        let limit = self.limits.phone(&self.keys);
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, limit).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
         let (id, expires_in) = (self.shown_id(earlier.id), earlier.expires_in);
@@ -343,7 +343,7 @@ impl SendJob {
             code_hash: code_hash.as_deref(),
             code_ttl: self.code_ttl,
             asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
-            limit: self.watched.phone(&self.keys),
+            limit: self.limits.phone(&self.keys),
             brake: &self.brake,
             share,
             under: path.under(),
@@ -352,7 +352,7 @@ impl SendJob {
         let why_not = match inner.ledger.write(&draft).await {
             // Last of all: whether it may still be handed to the gateway.
             Ok(WriteResult::New { resend_after })
-                if inner.budgets.stands(&self.watched, &ticket).await
+                if inner.budgets.stands(&self.limits, &ticket).await
                     && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
             {
                 let pending = PendingMessage { id, hit: ticket.hit, code };
@@ -378,9 +378,9 @@ impl SendJob {
             None => WriteStep::Again(path),
             Some(WhyNot::Repeated(earlier)) => WriteStep::answer(self.repeated(earlier).await?),
             Some(WhyNot::Refused(refusal)) => {
-                let limit = self.watched.phone(&self.keys);
+                let limit = self.limits.phone(&self.keys);
                 let sent = inner.ledger.sent_to(self.keys.phone, limit).await?;
-                inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
+                inner.budgets.restore_number(&self.limits, &self.keys, &sent).await;
                 WriteStep::answer(SendAnswer::refused(limit.name().to_owned(), refusal))
             }
             Some(WhyNot::Braked(braked)) => {
@@ -391,7 +391,7 @@ impl SendJob {
     }
 
     async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {
-        self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, path), ticket.hit).await;
+        self.codes.0.budgets.refund(&self.limits.every_log(&self.keys, path), ticket.hit).await;
     }
 
     /// The id of a message, for those who have a use for it.
@@ -435,7 +435,7 @@ impl SendJob {
         let delivery = self.hand_over(pending).await;
         match self.settle(id, Some(&delivery)).await {
             Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
-                self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
+                self.codes.0.budgets.refund_all_but_asker(&self.limits, &self.keys, hit).await;
             }
             // If that could not be written, it stays pending and counts, in the window store as well.
             Some(true) | None => {}
