@@ -257,9 +257,9 @@ impl Lookup {
         let name = LimitName::parse(limit.name());
         match (name, subject) {
             (Some(name), _) if name.unit() == LimitUnit::Message => {
-                codes.waive(limit, bytes).await?;
+                codes.forgive(limit, bytes).await?;
                 if let Some(pages) = codes.beside(Some(name)) {
-                    codes.waive(limit, pages).await?;
+                    codes.forgive(limit, pages).await?;
                     limiter.clear(limiter.bucket(limit, pages)).await?;
                 }
             }

@@ -344,7 +344,7 @@ impl RecordedMessages<'_> {
             let Some(last) = page.last() else { return Ok(messages) };
             place = last.place.clone();
             messages += page.len();
-            let waived = ledger.waived().await.map_err(LedgerRebuildError::Record)?;
+            let forgiven = ledger.forgiven().await.map_err(LedgerRebuildError::Record)?;
             let mut hits = Vec::with_capacity(8 * page.len());
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
@@ -352,7 +352,7 @@ impl RecordedMessages<'_> {
                 let keys = MessageKeys::new(limiter, limits, subjects, row.once, &row.block, program);
                 let kept = KeptHit { at: row.place.at, id: row.hit };
                 let mut counted = limits.all(&keys, row.share);
-                counted.retain(|bucket| waived.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
+                counted.retain(|bucket| forgiven.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
                 hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));
             }
             limiter.restore(&hits).await?;

@@ -290,9 +290,9 @@ impl BudgetLevel {
 impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
-    pub async fn waive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
+    pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
         let key = self.0.budgets.limiter().bucket(limit, subject).key;
-        Ok(self.0.ledger.waive(key).await?)
+        Ok(self.0.ledger.forgive(key).await?)
     }
 
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
@@ -314,7 +314,7 @@ impl SmsCodes {
 }
 
 impl Ledger {
-    async fn waive(&self, log: SubjectKey) -> Result<(), DbError> {
+    async fn forgive(&self, log: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";

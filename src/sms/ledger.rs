@@ -124,7 +124,7 @@ impl Ledger {
     }
 
     /// Up to when messages no longer count in a log, as administrators have said.
-    pub async fn waived(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
+    pub async fn forgiven(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
         const SQL: &str = "SELECT phone_key, up_to FROM sms_excuses";
         let rows: Vec<(String, i64)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
         let parsed = |(log, up_to): (String, i64)| Ok((stored_key(&log)?, Micros(up_to)));
