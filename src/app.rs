@@ -36,7 +36,7 @@ use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
-use crate::webhooks::{self, DependencyParts, NoticeSources, SignedHooks, Webhooks};
+use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
 
 pub use serving::RunningServer;
 
@@ -154,7 +154,7 @@ impl Application {
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let OpenedGateway { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
-        let under_codes = sms::CodesParts {
+        let codes_deps = sms::CodesDeps {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
@@ -166,7 +166,7 @@ impl Application {
             programs: settings.verify.clone(),
             relays: texts_of(&settings.relay),
         };
-        let codes = SmsCodes::new(under_codes, &master);
+        let codes = SmsCodes::new(codes_deps, &master);
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&live.snapshot()).await;
         let custom = CustomLimits::new(limiter.clone(), audit.clone());
@@ -197,7 +197,7 @@ impl Application {
             tuning: tuning.clone(),
             public_url: public_url.clone(),
         };
-        let watched = DependencyParts {
+        let watched = WatchedDependencies {
             db: db.clone(),
             store: link.clone(),
             instance: name,
@@ -289,8 +289,8 @@ fn to_gateways<'a>(
     master: &'a MasterKey,
     clock: &Clock,
     entropy: &Entropy,
-) -> gateway::GatewayParts<'a> {
-    gateway::GatewayParts {
+) -> gateway::GatewayDeps<'a> {
+    gateway::GatewayDeps {
         master,
         public_url: &settings.server.public_url,
         timeout: settings.sms.timeout,

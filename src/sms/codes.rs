@@ -37,7 +37,7 @@ const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
-    pub deps: CodesParts,
+    pub deps: CodesDeps,
     pub ledger: Ledger,
     pub budgets: SmsBudgets,
     pub gateway_patience: Duration,
@@ -62,7 +62,7 @@ pub trait PhoneOwners: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
-pub struct CodesParts {
+pub struct CodesDeps {
     pub db: Db,
     /// Over the store that every instance shares.
     pub limiter: Limiter<AnyStore>,
@@ -81,15 +81,15 @@ pub struct CodesParts {
 }
 
 impl SmsCodes {
-    pub fn new(parts: CodesParts, master: &MasterKey) -> Self {
-        Self::with_patience(parts, master, GATEWAY_PATIENCE)
+    pub fn new(deps: CodesDeps, master: &MasterKey) -> Self {
+        Self::with_patience(deps, master, GATEWAY_PATIENCE)
     }
 
     /// With another bound on how long the gateway may take.
-    pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let ledger = Ledger::new(parts.db.clone(), parts.clock.clone(), parts.entropy.clone());
+    pub fn with_patience(deps: CodesDeps, master: &MasterKey, gateway_patience: Duration) -> Self {
+        let ledger = Ledger::new(deps.db.clone(), deps.clock.clone(), deps.entropy.clone());
         Self(Arc::new(CodesInner {
-            budgets: SmsBudgets::new(parts.limiter.clone(), ledger.clone()),
+            budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone()),
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
@@ -99,7 +99,7 @@ impl SmsCodes {
             metrics: SmsMetrics::register(),
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
-            deps: parts,
+            deps,
         }))
     }
 

@@ -146,7 +146,7 @@ impl OpenError {
     }
 }
 
-pub struct GatewayParts<'a> {
+pub struct GatewayDeps<'a> {
     pub master: &'a MasterKey,
     /// The base URL to which gateways send their reports.
     pub public_url: &'a Url,
@@ -157,7 +157,7 @@ pub struct GatewayParts<'a> {
 }
 
 /// Opens the selected gateway and reads its secrets.
-pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result<OpenedGateway, OpenError> {
+pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<OpenedGateway, OpenError> {
     let tokens = ReportTokens::new(parts.master, parts.public_url);
     let gateway: Arc<dyn SmsGateway> = match chosen {
         config::GatewaySettings::Outbox => {
