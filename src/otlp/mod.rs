@@ -367,7 +367,7 @@ impl OtlpReceiver {
             let response = request.send().await.map_err(|wrong| {
                 lost(if wrong.is_connect() { "cannot be reached" } else { "closed the connection" })
             })?;
-            judge(&response)?;
+            evaluate(&response)?;
             Ok(read(response).await)
         };
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
@@ -384,7 +384,7 @@ impl OtlpReceiver {
 }
 
 /// The statuses after which an export may be repeated are those of the OTLP specification.
-fn judge(response: &Response) -> Result<(), ExportError> {
+fn evaluate(response: &Response) -> Result<(), ExportError> {
     let status = response.status();
     if status.is_success() {
         return Ok(());

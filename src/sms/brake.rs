@@ -122,7 +122,7 @@ pub struct BrakeContext<'a> {
 }
 
 /// What the number's block and range ask now of who has messages sent for that purpose. May put a brake on.
-pub async fn judge(
+pub async fn evaluate(
     tx: &mut Tx,
     phone: &Phone,
     purpose: &MessagePurpose,
@@ -141,7 +141,7 @@ pub async fn judge(
         (RANGE, phone.range(), Ladder::of_range(brake, challenges)),
     ] {
         let judging = JudgedPrefix { sql, scope: &scope, prefix, ladder, brake };
-        let Some(found) = judging.judge(tx, now, context.entropy).await? else { continue };
+        let Some(found) = judging.evaluate(tx, now, context.entropy).await? else { continue };
         context.remembered.note(&scope, prefix, context.clock.now(), found);
         braked = Some(braked.map_or(found, |other| other.and(found)));
     }
@@ -157,7 +157,7 @@ struct JudgedPrefix<'a> {
 }
 
 impl JudgedPrefix<'_> {
-    async fn judge(
+    async fn evaluate(
         &self,
         tx: &mut Tx,
         now: Micros,

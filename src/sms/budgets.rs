@@ -252,7 +252,7 @@ impl SmsBudgets {
 
     /// Whether the store has kept its data since the ticket was given. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
-    pub async fn stands(&self, limits: &MessageLimits, ticket: &BudgetTicket) -> bool {
+    pub async fn is_current(&self, limits: &MessageLimits, ticket: &BudgetTicket) -> bool {
         matches!(self.limiter.rebuild_generation(MARK, &limits.shape()).await, Ok(Some(by)) if by == ticket.generation)
     }
 
@@ -321,16 +321,16 @@ impl WindowRecord for RecordedMessages<'_> {
 impl RecordedMessages<'_> {
     async fn restore_guesses(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, limits } = self;
-        let (mut place, mut guesses) = (LedgerPosition::NEWEST, 0);
+        let (mut position, mut guesses) = (LedgerPosition::NEWEST, 0);
         loop {
             let page =
-                ledger.wrong_guesses(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+                ledger.wrong_guesses(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
             let bucket = |key| Bucket { limit: &limits.guess, key };
             let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
             limiter.restore(&hits).await?;
             guesses += page.len();
             match page.into_iter().last() {
-                Some(last) if hits.len() == PAGE as usize => place = last.place,
+                Some(last) if hits.len() == PAGE as usize => position = last.position,
                 _ => return Ok(guesses),
             }
         }
@@ -338,11 +338,11 @@ impl RecordedMessages<'_> {
 
     async fn restore_messages(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, limits } = self;
-        let (mut place, mut messages) = (LedgerPosition::NEWEST, 0);
+        let (mut position, mut messages) = (LedgerPosition::NEWEST, 0);
         loop {
-            let page = ledger.hits(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let page = ledger.hits(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
             let Some(last) = page.last() else { return Ok(messages) };
-            place = last.place.clone();
+            position = last.position.clone();
             messages += page.len();
             let forgiven = ledger.forgiven().await.map_err(LedgerRebuildError::Record)?;
             let mut hits = Vec::with_capacity(8 * page.len());
@@ -350,7 +350,7 @@ impl RecordedMessages<'_> {
                 let subjects = [row.phone, row.address, row.network];
                 let program = row.purpose.program();
                 let keys = MessageKeys::new(limiter, limits, subjects, row.once, &row.block, program);
-                let kept = KeptHit { at: row.place.at, id: row.hit };
+                let kept = KeptHit { at: row.position.at, id: row.hit };
                 let mut counted = limits.all(&keys, row.share);
                 counted.retain(|bucket| forgiven.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
                 hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));

@@ -24,7 +24,7 @@ use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreErro
 use crate::wait_queue::WaitQueue;
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
-const MOST_UNDER_WAY: u32 = 256;
+const MOST_IN_FLIGHT: u32 = 256;
 /// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
 /// more are told to come back later.
 const MOST_WAITING_FOR_ONE: usize = 8;
@@ -44,7 +44,7 @@ pub(super) struct CodesInner {
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
     /// For messages in flight.
-    pub places: Arc<Semaphore>,
+    pub permits: Arc<Semaphore>,
     limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
@@ -93,7 +93,7 @@ impl SmsCodes {
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
-            places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
+            permits: Arc::new(Semaphore::new(MOST_IN_FLIGHT as usize)),
             limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
@@ -128,7 +128,7 @@ impl SmsCodes {
 
     /// Waits until no message is in flight any more. Used at shutdown.
     pub async fn drain(&self) {
-        let _ = self.0.places.acquire_many(MOST_UNDER_WAY).await;
+        let _ = self.0.permits.acquire_many(MOST_IN_FLIGHT).await;
     }
 
     /// Bound to the number, the purpose as stored, and the message: equal codes have different hashes.

@@ -107,19 +107,19 @@ impl Ledger {
     }
 
     /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
-    /// `place`.
+    /// `position`.
     pub async fn hits(
         &self,
         from: Micros,
-        place: &LedgerPosition,
+        position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<HitRow>, DbError> {
         const SQL: &str =
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
-        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
-            .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(position.at.0)
+            .bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
         Ok(rows.into_iter().map(RawHit::parse).collect::<Result<_, _>>()?)
     }
 
@@ -182,7 +182,7 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
     limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }
 
-fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
+fn evaluate(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
     let mut gathered = GatheredVerdict::default();
     gathered.add(0, limit, sent, now, solved);
     gathered.refused()
@@ -190,7 +190,7 @@ fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<R
 
 /// Until the rules that no challenge lifts admit one more.
 fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
-    judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
+    evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
 type EarlierRow = (String, String, String, i64, String, i64);
@@ -262,7 +262,7 @@ impl LedgerPosition {
 /// What the window store had of a message.
 #[derive(Debug, Clone)]
 pub struct HitRow {
-    pub place: LedgerPosition,
+    pub position: LedgerPosition,
     pub phone: SubjectKey,
     pub address: SubjectKey,
     pub network: SubjectKey,
@@ -290,7 +290,7 @@ pub struct RawHit {
 impl RawHit {
     pub fn parse(self) -> Result<HitRow, sqlx::Error> {
         Ok(HitRow {
-            place: LedgerPosition { at: Micros(self.created_at), id: self.id },
+            position: LedgerPosition { at: Micros(self.created_at), id: self.id },
             phone: stored_key(&self.phone_key)?,
             address: stored_key(&self.address_key)?,
             network: stored_key(&self.network_key)?,

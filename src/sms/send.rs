@@ -312,11 +312,11 @@ impl SendJob {
     /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
     async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
         let inner = &*self.codes.0;
-        let share = match Arc::clone(&inner.places).try_acquire_owned() {
-            Ok(place) => self.share(&ticket, path).await.map(|share| (share, place)),
+        let share = match Arc::clone(&inner.permits).try_acquire_owned() {
+            Ok(permit) => self.share(&ticket, path).await.map(|share| (share, permit)),
             Err(_) => Err(Ok(SendOutcome::unavailable())),
         };
-        let (share, place) = match share {
+        let (share, permit) = match share {
             Ok(share) => share,
             Err(answer) => {
                 self.give_back(&ticket, path).await;
@@ -352,7 +352,7 @@ impl SendJob {
         let why_not = match inner.ledger.write(&draft).await {
             // Last of all: whether it may still be handed to the gateway.
             Ok(WriteResult::New { resend_after })
-                if inner.budgets.stands(&self.limits, &ticket).await
+                if inner.budgets.is_current(&self.limits, &ticket).await
                     && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
             {
                 let pending = PendingMessage { id, hit: ticket.hit, code };
@@ -361,7 +361,7 @@ impl SendJob {
                     let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
-                    self.hand_over_later(pending, share, ticket, place);
+                    self.hand_over_later(pending, share, ticket, permit);
                     let (id, expires_in) = (self.shown_id(id), self.code_ttl);
                     let (confirmed, short) = (false, true);
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
@@ -455,7 +455,7 @@ impl SendJob {
         pending: PendingMessage,
         share: BudgetShare,
         ticket: BudgetTicket,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) {
         let (job, id) = (Arc::clone(self), pending.id);
         request_id::spawn(async move {
@@ -473,7 +473,7 @@ impl SendJob {
             job.settle(id, delivery.as_ref()).await;
             job.codes.0.metrics.count_short(delivery.as_ref());
             job.record_short(&ticket, delivery.as_ref());
-            drop(place);
+            drop(permit);
         });
     }
 

@@ -93,7 +93,7 @@ impl Town {
         let mut tx = self.db.begin().await.unwrap();
         let context =
             BrakeContext { remembered: &self.remembered, clock: &self.clock, entropy: &self.entropy };
-        let found = judge(&mut tx, &ask.phone, &self.purpose, &self.brake, now, context).await.unwrap();
+        let found = evaluate(&mut tx, &ask.phone, &self.purpose, &self.brake, now, context).await.unwrap();
         tx.commit().await.unwrap();
         found.filter(|found| !satisfied(found))
     }

@@ -166,8 +166,8 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<
         }
         config::GatewaySettings::None => Arc::new(NoGateway),
         config::GatewaySettings::Http(settings) => {
-            let line = GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
-            Arc::new(http::HttpGateway::open(settings, line, tokens)?)
+            let client = GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
+            Arc::new(http::HttpGateway::open(settings, client, tokens)?)
         }
         config::GatewaySettings::Twilio(settings) => Arc::new(twilio::TwilioGateway::open(
             settings,
@@ -175,8 +175,8 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<
             tokens,
         )?),
         config::GatewaySettings::Aliyun(settings) => {
-            let line = GatewayClient::open(parts.timeout, None)?;
-            Arc::new(aliyun::AliyunGateway::open(settings, line, tokens, parts.clock, parts.entropy)?)
+            let client = GatewayClient::open(parts.timeout, None)?;
+            Arc::new(aliyun::AliyunGateway::open(settings, client, tokens, parts.clock, parts.entropy)?)
         }
     };
     Ok(OpenedGateway { gateway, outbox: None })
@@ -219,7 +219,7 @@ impl GatewayClient {
     pub async fn call(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
-        judge: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
+        evaluate: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
     ) -> DeliveryResult {
         let whole = async {
             let mut answer = request(&self.client).send().await;
@@ -238,7 +238,7 @@ impl GatewayClient {
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
         let answered = tokio::time::timeout(self.timeout, whole).await;
         match answered {
-            Ok(Ok(answer)) => judge(&answer),
+            Ok(Ok(answer)) => evaluate(&answer),
             Ok(Err(delivery)) => delivery,
             Err(_) => unknown("did not answer in time"),
         }

@@ -204,7 +204,7 @@ pub async fn note_asker(
 
 /// A wrong code, and the log that counts it.
 pub struct WrongGuess {
-    pub place: LedgerPosition,
+    pub position: LedgerPosition,
     pub log: SubjectKey,
     pub kept: KeptHit,
 }
@@ -218,21 +218,21 @@ impl Ledger {
         Ok(())
     }
 
-    /// Those later than `from` and after `place`, newest first.
+    /// Those later than `from` and after `position`, newest first.
     pub async fn wrong_guesses(
         &self,
         from: Micros,
-        place: &LedgerPosition,
+        position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<WrongGuess>, DbError> {
         const SQL: &str = "SELECT at, hit, log FROM sms_guesses WHERE at > $1 AND (at, hit) < ($2, $3)
             ORDER BY at DESC, hit DESC LIMIT $4";
         let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
-            .bind(place.at.0).bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+            .bind(position.at.0).bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
         let read = |(at, hit, log): (i64, String, String)| {
             let (at, log) = (Micros(at), stored_key(&log)?);
             let kept = KeptHit { at, id: stored_hit(&hit)? };
-            Ok(WrongGuess { place: LedgerPosition { at, id: hit }, log, kept })
+            Ok(WrongGuess { position: LedgerPosition { at, id: hit }, log, kept })
         };
         Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
     }

@@ -6,8 +6,8 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, hex, horizon, judge, short,
-    stored_purpose, wait,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, evaluate, hex, horizon,
+    short, stored_purpose, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
@@ -74,13 +74,13 @@ impl Ledger {
         let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
         // Never older than the newest message, whatever the clock says.
         now = sent.0.first().map_or(now, |&newest| newest.max(now));
-        if let Some(refusal) = judge(draft.limit, &sent, now, draft.message.solved) {
+        if let Some(refusal) = evaluate(draft.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
         let context =
             brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
         let Message { phone, purpose, .. } = draft.message;
-        if let Some(braked) = brake::judge(&mut tx, phone, purpose, draft.brake, now, context).await?
+        if let Some(braked) = brake::evaluate(&mut tx, phone, purpose, draft.brake, now, context).await?
             && !draft.satisfies(braked)
         {
             tx.commit().await?;
