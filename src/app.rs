@@ -13,8 +13,7 @@ use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, Captchas, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    DatabaseUrl, GatewaySettings, LiveHandle, ProgramTexts, Relays, Settings, SqliteFile, StoreSettings,
-    StoreUrl,
+    DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -152,8 +151,14 @@ impl Application {
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
-        let OpenedGateway { gateway, outbox } =
-            gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
+        let gateway_deps = gateway::GatewayDeps {
+            master: &master,
+            public_url: &settings.server.public_url,
+            timeout: settings.sms.timeout,
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let OpenedGateway { gateway, outbox } = gateway::open(&settings.sms.gateway, gateway_deps)?;
         let codes_deps = sms::CodesDeps {
             db: db.clone(),
             limiter: limiter.clone(),
@@ -164,7 +169,7 @@ impl Application {
             audit: audit.clone(),
             site: settings.server.domain(),
             programs: settings.verify.clone(),
-            relays: texts_of(&settings.relay),
+            relays: settings.relay.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
         };
         let codes = SmsCodes::new(codes_deps, &master);
         // If it fails, the first request for a code tries again.
@@ -266,10 +271,6 @@ impl Application {
     }
 }
 
-fn texts_of(relays: &Relays) -> ProgramTexts {
-    relays.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect()
-}
-
 /// This process's name among the instances of an installation.
 pub fn instance_name(settings: &Settings) -> String {
     format!("{}:{}", host_name(), settings.server.bind.port())
@@ -281,21 +282,6 @@ fn host_name() -> String {
     match name.trim() {
         "" => "localhost".to_owned(),
         name => name.chars().take(64).collect(),
-    }
-}
-
-fn to_gateways<'a>(
-    settings: &'a Settings,
-    master: &'a MasterKey,
-    clock: &Clock,
-    entropy: &Entropy,
-) -> gateway::GatewayDeps<'a> {
-    gateway::GatewayDeps {
-        master,
-        public_url: &settings.server.public_url,
-        timeout: settings.sms.timeout,
-        clock: clock.clone(),
-        entropy: entropy.clone(),
     }
 }
 

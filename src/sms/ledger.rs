@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
-use super::brake::{BrakedPrefix, RememberedBrakes};
+use super::brake::{BrakedPrefix, Brakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
@@ -29,8 +29,7 @@ pub use write::{MessageDraft, WhyNot, WriteResult};
 pub struct Ledger {
     db: Db,
     clock: Clock,
-    entropy: Entropy,
-    brakes: Arc<RememberedBrakes>,
+    brakes: Arc<Brakes>,
 }
 
 /// A message that an earlier request with the same name sent.
@@ -48,12 +47,12 @@ pub struct EarlierMessage {
 
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
-        Self { db, clock, entropy, brakes: Arc::new(RememberedBrakes::new()) }
+        Self { db, clock: clock.clone(), brakes: Arc::new(Brakes::new(clock, entropy)) }
     }
 
     /// What the number's prefixes ask, if this process met it a moment ago.
     pub fn known_brake(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
-        self.brakes.recall(scope, phone, self.clock.now())
+        self.brakes.recall(scope, phone)
     }
 
     /// When a code for the number first came back to that program, by what the ledger keeps.

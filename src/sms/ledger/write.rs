@@ -12,7 +12,7 @@ use super::{
 use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
-use crate::sms::brake::{self, BrakedPrefix};
+use crate::sms::brake::BrakedPrefix;
 use crate::sms::message_limits::{BudgetShare, MessageKeys};
 use crate::sms::{DeliveryResult, Message, MessageId, MessagePurpose};
 use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
@@ -77,10 +77,8 @@ impl Ledger {
         if let Some(refusal) = evaluate(draft.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
-        let context =
-            brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
         let Message { phone, purpose, .. } = draft.message;
-        if let Some(braked) = brake::evaluate(&mut tx, phone, purpose, draft.brake, now, context).await?
+        if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
             && !draft.satisfies(braked)
         {
             tx.commit().await?;
