@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use actix_web::HttpServer;
@@ -56,7 +57,8 @@ impl Application {
         if let Some(webhooks) = webhooks {
             webhooks.start(&mut background, &stopper);
         }
-        let workers = settings.server.workers.unwrap_or_else(default_workers);
+        let workers = settings.server.workers;
+        let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());
         let accepting = Arc::clone(&connections);
@@ -115,10 +117,6 @@ impl RunningServer {
         let _ = tokio::time::timeout(CLOSING, db.close()).await;
         ended
     }
-}
-
-fn default_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Between two sweeps of expired logs and sessions.

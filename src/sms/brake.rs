@@ -55,7 +55,7 @@ const MOST_REMEMBERED: usize = 10_000;
 
 /// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
 /// one can only refuse.
-pub struct Brakes {
+pub struct SmsBrakes {
     remembered: quick_cache::sync::Cache<(String, String), RememberedBrake>,
     clock: Clock,
     entropy: Entropy,
@@ -68,7 +68,7 @@ struct RememberedBrake {
     found: BrakedPrefix,
 }
 
-impl Brakes {
+impl SmsBrakes {
     pub fn new(clock: Clock, entropy: Entropy) -> Self {
         Self { remembered: quick_cache::sync::Cache::new(MOST_REMEMBERED), clock, entropy }
     }

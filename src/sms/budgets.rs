@@ -10,7 +10,7 @@ use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, LogPeek, Refusal,
+    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, Refusal,
     RuleAction, StoreError, StoreState, WindowRecord,
 };
 
@@ -88,7 +88,11 @@ impl SmsBudgets {
                 Ok(HitDecision::Admitted(admission)) => admission,
                 Ok(HitDecision::Refused(refusal)) => {
                     let limit = buckets[refusal.bucket].limit.name();
-                    return self.refused(limits, keys, limit, refusal).await;
+                    // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
+                    if limit == ONCE || self.is_repeated(limits, keys).await {
+                        return BudgetAdmission::Repeated;
+                    }
+                    return BudgetAdmission::Refused(limit.to_owned(), refusal);
                 }
                 Err(error) => return BudgetAdmission::Out(Some(error)),
             };
@@ -149,20 +153,6 @@ impl SmsBudgets {
             (Ok(None), Ok(())) if self.rebuild_windows(limits).await => Ok(()),
             (Ok(None), Ok(())) => Err(None),
         }
-    }
-
-    async fn refused(
-        &self,
-        limits: &MessageLimits,
-        keys: &MessageKeys,
-        limit: &str,
-        refusal: Refusal,
-    ) -> BudgetAdmission {
-        // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
-        if limit == ONCE || self.is_repeated(limits, keys).await {
-            return BudgetAdmission::Repeated;
-        }
-        BudgetAdmission::Refused(limit.to_owned(), refusal)
     }
 
     /// Whether a request with that name is in the store.
@@ -232,12 +222,6 @@ impl SmsBudgets {
         let mut buckets = limits.buckets(keys, BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
-    }
-
-    /// What everybody has spent of the open part of the total budget, and what our own pages have of theirs.
-    pub async fn spent(&self, limits: &MessageLimits) -> Result<[LogPeek; 2], StoreError> {
-        let [all, pages] = limits.total(&self.limiter);
-        Ok([self.limiter.peek(all).await?, self.limiter.peek(pages).await?])
     }
 
     /// Writes a number's own window back: the ledger refused what the store had admitted, so the store has

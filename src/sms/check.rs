@@ -81,7 +81,7 @@ struct GuessSlot {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum GuessResult {
     Right(MessageId),
     Wrong,
     /// It is the code, but another guess has used it up.
@@ -131,13 +131,13 @@ impl SmsCodes {
         purpose: &str,
         code: &SmsCode,
         current: Option<CurrentCode>,
-    ) -> Result<Comparison, DbError> {
-        let Some(current) = current else { return Ok(Comparison::Nothing) };
+    ) -> Result<GuessResult, DbError> {
+        let Some(current) = current else { return Ok(GuessResult::Nothing) };
         if !self.is_code(&current.code_hash, phone, purpose, current.message, code) {
-            return Ok(Comparison::Wrong);
+            return Ok(GuessResult::Wrong);
         }
         let redeemed = self.0.ledger.redeem(phone, purpose, &current).await?;
-        Ok(if redeemed { Comparison::Right(current.message) } else { Comparison::UsedUp })
+        Ok(if redeemed { GuessResult::Right(current.message) } else { GuessResult::UsedUp })
     }
 
     /// The code is used up, so the guess counts as right even if this write fails: only the brake needs it.
@@ -308,23 +308,23 @@ impl AdmittedGuess {
         let taken = hold.at;
         let mut refused = None;
         let counts_from = match compared {
-            Comparison::Right(_) => {
+            GuessResult::Right(_) => {
                 settled(hold.refund().await);
                 None
             }
             // The code was used or expired in the meantime: the number is not charged, because nothing was
             // compared.
-            Comparison::Nothing if self.finds_code => {
+            GuessResult::Nothing if self.finds_code => {
                 let kept = hold.keep_in(|bucket| bucket != NUMBER).await;
                 refused = codes.count_without_code(&without_code).await;
                 Some(settled(kept).unwrap_or(taken))
             }
-            Comparison::Wrong | Comparison::UsedUp | Comparison::Nothing => {
+            GuessResult::Wrong | GuessResult::UsedUp | GuessResult::Nothing => {
                 Some(settled(hold.keep().await).unwrap_or(taken))
             }
         };
-        let right = matches!(compared, Comparison::Right(_));
-        let detail = guesser.detail(compared != Comparison::Nothing);
+        let right = matches!(compared, GuessResult::Right(_));
+        let detail = guesser.detail(compared != GuessResult::Nothing);
         codes.record_compared(right, (taken, counts_from), noted.as_ref(), |event| {
             client.about(detail, event)
         });
@@ -339,7 +339,7 @@ impl AdmittedGuess {
     }
 
     /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
-    async fn compare_with_code(&self) -> Result<Comparison, DbError> {
+    async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
         let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
@@ -349,15 +349,15 @@ impl AdmittedGuess {
         };
         let mut compared = codes.compare(self.key, purpose, &self.code, current).await?;
         if !self.finds_code {
-            compared = Comparison::Nothing;
+            compared = GuessResult::Nothing;
         }
         let log = match compared {
-            Comparison::Right(message) => {
+            GuessResult::Right(message) => {
                 codes.note_entered(message).await;
                 return Ok(compared);
             }
-            Comparison::Wrong | Comparison::UsedUp => self.slot.hold.buckets()[NUMBER].key,
-            Comparison::Nothing => self.without_code.key,
+            GuessResult::Wrong | GuessResult::UsedUp => self.slot.hold.buckets()[NUMBER].key,
+            GuessResult::Nothing => self.without_code.key,
         };
         ledger.note_wrong(log, self.slot.hold.id()).await?;
         Ok(compared)
@@ -448,16 +448,16 @@ impl AdmittedCheck {
         let StoredVerification { phone, guesser, .. } = self.verification;
         let current = codes.ledger().try_code(phone, purpose, guesser, self.most).await?;
         Ok(match codes.compare(phone, purpose, code, current).await? {
-            Comparison::Right(message) => {
+            GuessResult::Right(message) => {
                 codes.note_entered(message).await;
                 codes.note_entered(self.id).await;
                 VerificationOutcome::Approved
             }
-            Comparison::Wrong => {
+            GuessResult::Wrong => {
                 codes.ledger().note_wrong(hold.buckets()[NUMBER].key, hold.id()).await?;
                 VerificationOutcome::WrongCode
             }
-            Comparison::UsedUp | Comparison::Nothing => VerificationOutcome::Lapsed,
+            GuessResult::UsedUp | GuessResult::Nothing => VerificationOutcome::Lapsed,
         })
     }
 }

@@ -187,7 +187,9 @@ impl SmsCodes {
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let [all, pages] = self.0.budgets.spent(&limits).await?;
+        let limiter = self.0.budgets.limiter();
+        let [all, pages] = limits.total(limiter);
+        let (all, pages) = (limiter.peek(all).await?, limiter.peek(pages).await?);
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
         let blocks = total.rules().iter().zip(counts).filter(|(rule, _)| rule.then == RuleAction::Block);
         let spent = blocks.map(|(rule, (count, pages))| SpentRule { count, pages, max: rule.max });

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
-use super::brake::{BrakedPrefix, Brakes};
+use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
@@ -29,7 +29,7 @@ pub use write::{MessageDraft, WhyNot, WriteResult};
 pub struct Ledger {
     db: Db,
     clock: Clock,
-    brakes: Arc<Brakes>,
+    brakes: Arc<SmsBrakes>,
 }
 
 /// A message that an earlier request with the same name sent.
@@ -47,7 +47,7 @@ pub struct EarlierMessage {
 
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
-        Self { db, clock: clock.clone(), brakes: Arc::new(Brakes::new(clock, entropy)) }
+        Self { db, clock: clock.clone(), brakes: Arc::new(SmsBrakes::new(clock, entropy)) }
     }
 
     /// What the number's prefixes ask, if this process met it a moment ago.

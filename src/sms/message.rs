@@ -47,6 +47,7 @@ impl Message {
     }
 
     /// The same, asked for from this address and network.
+    #[must_use]
     pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
         Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
     }

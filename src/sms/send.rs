@@ -14,6 +14,7 @@ use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot,
 use super::message::{HandoverFlag, Message, SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, RELAYED, SendPath};
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
+use crate::clock::Micros;
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
@@ -312,11 +313,11 @@ impl SendJob {
     /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
     async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
         let inner = &*self.codes.0;
-        let share = match Arc::clone(&inner.permits).try_acquire_owned() {
-            Ok(permit) => self.share(&ticket, path).await.map(|share| (share, permit)),
-            Err(_) => Err(Ok(SendOutcome::unavailable())),
+        let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
+            self.give_back(&ticket, path).await;
+            return Ok(WriteStep::answer(SendOutcome::unavailable()));
         };
-        let (share, permit) = match share {
+        let share = match self.share(&ticket, path).await {
             Ok(share) => share,
             Err(answer) => {
                 self.give_back(&ticket, path).await;
@@ -355,13 +356,12 @@ impl SendJob {
                 if inner.budgets.is_current(&self.limits, &ticket).await
                     && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
             {
-                let pending = PendingMessage { id, hit: ticket.hit, code };
                 let outcome = if path == SendPath::Open {
-                    let delivery = self.deliver(pending).await;
+                    let delivery = self.deliver(id, ticket.hit, code).await;
                     let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
-                    self.hand_over_later(pending, share, ticket, permit);
+                    self.hand_over_later((id, code), share, ticket.at, permit);
                     let (id, expires_in) = (self.shown_id(id), self.code_ttl);
                     let (confirmed, short) = (false, true);
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
@@ -419,20 +419,10 @@ impl SendJob {
             short: false,
         })
     }
-}
 
-/// What to hand over for a message in the ledger.
-struct PendingMessage {
-    id: MessageId,
-    hit: HitId,
-    code: SmsCode,
-}
-
-impl SendJob {
     /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides.
-    async fn deliver(&self, pending: PendingMessage) -> DeliveryResult {
-        let (id, hit) = (pending.id, pending.hit);
-        let delivery = self.hand_over(pending).await;
+    async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> DeliveryResult {
+        let delivery = self.hand_over(id, code).await;
         match self.settle(id, Some(&delivery)).await {
             Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
                 self.codes.0.budgets.refund_all_but_asker(&self.limits, &self.keys, hit).await;
@@ -452,17 +442,17 @@ impl SendJob {
     /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
     fn hand_over_later(
         self: &Arc<Self>,
-        pending: PendingMessage,
+        (id, code): (MessageId, SmsCode),
         share: BudgetShare,
-        ticket: BudgetTicket,
+        admitted_at: Micros,
         permit: OwnedSemaphorePermit,
     ) {
-        let (job, id) = (Arc::clone(self), pending.id);
+        let job = Arc::clone(self);
         request_id::spawn(async move {
             let delivery = match share {
                 BudgetShare::Withheld => None,
                 BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
-                    Some(match job.hand_over(pending).await {
+                    Some(match job.hand_over(id, code).await {
                         DeliveryResult::Refused { reason } => {
                             DeliveryResult::Unknown { reason: format!("refused: {reason}") }
                         }
@@ -472,7 +462,7 @@ impl SendJob {
             };
             job.settle(id, delivery.as_ref()).await;
             job.codes.0.metrics.count_short(delivery.as_ref());
-            job.record_short(&ticket, delivery.as_ref());
+            job.record_short(admitted_at, delivery.as_ref());
             drop(permit);
         });
     }
@@ -487,7 +477,7 @@ impl SendJob {
             .ok()
     }
 
-    async fn hand_over(&self, PendingMessage { id, code, .. }: PendingMessage) -> DeliveryResult {
+    async fn hand_over(&self, id: MessageId, code: SmsCode) -> DeliveryResult {
         let inner = &*self.codes.0;
         let text = self.text(&code);
         let (gateway, phone) = (Arc::clone(&inner.deps.gateway), self.message.phone.clone());

@@ -47,7 +47,7 @@ struct Town {
     db: Db,
     clock: Clock,
     entropy: Entropy,
-    brakes: Brakes,
+    brakes: SmsBrakes,
     brake: Brake,
     purpose: MessagePurpose,
     /// Messages whose codes are entered half a minute later, and when.
@@ -67,7 +67,7 @@ impl Town {
         let (clock, entropy) = (Clock::manual(Micros(1_000_000_000_000)), Entropy::seeded(1));
         Self {
             db: Db::connect("sqlite::memory:").await.unwrap(),
-            brakes: Brakes::new(clock.clone(), entropy.clone()),
+            brakes: SmsBrakes::new(clock.clone(), entropy.clone()),
             clock,
             entropy,
             brake: Brake::default(),
