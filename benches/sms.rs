@@ -164,7 +164,7 @@ impl Rig {
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
         let audit = Audit::new(db.clone(), Clock::System, Entropy::Os, subjects, kept);
         let accounts = gatehouse::login::Accounts::new(db.clone(), Clock::System, Entropy::Os);
-        let parts = CodesParts {
+        let parts = CodesDeps {
             db,
             limiter: limiter.clone(),
             gateway: Arc::new(AtOnce),

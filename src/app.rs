@@ -13,8 +13,7 @@ use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, Captchas, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    DatabaseUrl, GatewaySettings, LiveHandle, ProgramTexts, Relays, Settings, SqliteFile, StoreSettings,
-    StoreUrl,
+    DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -36,7 +35,7 @@ use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
-use crate::webhooks::{self, DependencyParts, NoticeSources, SignedHooks, Webhooks};
+use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
 
 pub use serving::RunningServer;
 
@@ -74,7 +73,6 @@ pub enum StartError {
     Bind { address: SocketAddr, reason: std::io::Error },
 }
 
-/// The services and what they depend on.
 pub struct Application {
     pub services: Data<Services>,
     edge: Data<Edge>,
@@ -153,9 +151,15 @@ impl Application {
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
-        let OpenedGateway { gateway, outbox } =
-            gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
-        let under_codes = sms::CodesParts {
+        let gateway_deps = gateway::GatewayDeps {
+            master: &master,
+            public_url: &settings.server.public_url,
+            timeout: settings.sms.timeout,
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let OpenedGateway { gateway, outbox } = gateway::open(&settings.sms.gateway, gateway_deps)?;
+        let codes_deps = sms::CodesDeps {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
@@ -165,9 +169,9 @@ impl Application {
             audit: audit.clone(),
             site: settings.server.domain(),
             programs: settings.verify.clone(),
-            relays: texts_of(&settings.relay),
+            relays: settings.relay.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
         };
-        let codes = SmsCodes::new(under_codes, &master);
+        let codes = SmsCodes::new(codes_deps, &master);
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&live.snapshot()).await;
         let custom = CustomLimits::new(limiter.clone(), audit.clone());
@@ -198,7 +202,7 @@ impl Application {
             tuning: tuning.clone(),
             public_url: public_url.clone(),
         };
-        let watched = DependencyParts {
+        let watched = WatchedDependencies {
             db: db.clone(),
             store: link.clone(),
             instance: name,
@@ -267,11 +271,6 @@ impl Application {
     }
 }
 
-/// What the messages of relays say.
-fn texts_of(relays: &Relays) -> ProgramTexts {
-    relays.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect()
-}
-
 /// This process's name among the instances of an installation.
 pub fn instance_name(settings: &Settings) -> String {
     format!("{}:{}", host_name(), settings.server.bind.port())
@@ -283,21 +282,6 @@ fn host_name() -> String {
     match name.trim() {
         "" => "localhost".to_owned(),
         name => name.chars().take(64).collect(),
-    }
-}
-
-fn to_gateways<'a>(
-    settings: &'a Settings,
-    master: &'a MasterKey,
-    clock: &Clock,
-    entropy: &Entropy,
-) -> gateway::GatewayParts<'a> {
-    gateway::GatewayParts {
-        master,
-        public_url: &settings.server.public_url,
-        timeout: settings.sms.timeout,
-        clock: clock.clone(),
-        entropy: entropy.clone(),
     }
 }
 

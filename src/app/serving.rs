@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use actix_web::HttpServer;
@@ -56,7 +57,8 @@ impl Application {
         if let Some(webhooks) = webhooks {
             webhooks.start(&mut background, &stopper);
         }
-        let workers = settings.server.workers.unwrap_or_else(default_workers);
+        let workers = settings.server.workers;
+        let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());
         let accepting = Arc::clone(&connections);
@@ -77,7 +79,6 @@ impl Application {
     }
 }
 
-/// A server that listens.
 pub struct RunningServer {
     pub address: SocketAddr,
     server: Server,
@@ -94,7 +95,6 @@ impl RunningServer {
         self.server.handle()
     }
 
-    /// Runs until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
         let ended = server.await;
@@ -117,10 +117,6 @@ impl RunningServer {
         let _ = tokio::time::timeout(CLOSING, db.close()).await;
         ended
     }
-}
-
-fn default_workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Between two sweeps of expired logs and sessions.

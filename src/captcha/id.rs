@@ -233,7 +233,6 @@ impl CaptchaAnswers {
         }
     }
 
-    /// What the image shows.
     pub fn text(&self, body: &VerifiedId) -> String {
         match &self.provider {
             Provider::Image => self.draw_letters(body),

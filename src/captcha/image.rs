@@ -113,7 +113,6 @@ const INK: f32 = 34.0;
 
 type Point = (f32, f32);
 
-/// The most of each disturbance.
 struct Distortion {
     /// In radians, either way.
     turn: f32,
@@ -177,7 +176,6 @@ fn set(text: &str, most: &Distortion, random: &mut SeededRandom) -> Vec<SetLette
     letters
 }
 
-/// A letter at its place.
 struct SetLetter {
     glyph: &'static Glyph,
     middle: Point,
@@ -208,7 +206,6 @@ impl SetLetter {
         ((x * cos - y * sin) * self.scale, (x * sin + y * cos) * self.scale)
     }
 
-    /// The reverse.
     fn drawn_from(&self, (x, y): Point) -> Point {
         let (sin, cos) = self.turn;
         let (x, y) = ((x * cos + y * sin) / self.scale, (y * cos - x * sin) / self.scale);
@@ -239,7 +236,6 @@ impl SetLetter {
     }
 }
 
-/// Random choices from one seed.
 struct SeededRandom(blake3::OutputReader);
 
 impl SeededRandom {
@@ -313,7 +309,6 @@ impl Glyph {
         Some(Self { width, height, inside: inside.collect() })
     }
 
-    /// The pixels in its ink.
     pub fn ink(&self) -> impl Iterator<Item = (f32, f32)> {
         let ink = self.inside.iter().enumerate().filter(|(_, inside)| **inside > 0.0);
         ink.map(|(at, _)| ((at % self.width) as f32, (at / self.width) as f32))

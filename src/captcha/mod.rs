@@ -93,7 +93,6 @@ pub struct Challenge {
     pub proof: Option<Box<ProofChallenge>>,
 }
 
-/// What solves a challenge.
 #[derive(Clone, Copy)]
 pub enum CaptchaAnswer<'a> {
     /// The letters in the image of the challenge with this id.
@@ -103,7 +102,6 @@ pub enum CaptchaAnswer<'a> {
 }
 
 impl CaptchaAnswer<'_> {
-    /// Nobody has answered.
     pub const fn is_empty(self) -> bool {
         match self {
             Self::Letters { id, typed } => id.is_empty() && typed.is_empty(),
@@ -138,7 +136,6 @@ impl RedeemResult {
         matches!(self, Self::Solved)
     }
 
-    /// The name in events and metrics.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
     }

@@ -173,7 +173,6 @@ impl ProofAnswer {
         serde_json::from_slice(&STANDARD.decode(text).ok()?).ok()
     }
 
-    /// The challenge's id, as it was sent.
     pub fn id(&self) -> &str {
         self.challenge.id()
     }
@@ -186,7 +185,6 @@ impl SignedProof {
         key.len() == 2 * KEY_BYTES && key.starts_with(PREFIX)
     }
 
-    /// Whether the counter leads to the key.
     pub fn is_right(&self) -> bool {
         let password = [&self.nonce.to_be_bytes()[..], &self.solution.counter.to_be_bytes()].concat();
         let mut key = [0; KEY_BYTES];

@@ -64,7 +64,6 @@ pub struct CaptchaService {
     at_work: f64,
 }
 
-/// The image of a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeImage {
     pub png: Arc<[u8]>,

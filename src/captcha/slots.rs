@@ -23,7 +23,7 @@ struct SlotBoard {
 pub struct Slot(Option<Slots>);
 
 /// A position in the queue, until this is dropped.
-struct Waiting<'a> {
+struct SlotPosition<'a> {
     slots: &'a Slots,
     owner: QueueOwner,
     id: JobId,
@@ -48,7 +48,7 @@ impl Slots {
             let id = (JobId::from(rank) << 32) | JobId::from(board.arrivals);
             let (sender, slot) = oneshot::channel();
             board.waiting.push(owner, id, None, sender).ok()?;
-            (slot, Waiting { slots: self, owner, id })
+            (slot, SlotPosition { slots: self, owner, id })
         };
         // Dropped without an answer if another owner needed the room.
         slot.await.ok()
@@ -96,7 +96,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for SlotPosition<'_> {
     fn drop(&mut self) {
         let left = self.slots.0.lock().waiting.remove(self.owner, self.id);
         drop(left);

@@ -297,9 +297,9 @@ impl Lookup {
         let name = LimitName::parse(limit.name());
         match name.map(|name| (name.unit(), name.subject())) {
             Some((LimitUnit::Message, _)) => {
-                codes.waive(limit, bytes).await?;
+                codes.forgive(limit, bytes).await?;
                 if let Some(pages) = codes.beside(name) {
-                    codes.waive(limit, pages).await?;
+                    codes.forgive(limit, pages).await?;
                     limiter.clear(limiter.bucket(limit, pages)).await?;
                 }
             }

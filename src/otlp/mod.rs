@@ -143,7 +143,6 @@ impl Otlp {
     }
 }
 
-/// An exporter at work.
 pub struct RunningOtlp {
     stopper: StopSender,
     tasks: JoinSet<()>,
@@ -291,7 +290,6 @@ impl Signal {
     }
 }
 
-/// An export that was not accepted.
 struct ExportError {
     reason: String,
     /// It may be accepted later; not before this time has passed, if the receiver says so.
@@ -362,7 +360,6 @@ impl OtlpReceiver {
         }
     }
 
-    /// One attempt; the body of a success.
     async fn post(&self, signal: &Signal, body: Vec<u8>) -> Result<Vec<u8>, ExportError> {
         let request = self.client.post(signal.url.clone()).headers(self.headers.clone()).body(body);
         let lost = |reason: &str| ExportError { reason: reason.to_owned(), again: Some(Duration::ZERO) };
@@ -370,7 +367,7 @@ impl OtlpReceiver {
             let response = request.send().await.map_err(|wrong| {
                 lost(if wrong.is_connect() { "cannot be reached" } else { "closed the connection" })
             })?;
-            judge(&response)?;
+            evaluate(&response)?;
             Ok(read(response).await)
         };
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
@@ -387,7 +384,7 @@ impl OtlpReceiver {
 }
 
 /// The statuses after which an export may be repeated are those of the OTLP specification.
-fn judge(response: &Response) -> Result<(), ExportError> {
+fn evaluate(response: &Response) -> Result<(), ExportError> {
     let status = response.status();
     if status.is_success() {
         return Ok(());

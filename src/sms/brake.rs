@@ -53,8 +53,13 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 /// Prefixes that are remembered at once.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// Prefixes that this process met a moment ago, by scope. A remembered one can only refuse.
-pub struct RememberedBrakes(quick_cache::sync::Cache<(String, String), RememberedBrake>);
+/// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
+/// one can only refuse.
+pub struct SmsBrakes {
+    remembered: quick_cache::sync::Cache<(String, String), RememberedBrake>,
+    clock: Clock,
+    entropy: Entropy,
+}
 
 #[derive(Clone, Copy)]
 struct RememberedBrake {
@@ -63,30 +68,55 @@ struct RememberedBrake {
     found: BrakedPrefix,
 }
 
-impl RememberedBrakes {
-    pub fn new() -> Self {
-        Self(quick_cache::sync::Cache::new(MOST_REMEMBERED))
-    }
-
-    fn note(&self, scope: &str, prefix: &str, at: Micros, found: BrakedPrefix) {
-        let found = BrakedPrefix { tripped: false, ..found };
-        self.0.insert((scope.to_owned(), prefix.to_owned()), RememberedBrake { at, found });
+impl SmsBrakes {
+    pub fn new(clock: Clock, entropy: Entropy) -> Self {
+        Self { remembered: quick_cache::sync::Cache::new(MOST_REMEMBERED), clock, entropy }
     }
 
     pub fn forget(&self, scope: &str, prefix: &str) {
-        self.0.remove(&(scope.to_owned(), prefix.to_owned()));
+        self.remembered.remove(&(scope.to_owned(), prefix.to_owned()));
     }
 
     /// What the number's prefixes still ask.
-    pub fn recall(&self, scope: &str, phone: &Phone, now: Micros) -> Option<BrakedPrefix> {
+    pub fn recall(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
+        let now = self.clock.now();
         let braked = |prefix: &str| {
-            let seen = self.0.get(&(scope.to_owned(), prefix.to_owned()))?;
+            let seen = self.remembered.get(&(scope.to_owned(), prefix.to_owned()))?;
             let gone = now.since(seen.at);
             let stands = now >= seen.at && gone < REMEMBERED && gone < seen.found.retry_after;
             let retry_after = seen.found.retry_after.saturating_sub(gone);
             stands.then_some(BrakedPrefix { retry_after, ..seen.found })
         };
         [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(BrakedPrefix::and)
+    }
+
+    /// What the number's block and range ask now of who has messages sent for that purpose. May put a brake on.
+    pub async fn evaluate(
+        &self,
+        tx: &mut Tx,
+        phone: &Phone,
+        purpose: &MessagePurpose,
+        brake: &Brake,
+        now: Micros,
+    ) -> Result<Option<BrakedPrefix>, DbError> {
+        if !brake.enabled {
+            return Ok(None);
+        }
+        let scope = purpose.scope();
+        let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
+        let mut braked: Option<BrakedPrefix> = None;
+        for (sql, prefix, ladder) in [
+            (BLOCK, phone.block(), Ladder::of_block(brake, challenges)),
+            (RANGE, phone.range(), Ladder::of_range(brake, challenges)),
+        ] {
+            let judging = JudgedPrefix { sql, scope: &scope, prefix, ladder, brake };
+            let Some(found) = judging.evaluate(tx, now, &self.entropy).await? else { continue };
+            let remembered =
+                RememberedBrake { at: self.clock.now(), found: BrakedPrefix { tripped: false, ..found } };
+            self.remembered.insert((scope.to_string(), prefix.to_owned()), remembered);
+            braked = Some(braked.map_or(found, |other| other.and(found)));
+        }
+        Ok(braked)
     }
 }
 
@@ -113,42 +143,6 @@ fn since(now: Micros, window: Duration, last_end: Option<Micros>) -> Micros {
     last_end.map_or(start, |end| end.max(start))
 }
 
-/// What a check of the brakes needs besides the database.
-#[derive(Clone, Copy)]
-pub struct BrakeContext<'a> {
-    pub remembered: &'a RememberedBrakes,
-    pub clock: &'a Clock,
-    pub entropy: &'a Entropy,
-}
-
-/// What the number's block and range ask now of who has messages sent for that purpose. May put a brake on.
-pub async fn judge(
-    tx: &mut Tx,
-    phone: &Phone,
-    purpose: &MessagePurpose,
-    brake: &Brake,
-    now: Micros,
-    context: BrakeContext<'_>,
-) -> Result<Option<BrakedPrefix>, DbError> {
-    if !brake.enabled {
-        return Ok(None);
-    }
-    let scope = purpose.scope();
-    let challenges = !matches!(purpose.program(), Some((ProgramKind::Relay, _)));
-    let mut braked: Option<BrakedPrefix> = None;
-    for (sql, prefix, ladder) in [
-        (BLOCK, phone.block(), Ladder::of_block(brake, challenges)),
-        (RANGE, phone.range(), Ladder::of_range(brake, challenges)),
-    ] {
-        let judging = JudgedPrefix { sql, scope: &scope, prefix, ladder, brake };
-        let Some(found) = judging.judge(tx, now, context.entropy).await? else { continue };
-        context.remembered.note(&scope, prefix, context.clock.now(), found);
-        braked = Some(braked.map_or(found, |other| other.and(found)));
-    }
-    Ok(braked)
-}
-
-/// A prefix in the eyes of one scope.
 struct JudgedPrefix<'a> {
     sql: &'static str,
     scope: &'a str,
@@ -158,7 +152,7 @@ struct JudgedPrefix<'a> {
 }
 
 impl JudgedPrefix<'_> {
-    async fn judge(
+    async fn evaluate(
         &self,
         tx: &mut Tx,
         now: Micros,
@@ -274,10 +268,8 @@ pub struct PrefixTraffic {
     pub oldest: Option<i64>,
 }
 
-/// What a prefix asks of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
-    /// A solved challenge.
     Challenge,
     Brake,
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::ledger::{Ledger, LedgerPosition};
-use super::message_limits::{BudgetShare, MessageKeys, ONCE, SmsLimits};
+use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, ONCE};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, LogPeek, Refusal,
+    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, Refusal,
     RuleAction, StoreError, StoreState, WindowRecord,
 };
 
@@ -31,7 +31,6 @@ const OF_THE_ASKER: [LimitName; 6] = [
     LimitName::RelayToken,
 ];
 
-/// What the budgets answer for a message.
 pub enum BudgetAdmission {
     /// It is in every log now.
     In(BudgetTicket),
@@ -54,7 +53,6 @@ pub struct BudgetTicket {
     generation: HitId,
 }
 
-/// The budgets over their store. Clones share it.
 #[derive(Clone)]
 pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,
@@ -78,19 +76,23 @@ impl SmsBudgets {
     /// after.
     pub async fn admit(
         &self,
-        watched: &Arc<SmsLimits>,
+        limits: &Arc<MessageLimits>,
         keys: &MessageKeys,
         share: BudgetShare,
         solved: bool,
     ) -> BudgetAdmission {
-        let (buckets, shape) = (watched.buckets(keys, share), watched.shape());
+        let (buckets, shape) = (limits.buckets(keys, share), limits.shape());
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
             let admission = match self.limiter.reserve_or_nothing(&buckets, solved).await {
                 Ok(HitDecision::Admitted(admission)) => admission,
                 Ok(HitDecision::Refused(refusal)) => {
                     let limit = buckets[refusal.bucket].limit.name();
-                    return self.refused(watched, keys, limit, refusal).await;
+                    // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
+                    if limit == ONCE || self.is_repeated(limits, keys).await {
+                        return BudgetAdmission::Repeated;
+                    }
+                    return BudgetAdmission::Refused(limit.to_owned(), refusal);
                 }
                 Err(error) => return BudgetAdmission::Out(Some(error)),
             };
@@ -102,7 +104,7 @@ impl SmsBudgets {
                 return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation });
             }
             let refunded = self.limiter.refund(&buckets, id).await;
-            if let Err(out) = self.catch_up(watched, now, refunded).await {
+            if let Err(out) = self.catch_up(limits, now, refunded).await {
                 return BudgetAdmission::Out(out);
             }
         }
@@ -112,12 +114,12 @@ impl SmsBudgets {
     /// A slot for a guess, by windows that are complete.
     pub async fn hold(
         &self,
-        watched: &Arc<SmsLimits>,
+        limits: &Arc<MessageLimits>,
         buckets: &[Bucket<'_>],
         solved: bool,
         patience: Duration,
     ) -> Result<HoldDecision<AnyStore>, Option<StoreError>> {
-        let shape = watched.shape();
+        let shape = limits.shape();
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
             let hold = match self.limiter.hold(buckets, solved, patience).await.map_err(Some)? {
@@ -129,7 +131,7 @@ impl SmsBudgets {
                 return Ok(HoldDecision::Held(hold));
             }
             let refunded = hold.refund().await;
-            self.catch_up(watched, now, refunded).await?;
+            self.catch_up(limits, now, refunded).await?;
         }
         Err(None)
     }
@@ -138,45 +140,31 @@ impl SmsBudgets {
     /// again, or else why not.
     async fn catch_up(
         &self,
-        watched: &Arc<SmsLimits>,
+        limits: &Arc<MessageLimits>,
         generation: Result<Option<HitId>, StoreError>,
         refunded: Result<(), StoreError>,
     ) -> Result<(), Option<StoreError>> {
         match (generation, refunded) {
             (Err(error), _) | (Ok(_), Err(error)) => Err(Some(error)),
             (Ok(Some(generation)), Ok(())) => {
-                self.learn(&watched.shape(), generation);
+                self.learn(&limits.shape(), generation);
                 Ok(())
             }
-            (Ok(None), Ok(())) if self.rebuild_windows(watched).await => Ok(()),
+            (Ok(None), Ok(())) if self.rebuild_windows(limits).await => Ok(()),
             (Ok(None), Ok(())) => Err(None),
         }
     }
 
-    async fn refused(
-        &self,
-        watched: &SmsLimits,
-        keys: &MessageKeys,
-        limit: &str,
-        refusal: Refusal,
-    ) -> BudgetAdmission {
-        // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
-        if limit == ONCE || self.is_repeated(watched, keys).await {
-            return BudgetAdmission::Repeated;
-        }
-        BudgetAdmission::Refused(limit.to_owned(), refusal)
-    }
-
     /// Whether a request with that name is in the store.
-    pub async fn is_repeated(&self, watched: &SmsLimits, keys: &MessageKeys) -> bool {
-        let Some(bucket) = watched.once(keys) else { return false };
+    pub async fn is_repeated(&self, limits: &MessageLimits, keys: &MessageKeys) -> bool {
+        let Some(bucket) = limits.once(keys) else { return false };
         let peek = self.limiter.peek(bucket).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
     /// The next request with that name is another one.
-    pub async fn free_name(&self, watched: &SmsLimits, keys: &MessageKeys, hit: HitId) {
-        if let Some(bucket) = watched.once(keys) {
+    pub async fn free_name(&self, limits: &MessageLimits, keys: &MessageKeys, hit: HitId) {
+        if let Some(bucket) = limits.once(keys) {
             self.refund(&[bucket], hit).await;
         }
     }
@@ -186,13 +174,13 @@ impl SmsBudgets {
     pub async fn take(
         &self,
         shares: &[BudgetShare],
-        watched: &SmsLimits,
+        limits: &MessageLimits,
         keys: &MessageKeys,
         owned: bool,
         hit: HitId,
     ) -> Result<BudgetShare, StoreError> {
         for &share in shares {
-            let mut logs = watched.shared(keys, share);
+            let mut logs = limits.shared(keys, share);
             if logs.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&logs).await?) {
                 continue;
             }
@@ -230,22 +218,16 @@ impl SmsBudgets {
 
     /// The gateway refused the message: the number got nothing, but the request still counts for the
     /// requester.
-    pub async fn refund_all_but_asker(&self, watched: &SmsLimits, keys: &MessageKeys, id: HitId) {
-        let mut buckets = watched.buckets(keys, BudgetShare::Open);
+    pub async fn refund_all_but_asker(&self, limits: &MessageLimits, keys: &MessageKeys, id: HitId) {
+        let mut buckets = limits.buckets(keys, BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }
 
-    /// What everybody has spent of the open part of the total budget, and what our own pages have of theirs.
-    pub async fn spent(&self, watched: &SmsLimits) -> Result<[LogPeek; 2], StoreError> {
-        let [all, pages] = watched.total(&self.limiter);
-        Ok([self.limiter.peek(all).await?, self.limiter.peek(pages).await?])
-    }
-
     /// Writes a number's own window back: the ledger refused what the store had admitted, so the store has
     /// lost hits unnoticed. The next message is then refused without a transaction.
-    pub async fn restore_number(&self, watched: &SmsLimits, keys: &MessageKeys, sent: &[KeptHit]) {
-        let bucket = Bucket { limit: watched.phone(keys), key: keys.phone };
+    pub async fn restore_number(&self, limits: &MessageLimits, keys: &MessageKeys, sent: &[KeptHit]) {
+        let bucket = Bucket { limit: limits.phone(keys), key: keys.phone };
         let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
         if let Err(error) = self.limiter.restore(&hits).await {
             tracing::debug!(%error, "a number's window could not be rebuilt");
@@ -254,17 +236,17 @@ impl SmsBudgets {
 
     /// Whether the store has kept its data since the ticket was given. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
-    pub async fn stands(&self, watched: &SmsLimits, ticket: &BudgetTicket) -> bool {
-        matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.generation)
+    pub async fn is_current(&self, limits: &MessageLimits, ticket: &BudgetTicket) -> bool {
+        matches!(self.limiter.rebuild_generation(MARK, &limits.shape()).await, Ok(Some(by)) if by == ticket.generation)
     }
 
     /// Rebuilds the windows if the store lacks them; returns whether they are complete now. If a request runs
     /// out of patience, the rebuild continues without it.
-    pub async fn rebuild_windows(&self, watched: &Arc<SmsLimits>) -> bool {
-        let (budgets, watched) = (self.clone(), Arc::clone(watched));
+    pub async fn rebuild_windows(&self, limits: &Arc<MessageLimits>) -> bool {
+        let (budgets, limits) = (self.clone(), Arc::clone(limits));
         let task = tokio::spawn(async move {
-            let (limiter, ledger, shape) = (&budgets.limiter, &budgets.ledger, watched.shape());
-            let recorded = RecordedMessages { limiter, ledger, watched: &watched };
+            let (limiter, ledger, shape) = (&budgets.limiter, &budgets.ledger, limits.shape());
+            let recorded = RecordedMessages { limiter, ledger, limits: &limits };
             match budgets.rebuild.run(&shape, &recorded).await {
                 Ok(by) => {
                     budgets.learn(&shape, by);
@@ -303,7 +285,7 @@ type LedgerRebuildError = throttle::RebuildError<DbError>;
 struct RecordedMessages<'a> {
     limiter: &'a Limiter<AnyStore>,
     ledger: &'a Ledger,
-    watched: &'a SmsLimits,
+    limits: &'a MessageLimits,
 }
 
 impl WindowRecord for RecordedMessages<'_> {
@@ -311,50 +293,50 @@ impl WindowRecord for RecordedMessages<'_> {
 
     /// Every message and every wrong code that a window can still count, newest first.
     async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {
-        let Self { ledger, watched, .. } = self;
+        let Self { ledger, limits, .. } = self;
         if found == StoreState::Marked {
             return Ok(0);
         }
-        let horizon = watched.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
+        let horizon = limits.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
         Ok(self.restore_guesses(horizon).await? + self.restore_messages(horizon).await?)
     }
 }
 
 impl RecordedMessages<'_> {
     async fn restore_guesses(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
-        let Self { limiter, ledger, watched } = self;
-        let (mut place, mut guesses) = (LedgerPosition::NEWEST, 0);
+        let Self { limiter, ledger, limits } = self;
+        let (mut position, mut guesses) = (LedgerPosition::NEWEST, 0);
         loop {
             let page =
-                ledger.wrong_guesses(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
-            let bucket = |key| Bucket { limit: &watched.guess, key };
+                ledger.wrong_guesses(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let bucket = |key| Bucket { limit: &limits.guess, key };
             let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
             limiter.restore(&hits).await?;
             guesses += page.len();
             match page.into_iter().last() {
-                Some(last) if hits.len() == PAGE as usize => place = last.place,
+                Some(last) if hits.len() == PAGE as usize => position = last.position,
                 _ => return Ok(guesses),
             }
         }
     }
 
     async fn restore_messages(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
-        let Self { limiter, ledger, watched } = self;
-        let (mut place, mut messages) = (LedgerPosition::NEWEST, 0);
+        let Self { limiter, ledger, limits } = self;
+        let (mut position, mut messages) = (LedgerPosition::NEWEST, 0);
         loop {
-            let page = ledger.hits(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let page = ledger.hits(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
             let Some(last) = page.last() else { return Ok(messages) };
-            place = last.place.clone();
+            position = last.position.clone();
             messages += page.len();
-            let waived = ledger.waived().await.map_err(LedgerRebuildError::Record)?;
+            let forgiven = ledger.forgiven().await.map_err(LedgerRebuildError::Record)?;
             let mut hits = Vec::with_capacity(8 * page.len());
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
                 let program = row.purpose.program();
-                let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block, program);
-                let kept = KeptHit { at: row.place.at, id: row.hit };
-                let mut counted = watched.all(&keys, row.share);
-                counted.retain(|bucket| waived.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
+                let keys = MessageKeys::new(limiter, limits, subjects, row.once, &row.block, program);
+                let kept = KeptHit { at: row.position.at, id: row.hit };
+                let mut counted = limits.all(&keys, row.share);
+                counted.retain(|bucket| forgiven.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
                 hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));
             }
             limiter.restore(&hits).await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::codes::SmsCodes;
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
 use super::message::{SmsError, TRY_AGAIN};
+use super::metrics::GuessCount;
 use super::{MessageId, Phone, Purpose, SmsCode};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -29,17 +30,13 @@ pub struct CodeGuess<'a> {
     pub code: &'a SmsCode,
     /// The client's address in the form that limits count.
     pub address: &'a [u8],
-    /// The network of the address.
     pub network: &'a [u8],
-    /// The id of the client's browser, if it has one.
     pub browser: Option<&'a [u8]>,
     /// The number's account has signed in from that browser before.
     pub known: bool,
-    /// A challenge was solved with it.
     pub solved: bool,
 }
 
-/// The result of a guess.
 #[derive(Debug)]
 pub enum CheckOutcome {
     Right(ProvenPhone),
@@ -59,7 +56,6 @@ impl ProvenPhone {
     }
 }
 
-/// The result of a check for another program.
 #[derive(Debug, PartialEq, Eq)]
 pub enum VerificationOutcome {
     /// Now, and never again.
@@ -84,9 +80,8 @@ struct GuessSlot {
     noted: Option<(String, Refusal)>,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum GuessResult {
     Right(MessageId),
     Wrong,
     /// It is the code, but another guess has used it up.
@@ -103,19 +98,18 @@ impl SmsCodes {
         solved: bool,
         about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
     ) -> Result<GuessSlot, Denied> {
-        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.deps.audit);
+        let (metrics, audit) = (&self.0.metrics, &self.0.deps.audit);
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
-        match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
+        match self.0.budgets.hold(&self.message_limits(live), buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
                 let noted = hold.noted.map(|refusal| (name(&refusal), refusal));
                 Ok(GuessSlot { codes: self.clone(), hold, noted })
             }
             Ok(HoldDecision::Refused(refusal)) => {
-                let counter = match refusal.then {
-                    RuleAction::Captcha => &guesses.challenged,
-                    RuleAction::Block => &guesses.throttled,
-                };
-                counter.increment(1);
+                metrics.guess(match refusal.then {
+                    RuleAction::Captcha => GuessCount::Challenged,
+                    RuleAction::Block => GuessCount::Throttled,
+                });
                 let limit = name(&refusal);
                 let event =
                     AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
@@ -123,7 +117,7 @@ impl SmsCodes {
                 Err(Denied::by(limit, &refusal))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => {
-                guesses.unavailable.increment(1);
+                metrics.guess(GuessCount::Unavailable);
                 audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 Err(Denied::Unavailable { retry_after: TRY_AGAIN })
             }
@@ -137,13 +131,13 @@ impl SmsCodes {
         purpose: &str,
         code: &SmsCode,
         current: Option<CurrentCode>,
-    ) -> Result<Comparison, DbError> {
-        let Some(current) = current else { return Ok(Comparison::Nothing) };
+    ) -> Result<GuessResult, DbError> {
+        let Some(current) = current else { return Ok(GuessResult::Nothing) };
         if !self.is_code(&current.code_hash, phone, purpose, current.message, code) {
-            return Ok(Comparison::Wrong);
+            return Ok(GuessResult::Wrong);
         }
         let redeemed = self.0.ledger.redeem(phone, purpose, &current).await?;
-        Ok(if redeemed { Comparison::Right(current.message) } else { Comparison::UsedUp })
+        Ok(if redeemed { GuessResult::Right(current.message) } else { GuessResult::UsedUp })
     }
 
     /// The code is used up, so the guess counts as right even if this write fails: only the brake needs it.
@@ -161,10 +155,9 @@ impl SmsCodes {
         noted: Option<&'a (String, Refusal)>,
         about: impl FnOnce(AuditEvent<'a>) -> AuditEvent<'a>,
     ) {
-        let guesses = &self.0.metrics.guesses;
-        let (counter, outcome) =
-            if right { (&guesses.right, Outcome::Ok) } else { (&guesses.wrong, Outcome::Wrong) };
-        counter.increment(1);
+        let (count, outcome) =
+            if right { (GuessCount::Right, Outcome::Ok) } else { (GuessCount::Wrong, Outcome::Wrong) };
+        self.0.metrics.guess(count);
         let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
         let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
         self.0.deps.audit.record(about(event));
@@ -225,7 +218,6 @@ impl GuessClient {
 }
 
 impl SmsCodes {
-    /// Compares a code.
     pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
@@ -316,23 +308,23 @@ impl AdmittedGuess {
         let taken = hold.at;
         let mut refused = None;
         let counts_from = match compared {
-            Comparison::Right(_) => {
+            GuessResult::Right(_) => {
                 settled(hold.refund().await);
                 None
             }
             // The code was used or expired in the meantime: the number is not charged, because nothing was
             // compared.
-            Comparison::Nothing if self.finds_code => {
+            GuessResult::Nothing if self.finds_code => {
                 let kept = hold.keep_in(|bucket| bucket != NUMBER).await;
                 refused = codes.count_without_code(&without_code).await;
                 Some(settled(kept).unwrap_or(taken))
             }
-            Comparison::Wrong | Comparison::UsedUp | Comparison::Nothing => {
+            GuessResult::Wrong | GuessResult::UsedUp | GuessResult::Nothing => {
                 Some(settled(hold.keep().await).unwrap_or(taken))
             }
         };
-        let right = matches!(compared, Comparison::Right(_));
-        let detail = guesser.detail(compared != Comparison::Nothing);
+        let right = matches!(compared, GuessResult::Right(_));
+        let detail = guesser.detail(compared != GuessResult::Nothing);
         codes.record_compared(right, (taken, counts_from), noted.as_ref(), |event| {
             client.about(detail, event)
         });
@@ -347,7 +339,7 @@ impl AdmittedGuess {
     }
 
     /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
-    async fn compare_with_code(&self) -> Result<Comparison, DbError> {
+    async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
         let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
@@ -357,15 +349,15 @@ impl AdmittedGuess {
         };
         let mut compared = codes.compare(self.key, purpose, &self.code, current).await?;
         if !self.finds_code {
-            compared = Comparison::Nothing;
+            compared = GuessResult::Nothing;
         }
         let log = match compared {
-            Comparison::Right(message) => {
+            GuessResult::Right(message) => {
                 codes.note_entered(message).await;
                 return Ok(compared);
             }
-            Comparison::Wrong | Comparison::UsedUp => self.slot.hold.buckets()[NUMBER].key,
-            Comparison::Nothing => self.without_code.key,
+            GuessResult::Wrong | GuessResult::UsedUp => self.slot.hold.buckets()[NUMBER].key,
+            GuessResult::Nothing => self.without_code.key,
         };
         ledger.note_wrong(log, self.slot.hold.id()).await?;
         Ok(compared)
@@ -456,16 +448,16 @@ impl AdmittedCheck {
         let StoredVerification { phone, guesser, .. } = self.verification;
         let current = codes.ledger().try_code(phone, purpose, guesser, self.most).await?;
         Ok(match codes.compare(phone, purpose, code, current).await? {
-            Comparison::Right(message) => {
+            GuessResult::Right(message) => {
                 codes.note_entered(message).await;
                 codes.note_entered(self.id).await;
                 VerificationOutcome::Approved
             }
-            Comparison::Wrong => {
+            GuessResult::Wrong => {
                 codes.ledger().note_wrong(hold.buckets()[NUMBER].key, hold.id()).await?;
                 VerificationOutcome::WrongCode
             }
-            Comparison::UsedUp | Comparison::Nothing => VerificationOutcome::Lapsed,
+            GuessResult::UsedUp | GuessResult::Nothing => VerificationOutcome::Lapsed,
         })
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message::SmsError;
-use super::message_limits::{LastSmsLimits, PAGES, SmsLimits, open_part, pages_part};
+use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
 use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
@@ -24,7 +24,7 @@ use crate::throttle::wait_queue::WaitQueue;
 use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
-const MOST_UNDER_WAY: u32 = 256;
+const MOST_IN_FLIGHT: u32 = 256;
 /// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
 /// more are told to come back later.
 const MOST_WAITING_FOR_ONE: usize = 8;
@@ -37,15 +37,15 @@ const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
-    pub deps: CodesParts,
+    pub deps: CodesDeps,
     pub ledger: Ledger,
     pub budgets: SmsBudgets,
     pub gateway_patience: Duration,
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
     /// For messages in flight.
-    pub places: Arc<Semaphore>,
-    watched: LastSmsLimits,
+    pub permits: Arc<Semaphore>,
+    limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
     /// Of codes.
@@ -62,8 +62,7 @@ pub trait PhoneOwners: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
-/// What the service depends on.
-pub struct CodesParts {
+pub struct CodesDeps {
     pub db: Db,
     /// Over the store that every instance shares.
     pub limiter: Limiter<AnyStore>,
@@ -82,25 +81,25 @@ pub struct CodesParts {
 }
 
 impl SmsCodes {
-    pub fn new(parts: CodesParts, master: &MasterKey) -> Self {
-        Self::with_patience(parts, master, GATEWAY_PATIENCE)
+    pub fn new(deps: CodesDeps, master: &MasterKey) -> Self {
+        Self::with_patience(deps, master, GATEWAY_PATIENCE)
     }
 
     /// With another bound on how long the gateway may take.
-    pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let ledger = Ledger::new(parts.db.clone(), parts.clock.clone(), parts.entropy.clone());
+    pub fn with_patience(deps: CodesDeps, master: &MasterKey, gateway_patience: Duration) -> Self {
+        let ledger = Ledger::new(deps.db.clone(), deps.clock.clone(), deps.entropy.clone());
         Self(Arc::new(CodesInner {
-            budgets: SmsBudgets::new(parts.limiter.clone(), ledger.clone()),
+            budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone()),
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
-            places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
-            watched: LastSmsLimits::default(),
+            permits: Arc::new(Semaphore::new(MOST_IN_FLIGHT as usize)),
+            limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
-            deps: parts,
+            deps,
         }))
     }
 
@@ -120,16 +119,16 @@ impl SmsCodes {
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
     /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
-        self.0.budgets.rebuild_windows(&self.watched(live)).await
+        self.0.budgets.rebuild_windows(&self.message_limits(live)).await
     }
 
-    pub(super) fn watched(&self, live: &LiveSettings) -> Arc<SmsLimits> {
-        self.0.watched.of(live)
+    pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {
+        self.0.limits.of(live)
     }
 
     /// Waits until no message is in flight any more. Used at shutdown.
     pub async fn drain(&self) {
-        let _ = self.0.places.acquire_many(MOST_UNDER_WAY).await;
+        let _ = self.0.permits.acquire_many(MOST_IN_FLIGHT).await;
     }
 
     /// Bound to the number, the purpose as stored, and the message: equal codes have different hashes.
@@ -144,7 +143,6 @@ impl SmsCodes {
         String::from_utf8_lossy(&hash).into_owned()
     }
 
-    /// Whether a stored hash is that of the code.
     pub(super) fn is_code(
         &self,
         stored: &str,
@@ -178,18 +176,20 @@ impl SmsCodes {
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
-        let before = now.minus(longest).min(self.watched(live).horizon(now));
+        let before = now.minus(longest).min(self.message_limits(live).horizon(now));
         let guesses = self.0.ledger.purge_guesses(live.limits.sms_guess.longest_window(), batch).await?;
         Ok(self.0.ledger.purge(before, batch).await?.max(guesses))
     }
 
     /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
-        let (watched, total) = (self.watched(live), &live.limits.sms_total);
+        let (limits, total) = (self.message_limits(live), &live.limits.sms_total);
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let [all, pages] = self.0.budgets.spent(&watched).await?;
+        let limiter = self.0.budgets.limiter();
+        let [all, pages] = limits.total(limiter);
+        let (all, pages) = (limiter.peek(all).await?, limiter.peek(pages).await?);
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
         let blocks = total.rules().iter().zip(counts).filter(|(rule, _)| rule.then == RuleAction::Block);
         let spent = blocks.map(|(rule, (count, pages))| SpentRule { count, pages, max: rule.max });
@@ -292,9 +292,9 @@ impl BudgetLevel {
 impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
-    pub async fn waive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
+    pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
         let key = self.0.budgets.limiter().bucket(limit, subject).key;
-        Ok(self.0.ledger.waive(key).await?)
+        Ok(self.0.ledger.forgive(key).await?)
     }
 
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
@@ -316,7 +316,7 @@ impl SmsCodes {
 }
 
 impl Ledger {
-    async fn waive(&self, log: SubjectKey) -> Result<(), DbError> {
+    async fn forgive(&self, log: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
-use super::brake::{BrakedPrefix, RememberedBrakes};
+use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
@@ -25,13 +25,11 @@ pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
 pub use write::{MessageDraft, WhyNot, WriteResult};
 
-/// The ledger over its database. Clones share it.
 #[derive(Clone)]
 pub struct Ledger {
     db: Db,
     clock: Clock,
-    entropy: Entropy,
-    brakes: Arc<RememberedBrakes>,
+    brakes: Arc<SmsBrakes>,
 }
 
 /// A message that an earlier request with the same name sent.
@@ -49,12 +47,12 @@ pub struct EarlierMessage {
 
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
-        Self { db, clock, entropy, brakes: Arc::new(RememberedBrakes::new()) }
+        Self { db, clock: clock.clone(), brakes: Arc::new(SmsBrakes::new(clock, entropy)) }
     }
 
     /// What the number's prefixes ask, if this process met it a moment ago.
     pub fn known_brake(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
-        self.brakes.recall(scope, phone, self.clock.now())
+        self.brakes.recall(scope, phone)
     }
 
     /// When a code for the number first came back to that program, by what the ledger keeps.
@@ -108,24 +106,24 @@ impl Ledger {
     }
 
     /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
-    /// `place`.
+    /// `position`.
     pub async fn hits(
         &self,
         from: Micros,
-        place: &LedgerPosition,
+        position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<HitRow>, DbError> {
         const SQL: &str =
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
-        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
-            .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(position.at.0)
+            .bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
         Ok(rows.into_iter().map(RawHit::parse).collect::<Result<_, _>>()?)
     }
 
     /// Up to when messages no longer count in a log, as administrators have said.
-    pub async fn waived(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
+    pub async fn forgiven(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
         const SQL: &str = "SELECT phone_key, up_to FROM sms_excuses";
         let rows: Vec<(String, i64)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
         let parsed = |(log, up_to): (String, i64)| Ok((stored_key(&log)?, Micros(up_to)));
@@ -183,7 +181,7 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
     limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }
 
-fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
+fn evaluate(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
     let mut gathered = GatheredVerdict::default();
     gathered.add(0, limit, sent, now, solved);
     gathered.refused()
@@ -191,7 +189,7 @@ fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<R
 
 /// Until the rules that no challenge lifts admit one more.
 fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
-    judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
+    evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
 type EarlierRow = (String, String, String, i64, String, i64);
@@ -216,7 +214,6 @@ impl EarlierMessage {
 /// The most of a gateway's own words that is stored.
 const LONGEST_WORDS: usize = 200;
 
-/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum MessageState {
@@ -264,7 +261,7 @@ impl LedgerPosition {
 /// What the window store had of a message.
 #[derive(Debug, Clone)]
 pub struct HitRow {
-    pub place: LedgerPosition,
+    pub position: LedgerPosition,
     pub phone: SubjectKey,
     pub address: SubjectKey,
     pub network: SubjectKey,
@@ -292,7 +289,7 @@ pub struct RawHit {
 impl RawHit {
     pub fn parse(self) -> Result<HitRow, sqlx::Error> {
         Ok(HitRow {
-            place: LedgerPosition { at: Micros(self.created_at), id: self.id },
+            position: LedgerPosition { at: Micros(self.created_at), id: self.id },
             phone: stored_key(&self.phone_key)?,
             address: stored_key(&self.address_key)?,
             network: stored_key(&self.network_key)?,

@@ -47,6 +47,7 @@ impl Message {
     }
 
     /// The same, asked for from this address and network.
+    #[must_use]
     pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
         Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
     }
@@ -55,7 +56,6 @@ impl Message {
 /// The retry time that a caller gets while something that a message needs is out.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The result of a request for a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     Sent(SendReceipt),

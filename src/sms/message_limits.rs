@@ -21,7 +21,7 @@ pub const PAGES: &[u8] = b"pages";
 
 /// The limits of one moment; the shared ones reduced to the part that is open to everybody.
 #[derive(Debug)]
-pub struct SmsLimits {
+pub struct MessageLimits {
     pages: SenderLimits,
     verifiers: SenderLimits,
     relays: SenderLimits,
@@ -32,7 +32,6 @@ pub struct SmsLimits {
     asker: [Limit; 2],
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
-    /// The limits as configured.
     whole: Vec<Limit>,
     code_ttl: Duration,
 }
@@ -73,21 +72,21 @@ pub struct MessageKeys {
 /// The limits as last used, and those of exempt clients beside them: recreated only if others are in force, so that a
 /// refusal which the store remembers is recognised.
 #[derive(Debug, Default)]
-pub struct LastSmsLimits(Mutex<VecDeque<Arc<SmsLimits>>>);
+pub struct LastMessageLimits(Mutex<VecDeque<Arc<MessageLimits>>>);
 
 /// The limits of everybody, and those of clients in `[access] allow`.
 const KINDS_IN_FORCE: usize = 2;
 
-impl LastSmsLimits {
-    pub fn of(&self, live: &LiveSettings) -> Arc<SmsLimits> {
+impl LastMessageLimits {
+    pub fn of(&self, live: &LiveSettings) -> Arc<MessageLimits> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watched) = last.iter().find(|watched| watched.is_of(live)) {
-            return Arc::clone(watched);
+        if let Some(limits) = last.iter().find(|limits| limits.is_of(live)) {
+            return Arc::clone(limits);
         }
-        let watched = Arc::new(SmsLimits::of(live));
-        last.push_front(Arc::clone(&watched));
+        let limits = Arc::new(MessageLimits::of(live));
+        last.push_front(Arc::clone(&limits));
         last.truncate(KINDS_IN_FORCE);
-        watched
+        limits
     }
 }
 
@@ -135,7 +134,7 @@ impl SenderLimits {
     }
 }
 
-impl SmsLimits {
+impl MessageLimits {
     fn of(live: &LiveSettings) -> Self {
         let (limits, code_ttl) = (&live.limits, live.sms.code_ttl);
         let prefix = reserve(&limits.sms_prefix, "sms-prefix-reserve");
@@ -256,17 +255,17 @@ impl SmsLimits {
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageKeys {
-    pub fn of(limiter: &Limiter<AnyStore>, watched: &SmsLimits, message: &Message) -> Self {
+    pub fn of(limiter: &Limiter<AnyStore>, limits: &MessageLimits, message: &Message) -> Self {
         let Message { phone, purpose, origin, once, .. } = message;
         let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
-        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
         let once = once.as_ref().map(|name| {
             let mut named = Vec::new();
             for part in [number, purpose.stored().as_bytes(), name.as_bytes()] {
                 named.extend((part.len() as u64).to_le_bytes());
                 named.extend(part);
             }
-            limiter.bucket(&watched.pages.once, &named).key
+            limiter.bucket(&limits.pages.once, &named).key
         });
         let counted = |limit, origin: Option<&Vec<u8>>| {
             // Nobody knows who asks, so the request has an address of its own.
@@ -274,16 +273,16 @@ impl MessageKeys {
             let origin = origin.map_or_else(nobody, Clone::clone);
             limiter.bucket(limit, &subject(sender, &origin)).key
         };
-        let address = counted(&limits.address, origin.as_ref().map(|[address, _]| address));
-        let network = counted(&limits.network, origin.as_ref().map(|[_, network]| network));
-        let number = limiter.bucket(&watched.pages.phone, number).key;
-        Self::new(limiter, watched, [number, address, network], once, phone.block(), sender)
+        let address = counted(&sender_limits.address, origin.as_ref().map(|[address, _]| address));
+        let network = counted(&sender_limits.network, origin.as_ref().map(|[_, network]| network));
+        let number = limiter.bucket(&limits.pages.phone, number).key;
+        Self::new(limiter, limits, [number, address, network], once, phone.block(), sender)
     }
 
     /// Of number, address, network and request; the others follow from these, the block and the sender.
     pub fn new(
         limiter: &Limiter<AnyStore>,
-        watched: &SmsLimits,
+        limits: &MessageLimits,
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,
         block: &str,
@@ -291,21 +290,20 @@ impl MessageKeys {
     ) -> Self {
         let mut reserve = [SubjectKey([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
-        for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects)
-        {
+        for ((key, limit), subject) in reserve.iter_mut().zip(limits.reserve.iter().flatten()).zip(subjects) {
             *key = limiter.bucket(limit, subject).key;
         }
-        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
         let own_total = sender.map_or(PAGES, |(_, name)| name.as_bytes());
         Self {
             program: sender.map(|(kind, _)| kind),
             phone,
-            phone_apart: limiter.bucket(&limits.phone, &subject(sender, &phone.0)).key,
+            phone_apart: limiter.bucket(&sender_limits.phone, &subject(sender, &phone.0)).key,
             address,
             network,
-            prefix: limiter.bucket(&limits.prefix, &subject(sender, block.as_bytes())).key,
-            total: limiter.bucket(&limits.total, EVERYONE).key,
-            own_total: limiter.bucket(&limits.own_total, own_total).key,
+            prefix: limiter.bucket(&sender_limits.prefix, &subject(sender, block.as_bytes())).key,
+            total: limiter.bucket(&sender_limits.total, EVERYONE).key,
+            own_total: limiter.bucket(&sender_limits.own_total, own_total).key,
             once,
             reserve,
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::message::{SendAnswer, SendOutcome};
 use super::{DeliveryResult, MessagePurpose};
@@ -11,8 +12,10 @@ use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct SmsMetrics {
-    messages: MessageCounters,
-    pub guesses: GuessCounters,
+    /// By [`MessageCount`].
+    messages: Vec<Counter>,
+    /// By [`GuessCount`].
+    guesses: Vec<Counter>,
     /// Put on prefixes for our pages, a verifier, a relay.
     brakes: [Counter; 3],
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
@@ -33,54 +36,47 @@ static GATEWAY: DependencyStatus = DependencyStatus::new(
 
 /// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
 /// `withheld` is a message that was not sent in a shortage.
-struct MessageCounters {
-    repeated: Counter,
-    accepted: Counter,
-    unknown: Counter,
-    refused: Counter,
-    withheld: Counter,
-    challenged: Counter,
-    throttled: Counter,
-    unavailable: Counter,
+#[derive(Clone, Copy, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+enum MessageCount {
+    Repeated,
+    Accepted,
+    Unknown,
+    Refused,
+    Withheld,
+    Challenged,
+    Throttled,
+    Unavailable,
 }
 
 /// `gatehouse_sms_guesses_total` by outcome. Only right and wrong ones were compared.
-pub struct GuessCounters {
-    pub right: Counter,
-    pub wrong: Counter,
-    pub challenged: Counter,
-    pub throttled: Counter,
-    pub unavailable: Counter,
+#[derive(Clone, Copy, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum GuessCount {
+    Right,
+    Wrong,
+    Challenged,
+    Throttled,
+    Unavailable,
 }
 
 impl SmsMetrics {
     pub fn register() -> Self {
-        let message = |outcome| metrics::counter!("gatehouse_sms_messages_total", "outcome" => outcome);
-        let guess = |outcome| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => outcome);
+        let message = |count: &MessageCount| metrics::counter!("gatehouse_sms_messages_total", "outcome" => count.into_str());
+        let guess = |count: &GuessCount| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => count.into_str());
         Self {
-            messages: MessageCounters {
-                repeated: message("repeated"),
-                accepted: message("accepted"),
-                unknown: message("unknown"),
-                refused: message("refused"),
-                withheld: message("withheld"),
-                challenged: message("challenged"),
-                throttled: message("throttled"),
-                unavailable: message("unavailable"),
-            },
-            guesses: GuessCounters {
-                right: guess("right"),
-                wrong: guess("wrong"),
-                challenged: guess("challenged"),
-                throttled: guess("throttled"),
-                unavailable: guess("unavailable"),
-            },
+            messages: MessageCount::VARIANTS.iter().map(message).collect(),
+            guesses: GuessCount::VARIANTS.iter().map(guess).collect(),
             brakes: ["pages", "verify", "relay"]
                 .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
             pages_spent: metrics::gauge!("gatehouse_sms_pages_spent_ratio"),
             gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
         }
+    }
+
+    pub fn guess(&self, count: GuessCount) {
+        self.guesses[count as usize].increment(1);
     }
 
     pub fn brakes_of(&self, purpose: &MessagePurpose) -> &Counter {
@@ -102,30 +98,30 @@ impl SmsMetrics {
     }
 
     pub fn count(&self, answer: &SendAnswer) {
-        let counter = match &answer.outcome {
-            _ if answer.repeated => &self.messages.repeated,
+        let count = match &answer.outcome {
+            _ if answer.repeated => MessageCount::Repeated,
             // Counted when its outcome is known.
             SendOutcome::Sent(sent) if sent.short => return,
-            SendOutcome::Sent(sent) if sent.confirmed => &self.messages.accepted,
-            SendOutcome::Sent(_) => &self.messages.unknown,
-            SendOutcome::NotSent => &self.messages.refused,
-            SendOutcome::Denied(Denied::Challenged { .. }) => &self.messages.challenged,
-            SendOutcome::Denied(Denied::Throttled { .. }) => &self.messages.throttled,
+            SendOutcome::Sent(sent) if sent.confirmed => MessageCount::Accepted,
+            SendOutcome::Sent(_) => MessageCount::Unknown,
+            SendOutcome::NotSent => MessageCount::Refused,
+            SendOutcome::Denied(Denied::Challenged { .. }) => MessageCount::Challenged,
+            SendOutcome::Denied(Denied::Throttled { .. }) => MessageCount::Throttled,
             SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
-                &self.messages.unavailable
+                MessageCount::Unavailable
             }
         };
-        counter.increment(1);
+        self.messages[count as usize].increment(1);
     }
 
     /// The outcome of a message in a shortage; None: it was not sent.
     pub fn count_short(&self, delivery: Option<&DeliveryResult>) {
-        let counter = match delivery {
-            None => &self.messages.withheld,
-            Some(DeliveryResult::Accepted { .. }) => &self.messages.accepted,
-            Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => &self.messages.unknown,
+        let count = match delivery {
+            None => MessageCount::Withheld,
+            Some(DeliveryResult::Accepted { .. }) => MessageCount::Accepted,
+            Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => MessageCount::Unknown,
         };
-        counter.increment(1);
+        self.messages[count as usize].increment(1);
     }
 }
 
@@ -172,7 +168,7 @@ mod tests {
         metrics.count(&SendAnswer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
-        metrics.guesses.wrong.increment(1);
+        metrics.guess(GuessCount::Wrong);
         assert!(told("gatehouse_sms_guesses_total", "wrong"));
         metrics.brakes_of(&MessagePurpose::relayed("idp").unwrap()).increment(1);
         assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total{scope=\"relay\"} 1"));

@@ -24,7 +24,7 @@ use crate::entropy::Entropy;
 
 pub use brake::ActiveBrake as HeldBrake;
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
-pub use codes::{BudgetLevel, CodesParts, PhoneOwners, SmsCodes, SpentRule};
+pub use codes::{BudgetLevel, CodesDeps, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
     ReportedMessage, SmsGateway, SmsMessage,

@@ -70,7 +70,6 @@ pub struct ProgramPurpose {
 
 /// Before the name of a program, in the ledger.
 pub const VERIFICATION: &str = "verify:";
-/// Before the name of a relay.
 const RELAYED: &str = "relay:";
 
 impl ProgramPurpose {

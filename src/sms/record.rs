@@ -1,12 +1,12 @@
 //! How requests for codes are recorded as events.
 
-use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
 use super::message::{Message, SendAnswer, SendOutcome};
 use super::message_limits::BudgetShare;
 use super::send::SendJob;
 use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
+use crate::clock::Micros;
 use crate::denied::{ACCESS, Denied};
 
 impl SmsCodes {
@@ -42,7 +42,7 @@ impl SendJob {
                 (Outcome::Unavailable, None)
             }
         };
-        let buckets = self.watched.buckets(&self.keys, BudgetShare::Open);
+        let buckets = self.limits.buckets(&self.keys, BudgetShare::Open);
         let (at, why) = match (limit, &answer.refusal, &answer.admitted) {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))
@@ -68,13 +68,13 @@ impl SendJob {
     }
 
     /// None: it was not sent.
-    pub fn record_short(&self, ticket: &BudgetTicket, delivery: Option<&DeliveryResult>) {
+    pub fn record_short(&self, at: Micros, delivery: Option<&DeliveryResult>) {
         let outcome = match delivery {
             None => Outcome::Withheld,
             Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
             Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
         };
-        self.record_event(AuditEvent::new(ticket.at, Action::Send, outcome));
+        self.record_event(AuditEvent::new(at, Action::Send, outcome));
     }
 
     /// Whoever checks the code of another program names no number.

@@ -12,8 +12,9 @@ use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
 use super::message::{HandoverFlag, Message, SendAnswer, SendOutcome, SendReceipt, SmsError};
-use super::message_limits::{BudgetShare, MessageKeys, RELAYED, SendPath, SmsLimits};
+use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, RELAYED, SendPath};
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
+use crate::clock::Micros;
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
@@ -37,7 +38,7 @@ const READING: Duration = Duration::from_millis(500);
 pub struct SendJob {
     pub codes: SmsCodes,
     pub message: Message,
-    pub watched: Arc<SmsLimits>,
+    pub limits: Arc<MessageLimits>,
     pub keys: MessageKeys,
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
@@ -57,7 +58,6 @@ pub struct InTurn {
     held: Option<QueuePosition<SubjectKey>>,
 }
 
-/// The result of waiting for a turn.
 pub enum TurnResult {
     Mine(InTurn),
     /// An earlier request with the name had this answer, or too many wait.
@@ -144,7 +144,6 @@ impl InTurn {
     }
 }
 
-/// The result of trying to write a message.
 enum WriteStep {
     Answer(Box<SendAnswer>),
     /// It must be tried again, on this path.
@@ -159,11 +158,11 @@ impl WriteStep {
 
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: Message) -> Self {
-        let watched = codes.watched(live);
-        let keys = MessageKeys::of(codes.0.budgets.limiter(), &watched, &message);
+        let limits = codes.message_limits(live);
+        let keys = MessageKeys::of(codes.0.budgets.limiter(), &limits, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(keys.phone, browser)),
-            watched,
+            limits,
             keys,
             brake: live.sms.brake.clone(),
             code_ttl: match message.purpose {
@@ -217,7 +216,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         self.free_name().await?;
         if let Some(left) = self.everyone.filter(|_| !self.message.solved)
-            && !inner.budgets.is_repeated(&self.watched, &self.keys).await
+            && !inner.budgets.is_repeated(&self.limits, &self.keys).await
         {
             return Ok(Denied::challenged_with_everyone(left).into());
         }
@@ -234,7 +233,7 @@ impl SendJob {
                 return Ok(SendOutcome::unavailable().into());
             }
             let share = path.counted_as();
-            match inner.budgets.admit(&self.watched, &self.keys, share, self.message.solved).await {
+            match inner.budgets.admit(&self.limits, &self.keys, share, self.message.solved).await {
                 BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
                     WriteStep::Answer(answer) => return Ok(*answer),
                     WriteStep::Again(on) => {
@@ -280,7 +279,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         let (scope, phone) = (self.message.purpose.scope(), &self.message.phone);
         let known = inner.ledger.known_brake(&scope, phone).filter(|_| self.brake.enabled)?;
-        let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
+        let repeated = inner.budgets.is_repeated(&self.limits, &self.keys).await;
         (!repeated).then_some(known)
     }
 
@@ -295,14 +294,14 @@ impl SendJob {
             && let Some(earlier) = self.codes.ledger().earlier(name).await?
             && earlier.used_up
         {
-            self.codes.0.budgets.free_name(&self.watched, &self.keys, earlier.hit).await;
+            self.codes.0.budgets.free_name(&self.limits, &self.keys, earlier.hit).await;
         }
         Ok(())
     }
 
     /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
-        let limit = self.watched.phone(&self.keys);
+        let limit = self.limits.phone(&self.keys);
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, limit).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
         let (id, expires_in) = (self.shown_id(earlier.id), earlier.expires_in);
@@ -314,11 +313,11 @@ impl SendJob {
     /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
     async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
         let inner = &*self.codes.0;
-        let share = match Arc::clone(&inner.places).try_acquire_owned() {
-            Ok(place) => self.share(&ticket, path).await.map(|share| (share, place)),
-            Err(_) => Err(Ok(SendOutcome::unavailable())),
+        let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
+            self.give_back(&ticket, path).await;
+            return Ok(WriteStep::answer(SendOutcome::unavailable()));
         };
-        let (share, place) = match share {
+        let share = match self.share(&ticket, path).await {
             Ok(share) => share,
             Err(answer) => {
                 self.give_back(&ticket, path).await;
@@ -345,7 +344,7 @@ impl SendJob {
             code_hash: code_hash.as_deref(),
             code_ttl: self.code_ttl,
             asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
-            limit: self.watched.phone(&self.keys),
+            limit: self.limits.phone(&self.keys),
             brake: &self.brake,
             share,
             under: path.under(),
@@ -354,16 +353,15 @@ impl SendJob {
         let why_not = match inner.ledger.write(&draft).await {
             // Last of all: whether it may still be handed to the gateway.
             Ok(WriteResult::New { resend_after })
-                if inner.budgets.stands(&self.watched, &ticket).await
+                if inner.budgets.is_current(&self.limits, &ticket).await
                     && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
             {
-                let pending = PendingMessage { id, hit: ticket.hit, code };
                 let outcome = if path == SendPath::Open {
-                    let delivery = self.deliver(pending).await;
+                    let delivery = self.deliver(id, ticket.hit, code).await;
                     let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
-                    self.hand_over_later(pending, share, ticket, place);
+                    self.hand_over_later((id, code), share, ticket.at, permit);
                     let (id, expires_in) = (self.shown_id(id), self.code_ttl);
                     let (confirmed, short) = (false, true);
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
@@ -380,9 +378,9 @@ impl SendJob {
             None => WriteStep::Again(path),
             Some(WhyNot::Repeated(earlier)) => WriteStep::answer(self.repeated(earlier).await?),
             Some(WhyNot::Refused(refusal)) => {
-                let limit = self.watched.phone(&self.keys);
+                let limit = self.limits.phone(&self.keys);
                 let sent = inner.ledger.sent_to(self.keys.phone, limit).await?;
-                inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
+                inner.budgets.restore_number(&self.limits, &self.keys, &sent).await;
                 WriteStep::answer(SendAnswer::refused(limit.name().to_owned(), refusal))
             }
             Some(WhyNot::Braked(braked)) => {
@@ -393,7 +391,7 @@ impl SendJob {
     }
 
     async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {
-        self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, path), ticket.hit).await;
+        self.codes.0.budgets.refund(&self.limits.every_log(&self.keys, path), ticket.hit).await;
     }
 
     /// The id of a message, for those who have a use for it.
@@ -421,23 +419,13 @@ impl SendJob {
             short: false,
         })
     }
-}
 
-/// What to hand over for a message in the ledger.
-struct PendingMessage {
-    id: MessageId,
-    hit: HitId,
-    code: SmsCode,
-}
-
-impl SendJob {
     /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides.
-    async fn deliver(&self, pending: PendingMessage) -> DeliveryResult {
-        let (id, hit) = (pending.id, pending.hit);
-        let delivery = self.hand_over(pending).await;
+    async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> DeliveryResult {
+        let delivery = self.hand_over(id, code).await;
         match self.settle(id, Some(&delivery)).await {
             Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
-                self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
+                self.codes.0.budgets.refund_all_but_asker(&self.limits, &self.keys, hit).await;
             }
             // If that could not be written, it stays pending and counts, in the window store as well.
             Some(true) | None => {}
@@ -454,17 +442,17 @@ impl SendJob {
     /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
     fn hand_over_later(
         self: &Arc<Self>,
-        pending: PendingMessage,
+        (id, code): (MessageId, SmsCode),
         share: BudgetShare,
-        ticket: BudgetTicket,
-        place: OwnedSemaphorePermit,
+        admitted_at: Micros,
+        permit: OwnedSemaphorePermit,
     ) {
-        let (job, id) = (Arc::clone(self), pending.id);
+        let job = Arc::clone(self);
         request_id::spawn(async move {
             let delivery = match share {
                 BudgetShare::Withheld => None,
                 BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
-                    Some(match job.hand_over(pending).await {
+                    Some(match job.hand_over(id, code).await {
                         DeliveryResult::Refused { reason } => {
                             DeliveryResult::Unknown { reason: format!("refused: {reason}") }
                         }
@@ -474,8 +462,8 @@ impl SendJob {
             };
             job.settle(id, delivery.as_ref()).await;
             job.codes.0.metrics.count_short(delivery.as_ref());
-            job.record_short(&ticket, delivery.as_ref());
-            drop(place);
+            job.record_short(admitted_at, delivery.as_ref());
+            drop(permit);
         });
     }
 
@@ -489,7 +477,7 @@ impl SendJob {
             .ok()
     }
 
-    async fn hand_over(&self, PendingMessage { id, code, .. }: PendingMessage) -> DeliveryResult {
+    async fn hand_over(&self, id: MessageId, code: SmsCode) -> DeliveryResult {
         let inner = &*self.codes.0;
         let text = self.text(&code);
         let (gateway, phone) = (Arc::clone(&inner.deps.gateway), self.message.phone.clone());

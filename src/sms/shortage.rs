@@ -64,7 +64,7 @@ impl SendJob {
         let before = path.under().and_then(|braked| braked.proven_before);
         let owned = since.is_some_and(|since| before.is_none_or(|before| since < before));
         let shares = path.shares(self.message.purpose.program().is_some());
-        let taken = inner.budgets.take(shares, &self.watched, &self.keys, owned, ticket.hit).await;
+        let taken = inner.budgets.take(shares, &self.limits, &self.keys, owned, ticket.hit).await;
         taken.map_err(|error| {
             tracing::debug!(%error, "no message is sent while the window store is out");
             Ok(SendOutcome::unavailable())

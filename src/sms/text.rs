@@ -6,7 +6,7 @@ use rust_i18n::t;
 use zeroize::Zeroizing;
 
 use super::send::SendJob;
-use super::{MessagePurpose, ProgramPurpose, Purpose, SmsCode};
+use super::{MessagePurpose, Purpose, SmsCode};
 use crate::config::{ProgramText, fits_one_segment};
 
 impl SendJob {
@@ -19,10 +19,11 @@ impl SendJob {
                 text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
             }
             MessagePurpose::Verification(of) => {
-                program_text(of, inner.deps.programs.get(of.program()), code, self.code_ttl, locale, language)
+                let (name, ttl) = (of.program(), Some(self.code_ttl));
+                program_text(name, inner.deps.programs.get(name), code, ttl, locale, language)
             }
             MessagePurpose::Relayed(relay) => {
-                relayed_text(relay, inner.deps.relays.get(relay), code, locale, language)
+                program_text(relay, inner.deps.relays.get(relay), code, None, locale, language)
             }
         }
     }
@@ -36,36 +37,28 @@ fn minutes(ttl: Duration) -> u64 {
 /// In the program's own words, if it has some, and otherwise in ours, which name it. No line binds the code to our
 /// site: it is not for us.
 fn program_text(
-    of: &ProgramPurpose,
+    name: &str,
     template: Option<&ProgramText>,
     code: &SmsCode,
-    ttl: Duration,
+    ttl: Option<Duration>,
     locale: &str,
     language: Option<&str>,
 ) -> Zeroizing<String> {
-    let (minutes, code) = (minutes(ttl).to_string(), code.expose());
-    if let Some(text) = template.and_then(|template| template.fill(language, code, &minutes)) {
+    let (minutes, code) = (ttl.map(|ttl| minutes(ttl).to_string()), code.expose());
+    let filled =
+        |template: &ProgramText| template.fill(language, code, minutes.as_deref().unwrap_or_default());
+    if let Some(text) = template.and_then(filled) {
         return text;
     }
-    let program = template.map_or(of.program(), |template| template.program.as_str());
-    let words = t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes);
+    let program = template.map_or(name, |template| template.program.as_str());
+    let words = match &minutes {
+        Some(minutes) => {
+            t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes)
+        }
+        // Nobody here knows how long it is valid.
+        None => t!("sms.code.relayed", locale = locale, program = program, code = code),
+    };
     in_one_segment(Zeroizing::new(words.into_owned()), program, code, locale)
-}
-
-/// The same, but nobody here knows how long the code is valid.
-fn relayed_text(
-    relay: &str,
-    template: Option<&ProgramText>,
-    code: &SmsCode,
-    locale: &str,
-    language: Option<&str>,
-) -> Zeroizing<String> {
-    if let Some(text) = template.and_then(|template| template.fill(language, code.expose(), "")) {
-        return text;
-    }
-    let program = template.map_or(relay, |template| template.program.as_str());
-    let words = t!("sms.code.relayed", locale = locale, program = program, code = code.expose());
-    in_one_segment(Zeroizing::new(words.into_owned()), program, code.expose(), locale)
 }
 
 /// The words, or fewer if they are more than one SMS with the program's name: a name of other letters than ASCII leaves
@@ -138,12 +131,12 @@ mod tests {
             "Café".into(),
         ];
         for (name, locale) in names.iter().flat_map(|name| [(name, "en"), (name, "zh-CN"), (name, "xx")]) {
-            let of = ProgramPurpose::new(if name.is_ascii() { name } else { "shop" }, "default").unwrap();
+            let of = if name.is_ascii() { name.as_str() } else { "shop" };
             let named = ProgramText::named(name);
             let template = (!name.is_ascii()).then_some(&named);
             for text in [
-                program_text(&of, template, &ours, TEN_MINUTES, locale, None),
-                relayed_text(of.program(), template, &code, locale, None),
+                program_text(of, template, &ours, Some(TEN_MINUTES), locale, None),
+                program_text(of, template, &code, None, locale, None),
             ] {
                 assert!(fits_one_segment(&text), "{}", *text);
                 assert!(text.contains(name.as_str()) && text.contains("012345"), "{}", *text);

@@ -80,7 +80,7 @@ impl Webhooks {
     pub fn open(
         settings: &[WebhookSettings],
         sources: NoticeSources,
-        dependencies: DependencyParts,
+        dependencies: WatchedDependencies,
     ) -> Result<Option<Self>, EndpointError> {
         let opened =
             settings.iter().enumerate().map(|(index, webhook)| WebhookEndpoint::open(index, webhook));
@@ -251,7 +251,6 @@ struct DeliveryTable {
     clock: Clock,
 }
 
-/// A row that this instance may post now.
 struct DueDelivery {
     notice: String,
     body: String,
@@ -336,7 +335,7 @@ const LOOKS: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is watched, and this instance's name for it.
-pub struct DependencyParts {
+pub struct WatchedDependencies {
     pub db: Db,
     /// `None` in process, which is never out.
     pub store: Option<RedisLink>,
@@ -347,7 +346,7 @@ pub struct DependencyParts {
 
 /// Whether the store and the database answer, as this instance sees it.
 struct DependencyWatch {
-    parts: DependencyParts,
+    parts: WatchedDependencies,
     seen: Mutex<[DependencyState; 2]>,
 }
 
@@ -359,7 +358,7 @@ struct DependencyState {
 }
 
 impl DependencyWatch {
-    fn new(parts: DependencyParts) -> Self {
+    fn new(parts: WatchedDependencies) -> Self {
         Self { parts, seen: Mutex::default() }
     }
 
@@ -374,7 +373,7 @@ impl DependencyWatch {
     }
 
     fn notice(&self, event: WebhookEvent, part: &str) -> WebhookNotice {
-        let DependencyParts { instance, clock, entropy, .. } = &self.parts;
+        let WatchedDependencies { instance, clock, entropy, .. } = &self.parts;
         let data = json!({ "part": part, "instance": instance });
         WebhookNotice::new(event, &entropy.bytes::<16>(), clock.now(), data)
     }

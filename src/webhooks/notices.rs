@@ -39,7 +39,6 @@ impl WebhookNotice {
     }
 }
 
-/// Where notices come from.
 #[derive(Clone)]
 pub struct NoticeSources {
     pub audit: Audit,

@@ -43,7 +43,6 @@ pub enum EndpointError {
     Client { index: usize, reason: String },
 }
 
-/// What became of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PostResult {
     Delivered,
@@ -139,10 +138,17 @@ fn parse_secret(text: &SecretString) -> Option<Zeroizing<Vec<u8>>> {
     SECRET_BYTES.contains(&bytes.len()).then_some(bytes)
 }
 
-fn sign(secret: &[u8], notice: &str, timestamp: i64, body: &str) -> String {
+fn signature(secret: &[u8], id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
-    mac.update(format!("{notice}.{timestamp}.{body}").as_bytes());
-    format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    mac
+}
+
+fn sign(secret: &[u8], notice: &str, timestamp: i64, body: &str) -> String {
+    let mac = signature(secret, notice, &timestamp.to_string(), body.as_bytes());
+    format!("{VERSION},{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
 /// Gives only addresses that may be connected to, so that a name that changes its mind between a check and the
@@ -199,7 +205,6 @@ type HookSecret = Zeroizing<Vec<u8>>;
 #[derive(Default)]
 pub struct SignedHooks(BTreeMap<String, Vec<HookSecret>>);
 
-/// A call, as it came.
 pub struct HookCall<'a> {
     pub id: &'a str,
     pub timestamp: &'a str,
@@ -209,7 +214,6 @@ pub struct HookCall<'a> {
 }
 
 impl SignedHooks {
-    /// Reads the secrets.
     pub fn open(relays: &Relays) -> Result<Self, HookSecretError> {
         Self::of(relays.iter().map(|(name, settings)| (name.as_str(), &settings.secrets[..])))
     }
@@ -257,10 +261,7 @@ fn is_recent(timestamp: &str, now: Micros) -> bool {
 }
 
 fn is_signed(secret: &[u8], call: &HookCall<'_>) -> bool {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
-    for part in [call.id.as_bytes(), b".", call.timestamp.as_bytes(), b".", call.body] {
-        mac.update(part);
-    }
+    let mac = signature(secret, call.id, call.timestamp, call.body);
     let words: Vec<&str> =
         call.signatures.split([' ', ',']).filter(|word| !word.is_empty()).take(2 * MOST_SIGNATURES).collect();
     let signed = |signature: &str| {

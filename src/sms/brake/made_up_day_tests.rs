@@ -47,7 +47,7 @@ struct Town {
     db: Db,
     clock: Clock,
     entropy: Entropy,
-    remembered: RememberedBrakes,
+    brakes: SmsBrakes,
     brake: Brake,
     purpose: MessagePurpose,
     /// Messages whose codes are entered half a minute later, and when.
@@ -64,11 +64,12 @@ struct Ask {
 
 impl Town {
     async fn of(purpose: MessagePurpose) -> Self {
+        let (clock, entropy) = (Clock::manual(Micros(1_000_000_000_000)), Entropy::seeded(1));
         Self {
             db: Db::connect("sqlite::memory:").await.unwrap(),
-            clock: Clock::manual(Micros(1_000_000_000_000)),
-            entropy: Entropy::seeded(1),
-            remembered: RememberedBrakes::new(),
+            brakes: SmsBrakes::new(clock.clone(), entropy.clone()),
+            clock,
+            entropy,
             brake: Brake::default(),
             purpose,
             reading: VecDeque::new(),
@@ -86,14 +87,12 @@ impl Town {
     async fn found(&self, ask: &Ask, solved: bool) -> Option<BrakedPrefix> {
         let now = self.clock.now();
         let satisfied = |found: &BrakedPrefix| solved && found.proven_before.is_none();
-        let known = self.remembered.recall(&self.purpose.scope(), &ask.phone, now);
+        let known = self.brakes.recall(&self.purpose.scope(), &ask.phone);
         if known.filter(|found| !satisfied(found)).is_some() {
             return known;
         }
         let mut tx = self.db.begin().await.unwrap();
-        let context =
-            BrakeContext { remembered: &self.remembered, clock: &self.clock, entropy: &self.entropy };
-        let found = judge(&mut tx, &ask.phone, &self.purpose, &self.brake, now, context).await.unwrap();
+        let found = self.brakes.evaluate(&mut tx, &ask.phone, &self.purpose, &self.brake, now).await.unwrap();
         tx.commit().await.unwrap();
         found.filter(|found| !satisfied(found))
     }

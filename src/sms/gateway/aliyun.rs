@@ -26,7 +26,7 @@ const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 const ID_LENGTH: usize = 32;
 
 pub(super) struct AliyunGateway {
-    line: GatewayClient,
+    client: GatewayClient,
     tokens: ReportTokens,
     clock: Clock,
     entropy: Entropy,
@@ -67,14 +67,14 @@ struct AliyunReport {
 impl AliyunGateway {
     pub fn open(
         settings: &config::AliyunSettings,
-        line: GatewayClient,
+        client: GatewayClient,
         tokens: ReportTokens,
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, OpenError> {
         let secret = settings.access_key_secret.read();
         Ok(Self {
-            line,
+            client,
             tokens,
             clock,
             entropy,
@@ -118,7 +118,7 @@ impl AliyunGateway {
             }
             call.header(AUTHORIZATION, request.authorization(&self.key_id, self.key_secret.expose_secret()))
         };
-        self.line.call(request, judge).await
+        self.client.call(request, evaluate).await
     }
 }
 
@@ -176,7 +176,7 @@ fn iso8601(at: Micros) -> String {
 }
 
 /// The service reports most refusals by a code in an answer with status 200.
-fn judge(answer: &GatewayAnswer) -> DeliveryResult {
+fn evaluate(answer: &GatewayAnswer) -> DeliveryResult {
     let said: Option<AliyunAnswer> = serde_json::from_slice(&answer.body).ok();
     let code = said.as_ref().and_then(|said| said.code.as_deref()).and_then(word);
     if let Some(delivery) = answer.unless_success(code.as_deref()) {

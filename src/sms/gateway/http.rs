@@ -23,7 +23,7 @@ mod tests;
 const NAME: &str = "http";
 
 pub(super) struct HttpGateway {
-    line: GatewayClient,
+    client: GatewayClient,
     tokens: ReportTokens,
     method: reqwest::Method,
     url: ReadyTemplate,
@@ -42,7 +42,7 @@ enum HeaderTemplate {
 impl HttpGateway {
     pub fn open(
         settings: &config::HttpGatewaySettings,
-        line: GatewayClient,
+        client: GatewayClient,
         tokens: ReportTokens,
     ) -> Result<Self, OpenError> {
         let mut headers = Vec::new();
@@ -63,7 +63,7 @@ impl HttpGateway {
         }
         let body = settings.body.as_ref().map(|body| body.open(kind(body).escape())).transpose();
         Ok(Self {
-            line,
+            client,
             tokens,
             method: match settings.method {
                 HttpMethod::Get => reqwest::Method::GET,
@@ -109,10 +109,10 @@ impl HttpGateway {
                 None => request,
             }
         };
-        self.line.call(request, |answer| self.judge(answer)).await
+        self.client.call(request, |answer| self.evaluate(answer)).await
     }
 
-    fn judge(&self, answer: &GatewayAnswer) -> DeliveryResult {
+    fn evaluate(&self, answer: &GatewayAnswer) -> DeliveryResult {
         if let Some(delivery) = answer.unless_success(None) {
             return delivery;
         }
@@ -227,7 +227,6 @@ pub(super) struct ReadyTemplate {
     escape: Escape,
 }
 
-/// The values that a message fills in.
 pub(super) struct TemplateValues<'a> {
     pub message: &'a SmsMessage<'a>,
     pub report_token: &'a str,
@@ -235,7 +234,6 @@ pub(super) struct TemplateValues<'a> {
 }
 
 impl GatewayTemplate {
-    /// Reads the secrets that it refers to.
     pub(super) fn open(&self, escape: Escape) -> Result<ReadyTemplate, SecretError> {
         let read = |piece: &TemplatePiece| match piece {
             TemplatePiece::Secret(secret) => {

@@ -50,10 +50,8 @@ pub enum DeliveryResult {
     Unknown { reason: String },
 }
 
-/// The result of a send.
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
 
-/// Sends messages.
 pub trait SmsGateway: Send + Sync {
     /// The name in the configuration, in the ledger and in the URL of its reports.
     fn name(&self) -> &'static str;
@@ -73,7 +71,6 @@ pub trait SmsGateway: Send + Sync {
     }
 }
 
-/// An answer to a delivery report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportAcknowledgement<'a> {
     pub content_type: &'static str,
@@ -98,7 +95,6 @@ pub struct DeliveryReport {
     pub detail: Option<String>,
 }
 
-/// Which message a report is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportedMessage {
     Id(MessageId),
@@ -115,7 +111,6 @@ pub enum ReportState {
     Failed,
 }
 
-/// Why a report is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     #[error("this report is not from the gateway")]
@@ -134,7 +129,6 @@ pub struct OpenedGateway {
     pub outbox: Option<Outbox>,
 }
 
-/// Why the chosen gateway cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{field}: {reason}")]
@@ -152,8 +146,7 @@ impl OpenError {
     }
 }
 
-/// What every gateway needs.
-pub struct GatewayParts<'a> {
+pub struct GatewayDeps<'a> {
     pub master: &'a MasterKey,
     /// The base URL to which gateways send their reports.
     pub public_url: &'a Url,
@@ -164,7 +157,7 @@ pub struct GatewayParts<'a> {
 }
 
 /// Opens the selected gateway and reads its secrets.
-pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result<OpenedGateway, OpenError> {
+pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<OpenedGateway, OpenError> {
     let tokens = ReportTokens::new(parts.master, parts.public_url);
     let gateway: Arc<dyn SmsGateway> = match chosen {
         config::GatewaySettings::Outbox => {
@@ -173,8 +166,8 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result
         }
         config::GatewaySettings::None => Arc::new(NoGateway),
         config::GatewaySettings::Http(settings) => {
-            let line = GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
-            Arc::new(http::HttpGateway::open(settings, line, tokens)?)
+            let client = GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
+            Arc::new(http::HttpGateway::open(settings, client, tokens)?)
         }
         config::GatewaySettings::Twilio(settings) => Arc::new(twilio::TwilioGateway::open(
             settings,
@@ -182,8 +175,8 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result
             tokens,
         )?),
         config::GatewaySettings::Aliyun(settings) => {
-            let line = GatewayClient::open(parts.timeout, None)?;
-            Arc::new(aliyun::AliyunGateway::open(settings, line, tokens, parts.clock, parts.entropy)?)
+            let client = GatewayClient::open(parts.timeout, None)?;
+            Arc::new(aliyun::AliyunGateway::open(settings, client, tokens, parts.clock, parts.entropy)?)
         }
     };
     Ok(OpenedGateway { gateway, outbox: None })
@@ -200,7 +193,6 @@ pub(super) struct GatewayClient {
     timeout: Duration,
 }
 
-/// A gateway's whole answer.
 pub(super) struct GatewayAnswer {
     pub status: StatusCode,
     pub body: Vec<u8>,
@@ -227,7 +219,7 @@ impl GatewayClient {
     pub async fn call(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
-        judge: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
+        evaluate: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
     ) -> DeliveryResult {
         let whole = async {
             let mut answer = request(&self.client).send().await;
@@ -246,7 +238,7 @@ impl GatewayClient {
         // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
         let answered = tokio::time::timeout(self.timeout, whole).await;
         match answered {
-            Ok(Ok(answer)) => judge(&answer),
+            Ok(Ok(answer)) => evaluate(&answer),
             Ok(Err(delivery)) => delivery,
             Err(_) => unknown("did not answer in time"),
         }
@@ -365,7 +357,6 @@ pub struct Outbox {
     clock: Clock,
 }
 
-/// A message that would have been sent.
 #[derive(Clone)]
 pub struct OutboxMessage {
     pub id: MessageId,

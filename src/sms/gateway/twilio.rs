@@ -22,7 +22,7 @@ use crate::secret::same;
 const NAME: &str = "twilio";
 
 pub(super) struct TwilioGateway {
-    line: GatewayClient,
+    client: GatewayClient,
     tokens: ReportTokens,
     url: Url,
     account_sid: String,
@@ -30,7 +30,6 @@ pub(super) struct TwilioGateway {
     from: String,
 }
 
-/// The parts of an answer that are read, for a message or an error.
 #[derive(Deserialize)]
 struct TwilioAnswer {
     sid: Option<String>,
@@ -43,7 +42,7 @@ struct TwilioAnswer {
 impl TwilioGateway {
     pub fn open(
         settings: &config::TwilioSettings,
-        line: GatewayClient,
+        client: GatewayClient,
         tokens: ReportTokens,
     ) -> Result<Self, OpenError> {
         let auth_token = settings.auth_token.read().map_err(OpenError::secret("sms.twilio.auth_token"))?;
@@ -52,7 +51,7 @@ impl TwilioGateway {
         let mut url = settings.url.clone();
         url.set_path(&format!("/2010-04-01/Accounts/{account}/Messages.json"));
         let (account_sid, from) = (settings.account_sid.clone(), settings.from.clone());
-        Ok(Self { line, tokens, url, account_sid, auth_token, from })
+        Ok(Self { client, tokens, url, account_sid, auth_token, from })
     }
 
     fn form(&self, message: &SmsMessage<'_>) -> String {
@@ -77,7 +76,7 @@ impl TwilioGateway {
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .body(form.clone())
         };
-        self.line.call(request, judge).await
+        self.client.call(request, evaluate).await
     }
 
     /// As Twilio documents it: HMAC-SHA1 with the account's token over the URL and every field's name and
@@ -97,7 +96,7 @@ impl TwilioGateway {
     }
 }
 
-fn judge(answer: &GatewayAnswer) -> DeliveryResult {
+fn evaluate(answer: &GatewayAnswer) -> DeliveryResult {
     let said: Option<TwilioAnswer> = serde_json::from_slice(&answer.body).ok();
     // Its codes have five digits; more could be the number or the code of the message.
     let plain = |code: Option<u32>| code.and_then(|code| word(&code.to_string()));
@@ -249,7 +248,7 @@ mod tests {
         ] {
             let status = reqwest::StatusCode::from_u16(status).unwrap();
             let answer = GatewayAnswer { status, body: body.into() };
-            assert_eq!(judge(&answer), DeliveryResult::Refused { reason: reason.to_owned() }, "{body}");
+            assert_eq!(evaluate(&answer), DeliveryResult::Refused { reason: reason.to_owned() }, "{body}");
         }
     }
 }

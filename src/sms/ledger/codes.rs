@@ -22,13 +22,11 @@ const TRY_KNOWN: &str =
     "UPDATE sms_codes SET known_tries = known_tries + 1 WHERE phone_key = $1 AND purpose = $2
     AND expires_at > $3 AND known_tries < $4 RETURNING message, code_hash";
 
-/// The code of a number for a purpose.
 pub struct CurrentCode {
     pub message: MessageId,
     pub code_hash: String,
 }
 
-/// What is stored of a verification.
 pub struct StoredVerification {
     pub phone: SubjectKey,
     pub block: String,
@@ -45,10 +43,8 @@ pub struct StoredVerification {
 /// Key and block of the number, purpose, valid codes, whether its requester was the first, and the key in events.
 type VerificationRow = (String, String, String, i64, i64, Option<i64>);
 
-/// What a guess finds.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundCode {
-    /// There is a valid code.
     pub code: bool,
     /// The browser is the one that requested it.
     pub asked: bool,
@@ -208,7 +204,7 @@ pub async fn note_asker(
 
 /// A wrong code, and the log that counts it.
 pub struct WrongGuess {
-    pub place: LedgerPosition,
+    pub position: LedgerPosition,
     pub log: SubjectKey,
     pub kept: KeptHit,
 }
@@ -222,21 +218,21 @@ impl Ledger {
         Ok(())
     }
 
-    /// Those later than `from` and after `place`, newest first.
+    /// Those later than `from` and after `position`, newest first.
     pub async fn wrong_guesses(
         &self,
         from: Micros,
-        place: &LedgerPosition,
+        position: &LedgerPosition,
         limit: u32,
     ) -> Result<Vec<WrongGuess>, DbError> {
         const SQL: &str = "SELECT at, hit, log FROM sms_guesses WHERE at > $1 AND (at, hit) < ($2, $3)
             ORDER BY at DESC, hit DESC LIMIT $4";
         let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
-            .bind(place.at.0).bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+            .bind(position.at.0).bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
         let read = |(at, hit, log): (i64, String, String)| {
             let (at, log) = (Micros(at), stored_key(&log)?);
             let kept = KeptHit { at, id: stored_hit(&hit)? };
-            Ok(WrongGuess { place: LedgerPosition { at, id: hit }, log, kept })
+            Ok(WrongGuess { position: LedgerPosition { at, id: hit }, log, kept })
         };
         Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
     }

@@ -63,7 +63,7 @@ impl Ledger {
         after: Option<&LedgerCursor>,
         limit: u32,
     ) -> Result<LedgerPage, DbError> {
-        let place = after
+        let position = after
             .map_or(LedgerPosition::NEWEST, |last| LedgerPosition { at: last.at, id: last.id.to_string() });
         // PostgreSQL accepts no NUL in a text, and no prefix contains one.
         if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
@@ -93,15 +93,15 @@ impl Ledger {
         };
         let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
         let rows: Vec<RawLedgerEntry> = on_db!(&self.db, pool => {
-            let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(place.at.0).bind(&place.id);
+            let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(position.at.0).bind(&position.id);
             question = question.bind(i64::from(limit) + 1);
             for text in &texts {
                 question = question.bind(text);
             }
             question.fetch_all(pool).await
         })?;
-        let place = |last: &LedgerEntry| LedgerCursor { at: last.at, id: last.id };
-        Ok(LedgerPage::of(rows.into_iter().map(RawLedgerEntry::parse), limit, place)?)
+        let position = |last: &LedgerEntry| LedgerCursor { at: last.at, id: last.id };
+        Ok(LedgerPage::of(rows.into_iter().map(RawLedgerEntry::parse), limit, position)?)
     }
 
     /// The length of a prefix depends on its country, so the rows show which of the two it is.

@@ -6,13 +6,13 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, hex, horizon, judge, short,
-    stored_purpose, wait,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, evaluate, hex, horizon,
+    short, stored_purpose, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
-use crate::sms::brake::{self, BrakedPrefix};
+use crate::sms::brake::BrakedPrefix;
 use crate::sms::message_limits::{BudgetShare, MessageKeys};
 use crate::sms::{DeliveryResult, Message, MessageId, MessagePurpose};
 use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
@@ -22,7 +22,6 @@ use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
-/// A message about to be sent.
 pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a Message,
@@ -44,7 +43,6 @@ pub struct MessageDraft<'a> {
     pub under: Option<BrakedPrefix>,
 }
 
-/// The ledger's answer to a draft.
 pub enum WriteResult {
     /// It was written, and its code is now the number's code for its purpose.
     New {
@@ -54,7 +52,6 @@ pub enum WriteResult {
     Not(WhyNot),
 }
 
-/// Why a draft was not written.
 pub enum WhyNot {
     /// The same request is already there.
     Repeated(EarlierMessage),
@@ -77,13 +74,11 @@ impl Ledger {
         let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
         // Never older than the newest message, whatever the clock says.
         now = sent.0.first().map_or(now, |&newest| newest.max(now));
-        if let Some(refusal) = judge(draft.limit, &sent, now, draft.message.solved) {
+        if let Some(refusal) = evaluate(draft.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
-        let context =
-            brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
         let Message { phone, purpose, .. } = draft.message;
-        if let Some(braked) = brake::judge(&mut tx, phone, purpose, draft.brake, now, context).await?
+        if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
             && !draft.satisfies(braked)
         {
             tx.commit().await?;

@@ -288,11 +288,11 @@ async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundre
         let phone = other_block(&crowd, 2000 + n);
         let address = [8, 8, 8, 8, 8, 8, 0, 0];
         let asked = Message { solved: true, ..ask(&phone, &address) };
-        assert!(!sent(instance.ask(asked.clone()).await).short, "{n}");
+        assert!(!sent(instance.ask(asked).await).short, "{n}");
     }
     assert!(sent(from_networks(&instance, &other_block(&crowd, 3000), 99, 0).await).short);
-    let register = Message { solved: true, ..register.clone() };
-    assert_eq!(throttled(instance.ask(register.clone()).await), ("sms-brake".to_owned(), HOUR));
+    let register = Message { solved: true, ..register };
+    assert_eq!(throttled(instance.ask(register).await), ("sms-brake".to_owned(), HOUR));
     let brakes = instance.codes.ledger().brakes().await.unwrap();
     assert_eq!((brakes.len(), brakes[0].prefix.as_str()), (1, crowd.range()));
 }

@@ -9,7 +9,7 @@ use gatehouse::clock::{Clock, Micros};
 use gatehouse::config;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
-use gatehouse::sms::gateway::{GatewayParts, OpenError, OpenedGateway, open};
+use gatehouse::sms::gateway::{GatewayDeps, OpenError, OpenedGateway, open};
 use gatehouse::sms::{
     DeliveryReport, DeliveryResult, MessageId, Phone, ReportCall, ReportError, ReportState, ReportedMessage,
     SmsCode, SmsGateway, SmsMessage,
@@ -25,7 +25,7 @@ pub const TEXT: &str = "【Gatehouse】验证码 314159，5 分钟内有效 & \"
 pub fn try_open(config: &str, timeout: Duration) -> Result<OpenedGateway, OpenError> {
     let parsed = config::parse(std::path::Path::new("gatehouse.toml"), config, &[]);
     let settings = parsed.unwrap_or_else(|wrong| panic!("{wrong}")).settings;
-    let parts = GatewayParts {
+    let parts = GatewayDeps {
         master: &MasterKey::from_bytes([7; 32]),
         public_url: &settings.server.public_url,
         timeout,

@@ -78,7 +78,7 @@ async fn a_flood_at_one_block_costs_many_networks_ten_messages_and_twenty_challe
     for index in 0..40 {
         let (phone, address) = (number_of(&format!("+861380013{:04}", 5000 + index)), address_of(50, index));
         let asked = Message { solved: true, ..ask(&phone, &address) };
-        assert_eq!(sent(instance.ask(asked.clone()).await).short, index >= 20, "{index}");
+        assert_eq!(sent(instance.ask(asked).await).short, index >= 20, "{index}");
     }
     honest_users_get_theirs(&rig, &instance).await;
 }

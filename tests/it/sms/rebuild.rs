@@ -235,7 +235,7 @@ async fn a_name_is_known_again_after_a_flush() {
     let named = Message { once: Some("click".to_owned()), ..ask(&phone, &address) };
     let first = instance.ask(named.clone()).await;
     rig.flush();
-    assert_eq!(instance.ask(named.clone()).await, first);
+    assert_eq!(instance.ask(named).await, first);
     assert_eq!(rig.sent_to(&phone), 1);
 }
 

@@ -110,7 +110,7 @@ impl Rig {
         let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
         let db = Db::connect(&self.database.url).await.unwrap();
         let audit = audit(&db, &self.clock);
-        let parts = CodesParts {
+        let parts = CodesDeps {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway: Arc::<CountingGateway>::clone(&self.gateway),
