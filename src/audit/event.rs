@@ -132,7 +132,6 @@ impl AuditEvent<'_> {
     }
 }
 
-/// The rule that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRule<'a> {
     pub limit: &'a str,
@@ -168,7 +167,6 @@ impl Outcome {
 }
 
 impl<'a> EventRule<'a> {
-    /// By an enforced limit.
     pub const fn refused(limit: &'a str, refusal: &Refusal) -> Self {
         Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
     }
@@ -184,7 +182,6 @@ impl<'a> EventRule<'a> {
     }
 }
 
-/// The subject of an event.
 #[derive(Clone, Copy)]
 pub enum EventSubject<'a> {
     Account {

@@ -24,7 +24,6 @@ const AT_ONCE: usize = 20;
 const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
 
-/// The keys of an event's subjects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct EventKeys {
     pub account: Option<i64>,
@@ -152,12 +151,10 @@ impl EventWriter {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// How many rows wait.
     pub fn len(&self) -> usize {
         self.waiting().len()
     }
 
-    /// How many rows were written so far.
     pub fn rows_written(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }

@@ -26,7 +26,6 @@ pub use subject::{LookupKind, LookupSubject, NamedProgram};
 #[derive(Clone)]
 pub struct Lookup(Arc<LookupParts>);
 
-/// What it depends on.
 pub struct LookupParts {
     pub limiter: Limiter<AnyStore>,
     /// This process's windows, used while the store is out.
@@ -42,7 +41,6 @@ pub struct LookupParts {
     pub audit: Audit,
 }
 
-/// The state of one limit for a subject.
 #[derive(Debug, Clone)]
 pub struct LimitStatus {
     pub limit: Limit,
@@ -59,7 +57,6 @@ pub struct LimitStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleStatus {
-    /// Hits that it counts now.
     pub count: u32,
     /// If it is full: when the next slot frees.
     pub frees_at: Option<Micros>,
@@ -68,7 +65,6 @@ pub struct RuleStatus {
 /// The administrator who lets somebody in again, and the reason.
 #[derive(Clone)]
 pub struct LookupActor {
-    /// The id of their account.
     pub actor: String,
     pub account: Account,
     /// The name of the program's token that they made, if it is one that acts.
@@ -96,7 +92,6 @@ pub struct RecordedSubject {
     pub key: i64,
 }
 
-/// What its hash stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundSubject {
     pub mask: String,
@@ -117,7 +112,6 @@ impl GuessLogs {
     }
 }
 
-/// Something that it depends on is out.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     #[error(transparent)]

@@ -145,7 +145,7 @@ pub fn figures(
     let all = sum(&|_| true);
     let age = |row: &FigureRow| now.0 - row.place.0;
     let answered = |row: &FigureRow, fate: Fate| row.by_answer && row.outcome.fate(false) == fate;
-    let ranked = |key: fn(&FigureRow) -> Option<i64>| RankedKeys::of(counted(), key);
+    let ranked = |subject: SubjectOf| Attempts::of(counted(), subject);
     let (addresses, networks) = (ranked(|row| row.address), ranked(|row| row.network));
     let (names, numbers, prefixes) =
         (ranked(|row| row.account), ranked(|row| row.phone), ranked(|row| row.prefix));
@@ -164,11 +164,11 @@ pub fn figures(
         minute_answered: sum(&|row| age(row) < MINUTE_MICROS && row.by_answer),
         minute_before: sum(&|row| (MINUTE_MICROS..2 * MINUTE_MICROS).contains(&age(row))),
         busy_until: busy_until(kind, &counted().collect::<Vec<_>>()),
-        addresses: addresses.len(),
-        networks: networks.len(),
-        names: names.len(),
-        numbers: numbers.len(),
-        prefixes: prefixes.len(),
+        addresses: addresses.by_subject.len() as u64,
+        networks: networks.by_subject.len() as u64,
+        names: names.by_subject.len() as u64,
+        numbers: numbers.by_subject.len() as u64,
+        prefixes: prefixes.by_subject.len() as u64,
         done: rows.iter().filter(done).map(|row| row.count).sum(),
         entered: rows.iter().filter_map(|row| row.phone).collect::<HashSet<_>>().intersection(entered).count()
             as u64,
@@ -176,10 +176,10 @@ pub fn figures(
         ..AttackFigures::default()
     };
     let tops = TopSubjects {
-        address: addresses.top(all),
-        network: networks.top(all),
-        prefix: prefixes.top(all),
-        name: names.top(all),
+        address: addresses.dominant(),
+        network: networks.dominant(),
+        prefix: prefixes.dominant(),
+        name: names.dominant(),
     };
     (figures, tops)
 }
@@ -238,39 +238,13 @@ fn right_later<Who: Eq + Hash>(rows: &[FigureRow], who: impl Fn(&FigureRow) -> O
     found
 }
 
-/// Attempts by subject, and for each the row that first named it.
-struct RankedKeys(HashMap<i64, (u64, (i64, i64))>);
-
-impl RankedKeys {
-    fn of<'a>(rows: impl Iterator<Item = &'a FigureRow>, key: fn(&FigureRow) -> Option<i64>) -> Self {
-        let mut counts = HashMap::new();
-        for row in rows {
-            if let Some(key) = key(row) {
-                counts.entry(key).or_insert((0, row.place)).0 += row.count;
-            }
-        }
-        Self(counts)
-    }
-
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    /// The dominant one, if there is one.
-    fn top(&self, all: u64) -> Option<TopSubject> {
-        let (key, (count, place)) = self.0.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
-        let percent = count * 100 / all.max(1);
-        (percent >= DOMINANT_PERCENT).then_some(TopSubject { key: *key, percent, place: *place })
-    }
-}
-
 type SubjectOf = fn(&FigureRow) -> Option<i64>;
 
-/// The attempts of one minute, or of several.
+/// Attempts, in all and by subject; for each of those also the row that first named it.
 #[derive(Default)]
 struct Attempts {
     all: u64,
-    by_subject: HashMap<i64, u64>,
+    by_subject: HashMap<i64, (u64, (i64, i64))>,
 }
 
 impl Attempts {
@@ -279,19 +253,24 @@ impl Attempts {
         for row in rows {
             attempts.all += row.count;
             if let Some(key) = subject(row) {
-                *attempts.by_subject.entry(key).or_default() += row.count;
+                attempts.by_subject.entry(key).or_insert((0, row.place)).0 += row.count;
             }
         }
         attempts
     }
 
     fn percent(&self, key: i64) -> u64 {
-        self.by_subject.get(&key).map_or(0, |count| count * 100 / self.all.max(1))
+        self.by_subject.get(&key).map_or(0, |(count, _)| count * 100 / self.all.max(1))
     }
 
-    fn dominant(&self) -> Option<i64> {
-        let (key, _) = self.by_subject.iter().max_by_key(|(key, count)| (**count, **key))?;
-        (self.percent(*key) >= DOMINANT_PERCENT).then_some(*key)
+    fn dominant(&self) -> Option<TopSubject> {
+        let (key, (_, place)) = self.by_subject.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
+        let percent = self.percent(*key);
+        (percent >= DOMINANT_PERCENT).then_some(TopSubject { key: *key, percent, place: *place })
+    }
+
+    fn dominant_key(&self) -> Option<i64> {
+        self.dominant().map(|top| top.key)
     }
 }
 
@@ -316,9 +295,10 @@ fn turned_by(kind: AttackKind, rows: &[FigureRow], subject: SubjectOf) -> Option
     let minutes: Vec<&[FigureRow]> = rows.chunk_by(|one, other| minute(one) == minute(other)).collect();
     let busy = |attempts: &Attempts| rule::is_busy(kind, attempts.all);
     let of = |rows: &&[FigureRow]| Attempts::of(*rows, subject);
-    let now = minutes.iter().map(of).find(busy)?.dominant();
+    let now = minutes.iter().map(of).find(busy)?.dominant_key();
     // The last of the busy minutes in which the same is dominant.
-    let same = minutes.iter().map(of).take_while(|attempts| !busy(attempts) || attempts.dominant() == now);
+    let same =
+        minutes.iter().map(of).take_while(|attempts| !busy(attempts) || attempts.dominant_key() == now);
     let same = same.enumerate().filter(|(_, attempts)| busy(attempts)).last()?.0 + 1;
     let (late, early) = minutes.split_at(same);
     let late_attempts = Attempts::of(late.iter().copied().flatten(), subject);
@@ -326,7 +306,7 @@ fn turned_by(kind: AttackKind, rows: &[FigureRow], subject: SubjectOf) -> Option
     if late_attempts.all < kind.floor() || early_attempts.all < kind.floor() {
         return None;
     }
-    let before = early_attempts.dominant();
+    let before = early_attempts.dominant_key();
     let rare = |attempts: &Attempts, key| attempts.percent(key) * 2 < DOMINANT_PERCENT;
     let differs = match (now, before) {
         (Some(key), _) => rare(&early_attempts, key),

@@ -284,7 +284,6 @@ impl AttackWatch {
         Ok(rows.into_iter().filter_map(counted).collect())
     }
 
-    /// Numbers whose code was entered.
     async fn entered(&self, since: Micros, until: Micros) -> Result<HashSet<i64>, DbError> {
         const SQL: &str = "SELECT phone_key FROM events WHERE action = 'guess' AND at >= $1 AND at < $2
             AND outcome = 'ok' AND phone_key IS NOT NULL ORDER BY at DESC LIMIT $3";

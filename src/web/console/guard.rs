@@ -183,7 +183,6 @@ impl Admin {
         record(services, act, Outcome::Ok, Some(&self.who), Some(account.recorded()), self.client, detail);
     }
 
-    /// Records an action that failed.
     pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
         let account = Some(self.who.account.recorded());
         record(services, act, Outcome::Refused, Some(&self.who), account, self.client, detail);

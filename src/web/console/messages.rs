@@ -392,11 +392,8 @@ impl MessagesPage {
     }
 
     fn states(&self) -> Vec<Choice> {
-        let choice = |state: MessageState| Choice {
-            value: state.as_str(),
-            key: self.state_key(&state),
-            chosen: self.asked.state == Some(state),
-        };
+        let chosen = |state| self.asked.state == Some(state);
+        let choice = |it: MessageState| Choice::new(it.as_str(), self.state_key(&it), chosen(it));
         MessageState::ALL.into_iter().map(choice).collect()
     }
 

@@ -36,6 +36,12 @@ pub struct Choice {
     pub chosen: bool,
 }
 
+impl Choice {
+    const fn new(value: &'static str, key: &'static str, chosen: bool) -> Self {
+        Self { value, key, chosen }
+    }
+}
+
 /// For templates, which show a moment in several forms.
 pub const fn moment(at: &Micros) -> Moment {
     Moment(*at)

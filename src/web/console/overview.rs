@@ -64,20 +64,15 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
     let parts = parts(visit, services, &current).await?;
-    let day_so_far = period(&in_day);
-    let mut warnings = warnings(services, &current, &instances, shared, &parts);
-    if day_so_far.disabled > 0 {
-        warnings.push(Warning::PasswordsDisabled { count: day_so_far.disabled });
-    }
+    let (hour_so_far, day_so_far) = (period(&in_hour), period(&in_day));
     let in_force = current.live.access.settings().in_force(now);
-    if !in_force.is_empty() {
-        warnings.insert(0, Warning::AccessInForce { count: in_force.count() as u64 });
-    }
-    let hour_so_far = period(&in_hour);
+    let counted = |count: u64, warning: fn(u64) -> Warning| (count > 0).then(|| warning(count));
+    let mut warnings = Vec::from_iter(counted(in_force.count() as u64, Warning::AccessInForce));
+    warnings.extend(self::warnings(&current, &instances, shared, &parts));
+    warnings.extend(counted(services.audit.lost(), Warning::Dropped));
+    warnings.extend(counted(day_so_far.disabled, Warning::PasswordsDisabled));
     warnings.extend(messages_spent(services).await);
-    if hour_so_far.withheld > 0 {
-        warnings.push(Warning::CodesWithheld { count: hour_so_far.withheld });
-    }
+    warnings.extend(counted(hour_so_far.withheld, Warning::CodesWithheld));
     Ok(Overview {
         now: Moment(now),
         hour: hour_so_far,
@@ -170,7 +165,6 @@ fn pace_words(took: Option<Duration>, locale: Locale) -> String {
 }
 
 fn warnings(
-    services: &Services,
     current: &CurrentLimits,
     instances: &[Instance],
     shared: Option<SharedAddress>,
@@ -181,10 +175,10 @@ fn warnings(
         warnings.push(Warning::StoreDown);
     }
     if let Some(reason) = &current.backend_down {
-        warnings.push(Warning::BackendDown { reason: reason.clone() });
+        warnings.push(Warning::BackendDown(reason.clone()));
     }
     if let Some(refused) = &current.refused {
-        warnings.push(Warning::Refused { reason: refused.error.to_string() });
+        warnings.push(Warning::Refused(refused.error.to_string()));
     }
     if instances.iter().any(|instance| instance.version != current.version) {
         warnings.push(Warning::InstancesDiffer);
@@ -196,10 +190,6 @@ fn warnings(
     {
         let percent = u64::try_from(count * 100 / of).unwrap_or(0);
         warnings.push(Warning::SharedAddress { percent, mask: address.mask });
-    }
-    match services.audit.lost() {
-        0 => {}
-        count => warnings.push(Warning::Dropped { count }),
     }
     warnings
 }
@@ -282,32 +272,20 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     InstancesDiffer,
-    /// The newest document is not in force here.
-    Refused {
-        reason: String,
-    },
-    BackendDown {
-        reason: String,
-    },
+    /// The newest document is not in force here, and why.
+    Refused(String),
+    BackendDown(String),
     StoreDown,
-    Dropped {
-        count: u64,
-    },
-    PasswordsDisabled {
-        count: u64,
-    },
+    Dropped(u64),
+    PasswordsDisabled(u64),
     /// Half of the messages for everyone together are spent; or, with `short`, all that everyone may spend.
     MessagesSpent {
         spent: SpentRule,
         short: bool,
     },
-    CodesWithheld {
-        count: u64,
-    },
+    CodesWithheld(u64),
     /// Answers to an attack are in force.
-    AccessInForce {
-        count: u64,
-    },
+    AccessInForce(u64),
     /// Most attempts come from one address.
     SharedAddress {
         percent: u64,
@@ -397,19 +375,22 @@ impl OverviewPage {
     fn warning(&self, warning: &Warning) -> (Cow<'static, str>, Cow<'static, str>) {
         let code = self.layout.locale.code();
         let plain = |title, text| (self.layout.t(title), self.layout.t(text));
+        let counted = |title: &'static str, text, count: u64| {
+            (t!(title, locale = code, count = grouped(count)), self.layout.t(text))
+        };
         match warning {
             Warning::InstancesDiffer => plain("warning.differ-title", "warning.differ-text"),
-            Warning::Refused { .. } => plain("warning.document-title", "warning.document-text"),
-            Warning::BackendDown { .. } => plain("warning.backend-title", "warning.backend-text"),
+            Warning::Refused(_) => plain("warning.document-title", "warning.document-text"),
+            Warning::BackendDown(_) => plain("warning.backend-title", "warning.backend-text"),
             Warning::StoreDown => plain("warning.store-title", "warning.store-text"),
-            Warning::Dropped { count } => (
-                t!("warning.dropped-title", locale = code, count = grouped(*count)),
-                self.layout.t("warning.dropped-text"),
-            ),
-            Warning::PasswordsDisabled { count } => (
-                t!("warning.disabled-title", locale = code, count = grouped(*count)),
-                self.layout.t("warning.disabled-text"),
-            ),
+            Warning::Dropped(count) => counted("warning.dropped-title", "warning.dropped-text", *count),
+            Warning::PasswordsDisabled(count) => {
+                counted("warning.disabled-title", "warning.disabled-text", *count)
+            }
+            Warning::AccessInForce(count) => counted("warning.access-title", "warning.access-text", *count),
+            Warning::CodesWithheld(count) => {
+                counted("warning.withheld-title", "warning.withheld-text", *count)
+            }
             Warning::MessagesSpent { spent: SpentRule { count, max, .. }, short } => {
                 let (title, text) = if *short {
                     ("warning.short-title", "warning.short-text")
@@ -419,14 +400,6 @@ impl OverviewPage {
                 let (count, max) = (grouped((*count).into()), grouped((*max).into()));
                 (t!(title, locale = code, count = count, max = max), self.layout.t(text))
             }
-            Warning::AccessInForce { count } => (
-                t!("warning.access-title", locale = code, count = grouped(*count)),
-                self.layout.t("warning.access-text"),
-            ),
-            Warning::CodesWithheld { count } => (
-                t!("warning.withheld-title", locale = code, count = grouped(*count)),
-                self.layout.t("warning.withheld-text"),
-            ),
             Warning::SharedAddress { percent, mask } => (
                 t!("warning.shared-title", locale = code, percent = percent, mask = mask),
                 self.layout.t("warning.shared-text"),
@@ -436,13 +409,13 @@ impl OverviewPage {
 
     /// Where something can be done about it.
     fn leads_to(&self, warning: &Warning) -> Option<&'static str> {
-        matches!(warning, Warning::AccessInForce { .. }).then_some("/admin/access")
+        matches!(warning, Warning::AccessInForce(_)).then_some("/admin/access")
     }
 
     /// The error's own text.
     fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
         match warning {
-            Warning::Refused { reason } | Warning::BackendDown { reason } => Some(reason),
+            Warning::Refused(reason) | Warning::BackendDown(reason) => Some(reason),
             _ => None,
         }
     }

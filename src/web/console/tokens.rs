@@ -344,7 +344,6 @@ async fn respond(
     Ok(visit.page(status, &TokensPage::new(visit, admin.login(), tokens, limits, notice, form)))
 }
 
-/// The result of the submitted form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenNotice {
     None,

@@ -191,14 +191,14 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
     };
     let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
     let all = vec![
-        Warning::AccessInForce { count: 3 },
+        Warning::AccessInForce(3),
         Warning::StoreDown,
-        Warning::BackendDown { reason: reason() },
-        Warning::Refused { reason: reason() },
+        Warning::BackendDown(reason()),
+        Warning::Refused(reason()),
         Warning::InstancesDiffer,
         Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
-        Warning::PasswordsDisabled { count: 2 },
-        Warning::Dropped { count: 1_234 },
+        Warning::PasswordsDisabled(2),
+        Warning::Dropped(1_234),
     ];
     let subject = |kind, mask: &str| Subject {
         link: SubjectLink::new(kind, &MaskedSubject { key: -7, mask: mask.into() }),

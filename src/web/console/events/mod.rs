@@ -350,20 +350,14 @@ impl EventsPage {
     }
 
     fn actions(&self) -> Vec<Choice> {
-        let choice = |action: &Action| Choice {
-            value: action.into_str(),
-            key: action_key(*action),
-            chosen: self.asked.filter.actions.contains(action),
-        };
+        let chosen = &self.asked.filter.actions;
+        let choice = |it: &Action| Choice::new(it.into_str(), action_key(*it), chosen.contains(it));
         Action::VARIANTS.iter().map(choice).collect()
     }
 
     fn outcomes(&self) -> Vec<Choice> {
-        let choice = |outcome: &Outcome| Choice {
-            value: outcome.into_str(),
-            key: outcome_key(*outcome),
-            chosen: self.asked.filter.outcomes.contains(outcome),
-        };
+        let chosen = &self.asked.filter.outcomes;
+        let choice = |it: &Outcome| Choice::new(it.into_str(), outcome_key(*it), chosen.contains(it));
         Outcome::VARIANTS.iter().map(choice).collect()
     }
 
@@ -375,11 +369,7 @@ impl EventsPage {
     }
 
     fn spans(&self) -> Vec<Choice> {
-        let choice = |span: EventSpan| Choice {
-            value: span.word,
-            key: span.key,
-            chosen: self.asked.span == Some(span),
-        };
+        let choice = |it: EventSpan| Choice::new(it.word, it.key, self.asked.span == Some(it));
         EventSpan::ALL.into_iter().map(choice).collect()
     }
 
