@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, AccessEdit, AccessSaver, Limits, LiveHandle, LiveSettings};
+use crate::config::{self, AccessEdit, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -24,8 +24,7 @@ use crate::stop::StopSignal;
 use replay::PreviewService;
 
 pub use crate::config::{
-    BackendKind, DocumentDraft, DocumentEdit, DraftError, DraftSaveError as NotWritten, RefusedChange,
-    SavedDraft, with_limit,
+    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_limit,
 };
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
@@ -96,16 +95,27 @@ struct SaveAuthor {
 /// Why nothing was saved; what is in force is unchanged.
 #[derive(Debug)]
 pub enum SaveError {
-    /// The document was not written.
-    NotWritten(NotWritten),
+    /// Somebody else changed the document in the meantime: its version, and a unified diff from it to the one with the
+    /// draft.
+    Stale {
+        version: String,
+        diff: String,
+    },
+    Invalid(Vec<DraftError>),
+    /// The document cannot be written: the reason, and what to do about it.
+    Backend(String),
     /// There is no such change to return to.
     NoSuchChange,
     Db(DbError),
 }
 
-impl From<NotWritten> for SaveError {
-    fn from(error: NotWritten) -> Self {
-        Self::NotWritten(error)
+impl From<DraftSaveError> for SaveError {
+    fn from(error: DraftSaveError) -> Self {
+        match error {
+            DraftSaveError::Stale { version, diff } => Self::Stale { version, diff },
+            DraftSaveError::Invalid(errors) => Self::Invalid(errors),
+            DraftSaveError::Backend(reason) => Self::Backend(reason),
+        }
     }
 }
 
@@ -168,7 +178,7 @@ impl Tuning {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
                 "the configuration of this server is not watched; start it with a configuration file";
-            return Err(NotWritten::Backend(WHY.to_owned()).into());
+            return Err(SaveError::Backend(WHY.to_owned()));
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
         let author = SaveAuthor {
@@ -179,7 +189,7 @@ impl Tuning {
         // On its own task: the caller may hang up, and the change is still recorded.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
-        let gone = |_| NotWritten::Backend("the save did not finish; check what is in force".to_owned());
+        let gone = |_| SaveError::Backend("the save did not finish; check what is in force".to_owned());
         saving.await.map_err(gone)?
     }
 
@@ -214,7 +224,7 @@ impl Tuning {
     ) -> Result<SavedDraft, SaveError> {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
+        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(SaveError::Invalid)?;
         let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
         self.save(edit, if_match, by, reason).await
     }

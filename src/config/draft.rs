@@ -101,22 +101,16 @@ impl DraftEdit {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, with comments and order kept, and the limits that it puts in
-    /// force.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, Limits), DraftRefusal> {
+    /// The document with this draft in it, with comments and order kept, and what it puts in force.
+    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let overridden = overridden(source.environment());
         let kept = |name: &str| covers(&overridden, name);
-        let merged = self.merged(text, &theirs, &kept).map_err(DraftRefusal::Backend)?;
-        let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-        let config = source.read(root).map_err(|error| refused(source, &theirs, &error, "limits"))?;
-        let limits = config.live.limits;
+        let merged = edited(text, |document| self.write(document, &theirs, &kept))?;
+        let live = judged(source, &theirs, &merged, "limits")?;
+        let limits = &live.limits;
         if !self.but_overridden {
-            self.refuse_overridden(&kept, &limits, &theirs)?;
+            self.refuse_overridden(&kept, limits, &theirs)?;
         }
         // The result must mean what the draft says.
         let same =
@@ -126,16 +120,7 @@ impl DraftEdit {
                 " without changing its meaning; write the limits as [limits.name] tables",
             ));
         }
-        Ok((merged, limits))
-    }
-
-    fn merged(
-        &self,
-        text: &str,
-        theirs: &ConfigTable,
-        kept: &dyn Fn(&str) -> bool,
-    ) -> Result<String, String> {
-        edited(text, |document| self.write(document, theirs, kept))
+        Ok((merged, live))
     }
 
     fn write(
@@ -193,10 +178,13 @@ impl DraftEdit {
 const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
 
 /// A document after an edit; what the edit does not touch stays as it is.
-fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>) -> Result<String, String> {
+fn edited(
+    text: &str,
+    edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>,
+) -> Result<String, DraftRefusal> {
     let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let mut document = parsed(&plain)?;
-    edit(&mut document)?;
+    let mut document = parsed(&plain).map_err(DraftRefusal::Backend)?;
+    edit(&mut document).map_err(DraftRefusal::Backend)?;
     let mut merged = document.to_string();
     if merged.trim().is_empty() {
         // An empty document would look like one that is being written.
@@ -225,6 +213,17 @@ fn parsed(text: &str) -> Result<DocumentMut, String> {
 pub fn named(text: &str) -> Vec<String> {
     let root = document::parse(DRAFT.as_ref(), text).unwrap_or_default();
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
+}
+
+/// What a document with a draft in it means.
+fn judged(
+    source: &ConfigSource,
+    theirs: &ConfigTable,
+    merged: &str,
+    section: &str,
+) -> Result<LiveSettings, DraftRefusal> {
+    let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+    Ok(source.read(root).map_err(|error| refused(source, theirs, &error, section))?.live)
 }
 
 /// A mistake that was there before the draft is not the draft's.
@@ -355,12 +354,16 @@ pub enum DocumentEdit {
 }
 
 impl DocumentEdit {
-    /// The document with the change in it.
-    pub(super) fn put_into(&self, source: &ConfigSource, text: &str) -> Result<String, DraftRefusal> {
+    /// The document with the change in it, and what it puts in force.
+    pub(super) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<(String, LiveSettings), DraftRefusal> {
         match self {
-            Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
+            Self::Limits(edit) => edit.put_into(source, text),
             Self::Access(edit) => edit.put_into(source, text),
-            Self::Apps(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
+            Self::Apps(edit) => edit.put_into(source, text),
         }
     }
 
@@ -395,7 +398,7 @@ impl DocumentEdit {
     pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
         let bytes = found.bytes().unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
-        let drafted = self.put_into(source, &text).ok().map(|merged| self.part(source, &merged));
+        let drafted = self.put_into(source, &text).ok().map(|(merged, _)| self.part(source, &merged));
         let diff = |drafted: String| {
             let current = self.part(source, &text);
             line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string()

@@ -10,10 +10,8 @@ use url::Url;
 
 use crate::clock::Micros;
 
-use super::apps::Apps;
-use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftRefusal};
+use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal};
 use super::error::ConfigError;
-use super::limits::Limits;
 use super::live_backend::BackendKind;
 use super::settings::{Config, LiveSettings};
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
@@ -151,30 +149,15 @@ impl LiveHandle {
         draft::overridden_access(self.0.source.environment())
     }
 
-    /// Everything that would be wrong with the document in force if the edit were written into it.
-    pub fn check(&self, edit: &DocumentEdit) -> Result<(), Vec<DraftError>> {
+    /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
+    pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
         let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(drop).map_err(DraftRefusal::into_errors)
-    }
-
-    /// The limits that would be in force if the draft were written into the document in force.
-    pub fn parse(&self, draft: DocumentDraft<'_>) -> Result<Limits, Vec<DraftError>> {
-        let in_force = self.in_force();
-        let edit = DraftEdit::read(draft)?;
-        let put = edit.put_into(&self.0.source, &in_force.document);
-        put.map(|(_, limits)| limits).map_err(DraftRefusal::into_errors)
+        put.map(|(_, live)| live).map_err(DraftRefusal::into_errors)
     }
 
     /// A draft of `[[apps]]`.
-    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<AppsEdit, Vec<DraftError>> {
-        AppsEdit::read(draft, &self.0.public_url)
-    }
-
-    /// The applications that would be in force if the draft were written into the document in force.
-    pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
-        let edit = self.read_apps(draft)?;
-        let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, apps)| apps).map_err(DraftRefusal::into_errors)
+    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
+        Ok(DocumentEdit::Apps(Box::new(AppsEdit::read(draft, &self.0.public_url)?)))
     }
 
     /// Whether an environment variable sets `[[apps]]`, whatever the document says.

@@ -349,7 +349,7 @@ impl ConfigReloader {
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(request.edit.stale(&self.source, &found));
         }
-        let candidate = request.edit.put_into(&self.source, text)?;
+        let (candidate, _) = request.edit.put_into(&self.source, text)?;
         if candidate.len() as u64 > LARGEST {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }

@@ -106,7 +106,7 @@ fn hidden_text_stays_whatever_comes_and_goes_around_it() {
             assert!(out.contains(kept), "{kept}: {out}");
         }
         assert!(!apps_toml(&out).contains("secret"), "{out}");
-        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone());
+        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps);
         assert_eq!(put(&out, &apps_toml(&out)).unwrap(), out);
     }
 }
@@ -151,7 +151,7 @@ fn applications_of_any_shape_are_replaced() {
             assert!(out.contains(above), "{out}");
             assert_eq!(
                 apps(&out),
-                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone(),
+                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps,
                 "{out}"
             );
         }

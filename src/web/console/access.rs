@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::LONGEST_REASON;
@@ -25,7 +26,7 @@ use super::permitted::{Permitted, ReadAccess, SaveAccess};
 use super::words::exactly;
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::tuning::{AccessOrigin, DraftError, NotWritten, SaveError, SavedDraft};
+use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::flash::Flash;
@@ -37,7 +38,8 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::{Moment, span_in_words, whole_seconds};
 use crate::web::kit::web_error::{WebError, WebResult};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum AccessAnswer {
     /// Everybody solves a CAPTCHA.
     Challenge,
@@ -54,22 +56,6 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 impl AccessAnswer {
-    pub const ALL: [Self; 4] = [Self::Challenge, Self::Deny, Self::Allow, Self::Pause];
-
-    /// Its name in links and forms.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Challenge => "challenge",
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-            Self::Pause => "pause",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|answer| answer.as_str() == text)
-    }
-
     /// The field that says whom it is about; empty if it is about everybody.
     pub const fn field(self) -> &'static str {
         match self {
@@ -107,7 +93,7 @@ impl AccessAnswer {
     /// For the record of events: `deny 203.0.113.0/24`.
     pub fn shown(self, subject: &str) -> String {
         let subject: String = subject.trim().chars().take(64).collect();
-        format!("{} {subject}", self.as_str()).trim_end().to_owned()
+        format!("{} {subject}", self.into_str()).trim_end().to_owned()
     }
 
     /// `[access]` with it; the same one that is in force already ends at the new time.
@@ -168,14 +154,15 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, service
         AccessAnswer::Deny | AccessAnswer::Allow => &query.network,
         AccessAnswer::Pause => &query.prefix,
     };
-    let form = AccessAnswer::parse(&query.wanted).map(|answer| AnswerForm::chosen(answer, subject(answer)));
+    let form =
+        query.wanted.parse::<AccessAnswer>().ok().map(|answer| AnswerForm::chosen(answer, subject(answer)));
     page(&visit, &services, &admin, form, PageWord::None).await
 }
 
 /// `POST /admin/access`
 pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
     let value = |name| carried::value(&pairs, name);
-    let answer = AccessAnswer::parse(value("do"));
+    let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
     };
@@ -206,7 +193,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
             Err(error) => {
                 let word = match error {
-                    SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+                    SaveError::Invalid(errors) => {
                         form.refused(visit.locale, errors);
                         PageWord::None
                     }
@@ -227,7 +214,7 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
         admin.was_foreign(&services, visit.pattern());
         return page(&visit, &services, &admin, None, PageWord::Expired).await;
     }
-    let Some(answer) = AccessAnswer::parse(value("do")) else { return Ok(visit.see_other(HERE, None)) };
+    let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
     if services.live.overridden_access().contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
@@ -263,8 +250,11 @@ async fn save(
         let wanted = draft(&current.live.access.settings().in_force(visit.now()));
         let (tuning, from) = (services.tuning.clone(), admin.address());
         let edit = read_draft(services, admin, move |_| tuning.access_edit(&wanted, from)).await?;
-        let saved = save_edit(services, admin, edit, &current.version, reason).await;
-        let overtaken = matches!(saved, Err(SaveError::NotWritten(NotWritten::Stale { .. })));
+        let saved = match edit {
+            Ok(edit) => services.tuning.save(edit, &current.version, admin.by(&admin.id()), reason).await,
+            Err(mistakes) => Err(SaveError::Invalid(mistakes)),
+        };
+        let overtaken = matches!(saved, Err(SaveError::Stale { .. }));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
             record_save(services, admin, act, detail, &saved);
@@ -276,9 +266,9 @@ async fn save(
 /// Why nothing was saved, for the page.
 fn word(error: SaveError) -> Result<PageWord, WebError> {
     Ok(match error {
-        SaveError::NotWritten(NotWritten::Stale { .. }) | SaveError::NoSuchChange => PageWord::Stale,
-        SaveError::NotWritten(NotWritten::Backend(reason)) => PageWord::NotSaved(reason),
-        SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+        SaveError::Stale { .. } | SaveError::NoSuchChange => PageWord::Stale,
+        SaveError::Backend(reason) => PageWord::NotSaved(reason),
+        SaveError::Invalid(errors) => {
             let said = errors.iter().map(|error| format!("{}: {}", error.field, error.message));
             PageWord::NotSaved(said.collect::<Vec<_>>().join("; "))
         }
@@ -372,8 +362,8 @@ impl AnswerRow {
     fn change(&self) -> String {
         let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
         match self.answer.field() {
-            "" => format!("/admin/access?do={}", self.answer.as_str()),
-            field => format!("/admin/access?do={}&{field}={value}", self.answer.as_str()),
+            "" => format!("/admin/access?do={}", self.answer.into_str()),
+            field => format!("/admin/access?do={}&{field}={value}", self.answer.into_str()),
         }
     }
 
@@ -502,7 +492,7 @@ impl AnswerForm {
     }
 
     fn id(&self) -> &'static str {
-        self.answer.as_str()
+        self.answer.into_str()
     }
 
     fn keys(&self) -> (&'static str, &'static str, &'static str) {
@@ -584,7 +574,7 @@ impl AccessPage {
         let chosen = form.as_ref().map(|form| form.answer);
         let mut layout = visit.layout("/admin/access", Some(user));
         layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
-        let others = AccessAnswer::ALL.into_iter().filter(|answer| Some(*answer) != chosen);
+        let others = AccessAnswer::VARIANTS.iter().copied().filter(|answer| Some(*answer) != chosen);
         let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
         Self { layout, rows, forms, word, fixed }
     }
@@ -623,49 +613,13 @@ struct AccessInForce {
     /// As in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     /// Networks whose requests are refused.
-    deny: Vec<NetworkBody>,
+    deny: Vec<AccessNetwork>,
     /// Networks for which the limits of addresses and networks are ten times as high.
-    allow: Vec<NetworkBody>,
+    allow: Vec<AccessNetwork>,
     /// Until then everybody but known devices solves a CAPTCHA; empty: nobody does because of this.
     challenge_everyone_until: String,
     /// Prefixes of numbers that get no message.
-    pause_sms: Vec<PauseBody>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = AccessNetwork)]
-struct NetworkBody {
-    /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy.
-    network: String,
-    #[schema(format = DateTime)]
-    until: String,
-    #[schema(min_length = 1, max_length = 200)]
-    reason: String,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = SmsPause)]
-struct PauseBody {
-    #[schema(pattern = "^\\+[0-9]{1,15}$")]
-    prefix: String,
-    #[schema(format = DateTime)]
-    until: String,
-    #[schema(min_length = 1, max_length = 200)]
-    reason: String,
-}
-
-impl From<AccessNetwork> for NetworkBody {
-    fn from(entry: AccessNetwork) -> Self {
-        let AccessNetwork { network, until, reason } = entry;
-        Self { network: network.to_string(), until: moment_text(until), reason }
-    }
-}
-
-impl From<SmsPause> for PauseBody {
-    fn from(pause: SmsPause) -> Self {
-        let SmsPause { prefix, until, reason } = pause;
-        Self { prefix, until: moment_text(until), reason }
-    }
+    pause_sms: Vec<SmsPause>,
 }
 
 /// The answers to an attack that are in force
@@ -692,10 +646,10 @@ pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpRespons
     let tag = etag(&current.version);
     let body = AccessInForce {
         version: current.version,
-        deny: deny.into_iter().map(NetworkBody::from).collect(),
-        allow: allow.into_iter().map(NetworkBody::from).collect(),
+        deny,
+        allow,
         challenge_everyone_until: challenge_everyone_until.map(moment_text).unwrap_or_default(),
-        pause_sms: pause_sms.into_iter().map(PauseBody::from).collect(),
+        pause_sms,
     };
     HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
 }
@@ -707,14 +661,14 @@ pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpRespons
     "challenge_everyone_until": "2026-12-01T12:00:00Z", "reason": "A spray over many names."
 }))]
 pub struct AccessRequest {
-    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    #[schema(value_type = Option<Vec<AccessNetwork>>)]
     deny: Option<Value>,
-    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    #[schema(value_type = Option<Vec<AccessNetwork>>)]
     allow: Option<Value>,
     /// RFC 3339, or empty.
     #[schema(value_type = Option<String>)]
     challenge_everyone_until: Option<Value>,
-    #[schema(value_type = Option<Vec<PauseBody>>)]
+    #[schema(value_type = Option<Vec<SmsPause>>)]
     pause_sms: Option<Value>,
     #[schema(value_type = ChangeReason)]
     reason: String,
@@ -767,10 +721,7 @@ pub async fn api_save(
     let draft = Value::Object(parts.collect::<Map<_, _>>());
     let (tuning, from) = (services.tuning.clone(), admin.address());
     let edit = read_draft(&services, &admin, move |_| tuning.access_edit(&draft, from)).await?;
-    let saved = save_edit(&services, &admin, edit, &seen, &reason).await;
-    let detail = json!({ "reason": reason, "from": seen });
-    record_save(&services, &admin, "access.save", detail, &saved);
-    save_response(saved)
+    save_response(save_edit(&services, &admin, "access.save", edit, &seen, &reason).await)
 }
 
 #[cfg(test)]
@@ -797,7 +748,7 @@ mod tests {
             let twice = read(&answer.added_to(&once, subject, later, "it goes on"));
             assert_eq!(twice, read(&answer.added_to(&none, subject, later, "it goes on")), "{answer:?}");
             assert_eq!(read(&answer.taken_from(&twice, subject)), none, "{answer:?}");
-            assert_eq!(AccessAnswer::parse(answer.as_str()), Some(answer));
+            assert_eq!(answer.into_str().parse(), Ok(answer));
             assert!(
                 answer.spans().any(|span| span == Duration::from_secs(3600)),
                 "an hour is the usual choice"

@@ -6,6 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
 use askama::Template;
 use rust_i18n::t;
+use strum::VariantArray;
 
 use super::preview::{Trial, tried};
 use crate::config::{LimitName, Limits};
@@ -250,7 +251,7 @@ pub struct TomlPage {
 
 impl TomlPage {
     pub fn new(visit: &Visit, user: &str, page: TomlDraft) -> Self {
-        let mut layout = visit.layout(page.part.editor(), Some(user));
+        let mut layout = visit.layout(page.words().editor, Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, preview: Trial::None }
     }

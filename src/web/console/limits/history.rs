@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
-use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
+use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError};
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::document::{self, Controls, DiffKind, DiffLine, record_save};
 use crate::web::console::guard::Admin;
@@ -131,15 +131,13 @@ pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, servic
         record_save(&services, &admin, "limits.rollback", detail, &saved);
         Ok(match saved {
             Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-            Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
-            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+            Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await?,
+            Err(SaveError::Invalid(errors)) => {
                 let said: Vec<String> =
                     errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
                 again(RollbackProblem::Refused(said.join("; "))).await?
             }
-            Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                again(RollbackProblem::Refused(reason)).await?
-            }
+            Err(SaveError::Backend(reason)) => again(RollbackProblem::Refused(reason)).await?,
             Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
