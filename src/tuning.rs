@@ -16,7 +16,9 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, AccessEdit, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings};
+use crate::config::{
+    self, AccessEdit, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings, Overridden,
+};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -47,7 +49,7 @@ struct TuningInner {
     draft_turns: turns::DraftTurns,
 }
 
-/// The limits in force in this instance.
+/// What is in force in this instance.
 #[derive(Debug, Clone)]
 pub struct CurrentLimits {
     /// The version of the document, in 12 hexadecimal digits, which a save must name.
@@ -56,24 +58,26 @@ pub struct CurrentLimits {
     /// Why the backend does not answer; the last known document is then in force.
     pub backend_down: Option<String>,
     pub live: Arc<LiveSettings>,
-    /// The `[limits]` part of the document, with its comments.
-    pub toml: String,
-    /// The limits in the document; the others have their defaults.
-    pub set: Vec<String>,
-    /// The limits set by environment variables; `*` for all, `custom.*` for all custom limits.
-    pub overridden: Vec<String>,
+    pub overridden: Overridden,
     /// A newer document that is not in force, and why.
     pub refused: Option<RefusedChange>,
+    document: Arc<str>,
 }
 
 impl CurrentLimits {
-    /// Whether an environment variable sets this limit, whatever the document says.
-    pub fn is_overridden(&self, name: &str) -> bool {
-        self.overridden.iter().any(|pattern| match pattern.as_str() {
-            "*" => true,
-            "custom.*" => name.starts_with("custom."),
-            exact => exact == name,
-        })
+    /// The `[limits]` part of the document, with its comments.
+    pub fn limits_toml(&self) -> String {
+        config::limits_toml(&self.document)
+    }
+
+    /// The full names of the limits in the document; the others have their defaults.
+    pub fn set_limits(&self) -> Vec<String> {
+        config::named(&self.document)
+    }
+
+    /// The `[[apps]]` part of the document, with its comments.
+    pub fn apps_toml(&self) -> String {
+        config::apps_toml(&self.document)
     }
 }
 
@@ -149,10 +153,9 @@ impl Tuning {
             backend: live.backend(),
             backend_down: live.backend_down(),
             live: Arc::clone(&in_force.live),
-            toml: config::limits_toml(&in_force.document),
-            set: config::named(&in_force.document),
             overridden: live.overridden(),
             refused: live.last_refused(),
+            document: Arc::clone(&in_force.document),
         }
     }
 
@@ -267,30 +270,6 @@ fn version_of(in_force: &config::InForceConfig) -> String {
 impl TuningInner {
     async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
-    }
-}
-
-/// The applications in force in this instance.
-#[derive(Debug, Clone)]
-pub struct CurrentApps {
-    /// The version of the document, which a save must name.
-    pub version: String,
-    pub live: Arc<LiveSettings>,
-    /// The `[[apps]]` part of the document, with its comments.
-    pub toml: String,
-    /// Whether an environment variable sets them, whatever the document says.
-    pub overridden: bool,
-}
-
-impl Tuning {
-    pub fn current_apps(&self) -> CurrentApps {
-        let in_force = self.0.live.in_force();
-        CurrentApps {
-            version: version_of(&in_force),
-            live: Arc::clone(&in_force.live),
-            toml: config::apps_toml(&in_force.document),
-            overridden: self.0.live.overridden_apps(),
-        }
     }
 }
 

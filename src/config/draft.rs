@@ -104,8 +104,8 @@ impl DraftEdit {
     /// The document with this draft in it, with comments and order kept, and what it puts in force.
     fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let overridden = overridden(source.environment());
-        let kept = |name: &str| covers(&overridden, name);
+        let overridden = Overridden::by(source.environment());
+        let kept = |name: &str| overridden.limit(name);
         let merged = edited(text, |document| self.write(document, &theirs, &kept))?;
         let live = judged(source, &theirs, &merged, "limits")?;
         let limits = &live.limits;
@@ -411,52 +411,44 @@ impl DocumentEdit {
     }
 }
 
-/// Their full names; `*` means all limits, and `custom.*` all custom limits.
-pub(super) fn overridden(variables: &[(String, String)]) -> Vec<String> {
-    let mut names: Vec<String> = variables
-        .iter()
-        .filter_map(|(name, _)| {
-            let keys = document::keys_of(name)?;
+/// What environment variables set, whatever the document says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overridden {
+    /// The full names of limits; `*` means all, and `custom.*` all custom limits.
+    limits: Vec<String>,
+    /// The keys of `[access]`.
+    pub access: Vec<&'static str>,
+    /// `[[apps]]`.
+    pub apps: bool,
+}
+
+impl Overridden {
+    pub(super) fn by(variables: &[(String, String)]) -> Self {
+        let (mut all, mut access) = (Self::default(), Vec::new());
+        for keys in variables.iter().filter_map(|(name, _)| document::keys_of(name)) {
             match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["limits"] => Some("*".to_owned()),
-                ["limits", "custom"] => Some("custom.*".to_owned()),
-                ["limits", "custom", name, ..] => Some(format!("custom.{name}")),
-                ["limits", name, ..] => Some(name.to_owned()),
-                _ => None,
+                ["limits"] => all.limits.push("*".to_owned()),
+                ["limits", "custom"] => all.limits.push("custom.*".to_owned()),
+                ["limits", "custom", name, ..] => all.limits.push(format!("custom.{name}")),
+                ["limits", name, ..] => all.limits.push(name.to_owned()),
+                ["access"] => access.extend(KEYS.map(str::to_owned)),
+                ["access", key, ..] => access.push(key.to_owned()),
+                ["apps", ..] => all.apps = true,
+                _ => {}
             }
+        }
+        all.access = KEYS.into_iter().filter(|key| access.iter().any(|set| set == key)).collect();
+        all
+    }
+
+    /// Whether a variable sets this limit.
+    pub fn limit(&self, name: &str) -> bool {
+        self.limits.iter().any(|pattern| match pattern.as_str() {
+            "*" => true,
+            "custom.*" => name.starts_with("custom."),
+            exact => exact == name,
         })
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// The keys of `[access]` that variables set.
-pub(super) fn overridden_access(variables: &[(String, String)]) -> Vec<&'static str> {
-    let set = |wanted: &str| {
-        variables.iter().filter_map(|(name, _)| document::keys_of(name)).any(|keys| {
-            match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["access"] => true,
-                ["access", key, ..] => key == wanted,
-                _ => false,
-            }
-        })
-    };
-    KEYS.into_iter().filter(|key| set(key)).collect()
-}
-
-/// Whether a variable sets `[[apps]]`.
-pub(super) fn overridden_apps(variables: &[(String, String)]) -> bool {
-    let mut keys = variables.iter().filter_map(|(name, _)| document::keys_of(name));
-    keys.any(|keys| keys.first().is_some_and(|first| first == "apps"))
-}
-
-fn covers(overridden: &[String], name: &str) -> bool {
-    overridden.iter().any(|pattern| match pattern.as_str() {
-        "*" => true,
-        "custom.*" => name.starts_with("custom."),
-        exact => exact == name,
-    })
+    }
 }
 
 /// A document with nothing but the value of `key`.

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::clock::Micros;
 
-use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal};
+use super::draft::{AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal, Overridden};
 use super::error::ConfigError;
 use super::live_backend::BackendKind;
 use super::settings::{Config, LiveSettings};
@@ -138,15 +138,9 @@ impl LiveHandle {
         &self.0.source
     }
 
-    /// The names of the limits that environment variables set, whatever the document says. `*` means all, and
-    /// `custom.*` all custom limits.
-    pub fn overridden(&self) -> Vec<String> {
-        draft::overridden(self.0.source.environment())
-    }
-
-    /// The keys of `[access]` that environment variables set, whatever the document says.
-    pub fn overridden_access(&self) -> Vec<&'static str> {
-        draft::overridden_access(self.0.source.environment())
+    /// What environment variables set, whatever the document says.
+    pub fn overridden(&self) -> Overridden {
+        Overridden::by(self.0.source.environment())
     }
 
     /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
@@ -158,11 +152,6 @@ impl LiveHandle {
     /// A draft of `[[apps]]`.
     pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
         Ok(DocumentEdit::Apps(Box::new(AppsEdit::read(draft, &self.0.public_url)?)))
-    }
-
-    /// Whether an environment variable sets `[[apps]]`, whatever the document says.
-    pub fn overridden_apps(&self) -> bool {
-        draft::overridden_apps(self.0.source.environment())
     }
 
     /// Saves drafts; `None` if no backend is watched.

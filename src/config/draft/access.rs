@@ -6,8 +6,8 @@ use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::{
-    DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, judged, not_ours,
-    overridden_access, splice, tree_of_json,
+    DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited, judged,
+    not_ours, splice, tree_of_json,
 };
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
@@ -73,7 +73,7 @@ impl AccessEdit {
     ) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = access_alone(&theirs);
-        let fixed = overridden_access(source.environment());
+        let fixed = Overridden::by(source.environment()).access;
         let put = |wanted: &AccessSettings| {
             let merged = edited(text, |document| write(document, wanted, &before, &fixed))?;
             let live = judged(source, &theirs, &merged, "access").map_err(with_short_fields)?;

@@ -4,8 +4,8 @@ use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
 use super::{
-    DocumentDraft, DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, judged,
-    not_ours, overridden_apps, splice,
+    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited,
+    judged, not_ours, splice,
 };
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
@@ -48,7 +48,7 @@ impl AppsEdit {
         text: &str,
     ) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        if overridden_apps(source.environment()) {
+        if Overridden::by(source.environment()).apps {
             return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
         }
         // JSON has no comments: if it says what the document says, these stay.

@@ -233,7 +233,7 @@ fn applications_that_a_variable_sets_are_refused_unless_they_stay_as_they_are_sh
     }
     let Err(DraftRefusal::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else { panic!() };
     assert!(errors[0].field == "apps" && errors[0].message.contains("environment variable"), "{errors:?}");
-    assert!(overridden_apps(source(&variables).environment()) && !overridden_apps(&[]));
+    assert!(Overridden::by(source(&variables).environment()).apps && !Overridden::by(&[]).apps);
 }
 
 #[test]

@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use super::Comparison;
 use super::read::{
-    ACCOUNT, ADDRESS, DEVICE, HONEST, NETWORK, NOBODY, PHONE, PREFIX, PROGRAM_PHONE, Recording, ReplayAction,
-    ReplayDecision, ReplayRow, ReplayedLogin, SOLVED,
+    ACCOUNT, ADDRESS, DEVICE, FORGAVE, HONEST, NETWORK, NOBODY, PHONE, PREFIX, PROGRAM_PHONE, Recording,
+    ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow, ReplayedLogin, SOLVED,
 };
 use super::tally::ReplayTally;
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
 use crate::throttle::window::{self, GatheredVerdict};
-use crate::throttle::{HitRing, Limit, LimitMode, Refusal, RuleAction};
+use crate::throttle::{HitId, HitRing, Limit, LimitMode, LogHit, Refusal, RuleAction};
 
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
+
+/// The longest that an attempt waits for others in flight, as in the guard and for guesses.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One attempt and its state in the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,12 +67,12 @@ struct DevicesCounted {
 pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
-    pub(super) logs: [LimitLogs; COUNT],
+    logs: [LimitLogs; COUNT],
     own_devices: DevicesCounted,
     realm_devices: DevicesCounted,
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
-    pub(super) queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
+    queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
     /// By time, then in the order in which they were scheduled.
     due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
@@ -107,7 +110,7 @@ impl<'r> ReplayEngine<'r> {
         Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
 
-    pub(super) fn row(&self, number: u32) -> &'r ReplayRow {
+    fn row(&self, number: u32) -> &'r ReplayRow {
         &self.rows[number as usize]
     }
 
@@ -127,7 +130,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    pub(super) fn schedule(&mut self, at: Micros, due: DueAction) {
+    fn schedule(&mut self, at: Micros, due: DueAction) {
         self.scheduled += 1;
         self.due.push(Reverse((at, self.scheduled, due)));
     }
@@ -212,7 +215,7 @@ impl<'r> ReplayEngine<'r> {
 
     /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
     /// two refusals it gets the milder.
-    pub(super) fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
+    fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
         let (
             ReplayVerdict::Decided {
@@ -260,7 +263,7 @@ impl<'r> ReplayEngine<'r> {
     }
 
     /// Counts a decision and applies its effects.
-    pub(super) fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
+    fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
             ReplayVerdict::Held(log) => {
                 let solved = self.row(attempt.row).has(SOLVED);
@@ -278,7 +281,7 @@ impl<'r> ReplayEngine<'r> {
 
     /// If it was decided differently from the record, or at another time, its logs differ as long as its hit
     /// counts.
-    pub(super) fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
+    fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
         let row = self.row(attempt.row);
         self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));
         let as_recorded = match decision {
@@ -293,6 +296,122 @@ impl<'r> ReplayEngine<'r> {
             }
         }
     }
+
+    /// Writes an admitted attempt to the logs.
+    fn admit(&mut self, attempt: ReplayAttempt, now: Micros) {
+        let row = self.row(attempt.row);
+        let attempt = ReplayAttempt { at: now, ..attempt };
+        if !row.action.is_compared() {
+            self.each_log(&attempt, now, |_, log, capacity| log.hits.keep(hit(&attempt), capacity));
+            if row.outcome == ReplayOutcome::Failed {
+                self.schedule(now.plus(row.lasts()), DueAction::TakeBack(attempt));
+            }
+            return;
+        }
+        self.each_log(&attempt, now, |_, log, _| log.holds += 1);
+        if row.is_refused() || row.lasts().is_zero() {
+            self.settle(&attempt, now);
+        } else {
+            self.schedule(now.plus(row.lasts()), DueAction::Settle(attempt));
+        }
+    }
+
+    /// It was verified.
+    fn settle(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        let row = self.row(attempt.row);
+        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.has(HONEST);
+        self.each_log(attempt, now, |_, log, capacity| {
+            log.holds -= 1;
+            if !right {
+                log.hits.keep(LogHit { at: now, ..hit(attempt) }, capacity);
+            }
+        });
+        if right && row.action.is_password() {
+            self.forgive(attempt, row);
+        }
+    }
+
+    /// A right password: rules that ask for a challenge ignore the account's or the device's failures from
+    /// before it came, if it came alone.
+    fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
+        let own = logs_of(attempt.action, row).next().expect("a password has a log");
+        if let Some(log) = self.logs[own.limit as usize].get_mut(own.subject)
+            && row.has(FORGAVE)
+            && !attempt.waited
+            && log.holds == 0
+        {
+            log.hits.forgive(attempt.at);
+        }
+    }
+
+    fn take_back(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        self.each_log(attempt, now, |limit, log, _| {
+            if !KEPT_ON_FAILURE.contains(&limit) {
+                log.hits.take_out(hit(attempt));
+            }
+        });
+    }
+
+    /// The record does not say which device's log was cleared, so it keeps its hits.
+    fn clear(&mut self, row: &ReplayRow) {
+        let log = row.limit.map(|limit| LogRef::new(limit, row));
+        if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].get_mut(log.subject)) {
+            log.hits = HitRing::default();
+        }
+    }
+
+    /// An attempt in flight has ended, so its slots are free.
+    fn wake_at(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        for log in logs_of(attempt.action, self.row(attempt.row)) {
+            self.wake(log, false, now);
+            self.wake(log, true, now);
+        }
+    }
+
+    fn wake(&mut self, log: LogRef, solved: bool, now: Micros) {
+        let Some(mut queue) = self.queues.remove(&(log, solved)) else { return };
+        while let Some(mut attempt) = queue.pop_front() {
+            if now > attempt.at.plus(PATIENCE) {
+                self.count(&attempt, ReplayDecision::Undecided, now);
+                continue;
+            }
+            match self.judge(&mut attempt, now) {
+                ReplayVerdict::Held(same) if same == log => {
+                    queue.push_front(attempt);
+                    break;
+                }
+                verdict => self.conclude(attempt, verdict, now),
+            }
+        }
+        if !queue.is_empty() {
+            self.queues.insert((log, solved), queue);
+        }
+    }
+
+    /// The logs that an attempt writes to, each with its limit and its capacity.
+    fn each_log(
+        &mut self,
+        attempt: &ReplayAttempt,
+        now: Micros,
+        mut each: impl FnMut(LimitName, &mut AttemptLog, usize),
+    ) {
+        let row = self.row(attempt.row);
+        for log in logs_of(attempt.action, row) {
+            let logs = &mut self.logs[log.limit as usize];
+            if !row.action.is_answer() || counts_answers(&logs.limit) {
+                let capacity = logs.limit.capacity() as usize;
+                if let Some(hits) = logs.open(log.subject, now) {
+                    each(log.limit, hits, capacity);
+                }
+            }
+        }
+    }
+}
+
+/// Identified by the number of its row.
+fn hit(attempt: &ReplayAttempt) -> LogHit {
+    let [first, second, third, fourth] = attempt.row.to_le_bytes();
+    LogHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
 }
 
 /// Whether it was refused by a log that the record does not name.

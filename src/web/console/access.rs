@@ -216,7 +216,7 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
-    if services.live.overridden_access().contains(&answer.key()) {
+    if services.live.overridden().access.contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
         return page(&visit, &services, &admin, None, PageWord::NotSaved(WHY.to_owned())).await;
     }
@@ -290,7 +290,7 @@ async fn page(
     for (row, origin) in rows.iter_mut().zip(services.tuning.access_origins(&lines).await?) {
         row.set_by(origin);
     }
-    let fixed = services.live.overridden_access();
+    let fixed = services.live.overridden().access;
     Ok(AccessPage::new(visit, admin.login(), rows, form, word, fixed).respond(visit))
 }
 

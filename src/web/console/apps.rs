@@ -111,7 +111,7 @@ pub struct AppsQuery {
 
 /// `GET /admin/apps`
 pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services: Shared) -> WebResult {
-    let current = services.tuning.current_apps();
+    let current = services.tuning.current();
     let apps = &current.live.apps;
     let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
     let only = (!wanted.app.is_empty()).then_some(wanted.app.as_str());
@@ -123,10 +123,11 @@ pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services
 
 /// `GET /admin/apps/edit`
 pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebResult {
-    let current = services.tuning.current_apps();
+    let current = services.tuning.current();
+    let toml = current.apps_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Apps, current.toml, controls);
-    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden).respond(&visit))
+    let draft = TomlDraft::new(DocumentPart::Apps, toml, controls);
+    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden.apps).respond(&visit))
 }
 
 /// `POST /admin/apps/edit`
@@ -137,7 +138,7 @@ pub async fn submit(
     services: Shared,
 ) -> WebResult {
     let pairs = form.read_form().await?;
-    let overridden = services.live.overridden_apps();
+    let overridden = services.live.overridden().apps;
     let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
@@ -378,13 +379,13 @@ struct AppsInForce {
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
 pub async fn api_show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
-    let current = services.tuning.current_apps();
+    let current = services.tuning.current();
     let tag = etag(&current.version);
     let body = AppsInForce {
-        version: current.version,
+        version: current.version.clone(),
         apps: current.live.apps.all().iter().map(|app| App::clone(app)).collect(),
-        toml: current.toml,
-        overridden: current.overridden,
+        toml: current.apps_toml(),
+        overridden: current.overridden.apps,
     };
     HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
 }

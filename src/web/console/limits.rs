@@ -54,7 +54,7 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     let cards = current.live.limits.iter().map(|limit| {
         let name = limit.name();
         let is_default = default.get(name) == Some(limit);
-        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), LimitUse::of(name, &hour))
+        LimitCard::new(limit.clone(), is_default, current.overridden.limit(name), LimitUse::of(name, &hour))
     });
     let page = LimitsPage::new(
         visit,
@@ -260,8 +260,8 @@ impl From<Instance> for InstanceBody {
 pub async fn api_show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
-    let sources = sources(&current);
-    let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
+    let (sources, toml) = (sources(&current), current.limits_toml());
+    let CurrentLimits { version, backend: home, backend_down: home_down, live, refused, .. } = current;
     let tag = etag(&version);
     let body = LimitsInForce {
         version,
@@ -302,9 +302,10 @@ fn limit_json(limit: &Limit) -> Value {
 }
 
 fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
+    let set = current.set_limits();
     let source = |name: &str| match name {
-        _ if current.is_overridden(name) => "environment",
-        _ if current.set.iter().any(|set| set == name) => "document",
+        _ if current.overridden.limit(name) => "environment",
+        _ if set.iter().any(|set| set == name) => "document",
         _ => "default",
     };
     current.live.limits.iter().map(|limit| (limit.name().to_owned(), source(limit.name()))).collect()

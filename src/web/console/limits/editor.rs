@@ -35,7 +35,7 @@ pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shar
 }
 
 fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
-    let overridden = current.is_overridden(limit.name());
+    let overridden = current.overridden.limit(limit.name());
     EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
 }
 
@@ -72,7 +72,7 @@ pub async fn submit(
         }
         Act::RemoveRule(_) | Act::Try | Act::Save => {}
     }
-    let (toml, table, limit_name) = (current.toml.clone(), form.toml(&name), name.to_string());
+    let (toml, table, limit_name) = (current.limits_toml(), form.toml(&name), name.to_string());
     let draft = read_draft(&services, &admin, move |_| with_limit(&toml, &limit_name, &table));
     let draft = match draft.await? {
         Ok(draft) => draft,
@@ -107,8 +107,9 @@ pub async fn submit(
 /// `GET /admin/limits/toml`
 pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     let current = services.tuning.current();
+    let toml = current.limits_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Limits, current.toml, controls);
+    let draft = TomlDraft::new(DocumentPart::Limits, toml, controls);
     Ok(TomlPage::new(&visit, admin.login(), draft).respond(&visit))
 }
 

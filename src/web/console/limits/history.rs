@@ -95,7 +95,7 @@ async fn rollback_page(
 ) -> Result<RollbackPage, WebError> {
     let current = services.tuning.current();
     let change = services.tuning.change(id).await?.ok_or_else(|| nothing(visit, admin))?;
-    let would = document::between(&current.toml, &change.document);
+    let would = document::between(&current.limits_toml(), &change.document);
     Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
 }
 
