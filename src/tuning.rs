@@ -207,8 +207,9 @@ impl Tuning {
         let mut recorded = self.0.recorded.lock().await;
         let saved = control.save(edit, seen).await?;
         // A document that was there already keeps its author.
+        let parts = [saved.toml.as_str(), &saved.access, &saved.apps];
         if saved.version != seen
-            && let Err(error) = self.record_put(&mut recorded, &saved, author).await
+            && let Err(error) = self.write(&mut recorded, &saved.version, parts, Some(author)).await
         {
             // It is in force even if the history could not be written; it will be recorded later without its
             // author.
@@ -225,9 +226,9 @@ impl Tuning {
         by: ChangeActor<'_>,
         reason: &str,
     ) -> Result<SavedDraft, SaveError> {
-        let document = self.document_of(change).await.map_err(SaveError::Db)?;
-        let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(SaveError::Invalid)?;
+        let change = self.change(change).await.map_err(SaveError::Db)?.ok_or(SaveError::NoSuchChange)?;
+        let limits = DocumentDraft::Toml(&change.document);
+        let edit = config::DraftEdit::read(limits).map_err(SaveError::Invalid)?;
         let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
         self.save(edit, if_match, by, reason).await
     }
@@ -285,12 +286,6 @@ pub struct AccessOrigin {
     pub reason: Option<String>,
 }
 
-impl From<&LimitsChange> for AccessOrigin {
-    fn from(change: &LimitsChange) -> Self {
-        Self { at: change.at, login: change.login.clone(), reason: change.reason.clone() }
-    }
-}
-
 impl Tuning {
     /// Reads a draft of `[access]`; `from` is where its author is.
     pub fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<DocumentEdit, Vec<DraftError>> {
@@ -313,7 +308,9 @@ impl Tuning {
             let had: HashSet<&str> =
                 change.access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
             followed.retain(|&index| had.contains(lines[index].as_str()));
-            followed.iter().for_each(|&index| origins[index] = Some(AccessOrigin::from(change)));
+            let LimitsChange { at, login, reason, .. } = change;
+            let origin = AccessOrigin { at: *at, login: login.clone(), reason: reason.clone() };
+            followed.iter().for_each(|&index| origins[index] = Some(origin.clone()));
         }
         Ok(origins)
     }

@@ -20,13 +20,11 @@ use crate::clock::Micros;
 /// The contents of `[access]`, with entries that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessSettings {
-    /// Networks that are refused.
     pub deny: Vec<AccessNetwork>,
     /// Networks for which the limits of addresses and networks are ten times as high.
     pub allow: Vec<AccessNetwork>,
     /// Until then nobody goes on without a solved CAPTCHA, except known devices at their own account.
     pub challenge_everyone_until: Option<Micros>,
-    /// Prefixes of numbers that get no message.
     pub pause_sms: Vec<SmsPause>,
 }
 
@@ -55,11 +53,9 @@ pub struct SmsPause {
     pub reason: String,
 }
 
-/// The keys of the section.
 pub(super) const KEYS: [&str; 4] = ["deny", "allow", "challenge_everyone_until", "pause_sms"];
 
 impl AccessSettings {
-    /// Without what has ended.
     #[must_use]
     pub fn in_force(&self, now: Micros) -> Self {
         let networks = |all: &[AccessNetwork]| all.iter().filter(|it| now < it.until).cloned().collect();
@@ -71,7 +67,6 @@ impl AccessSettings {
         }
     }
 
-    /// How many answers these are.
     pub fn count(&self) -> usize {
         let everyone = usize::from(self.challenge_everyone_until.is_some());
         everyone + self.deny.len() + self.allow.len() + self.pause_sms.len()
@@ -86,7 +81,6 @@ impl AccessSettings {
 const MOST_ENTRIES: usize = 1_000;
 /// The longest reason, in characters: a sentence.
 const LONGEST_REASON: usize = 200;
-/// The most digits of a number in E.164.
 const MOST_DIGITS: usize = 15;
 
 impl AccessSettings {

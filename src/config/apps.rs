@@ -118,7 +118,6 @@ impl Serialize for PathPattern {
     }
 }
 
-/// As it is written.
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -254,7 +253,6 @@ pub fn host_of(url: &Url) -> Option<String> {
     Some(url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
 }
 
-/// A host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

@@ -46,7 +46,6 @@ impl BackendRead {
     }
 }
 
-/// The result of writing a document.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwapResult {
     Done,
@@ -245,7 +244,6 @@ impl LimitsBackend for FileBackend {
     }
 }
 
-/// What is at a path.
 pub(super) fn find(path: &Path) -> BackendRead {
     let read = open_regular(path).and_then(|file| {
         let mut bytes = Vec::new();

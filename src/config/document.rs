@@ -9,7 +9,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, ConfigLocation, ConfigProblem, MOST_PROBLEMS};
 
-/// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct ValueNode {
     pub value: ConfigValue,
@@ -48,7 +47,6 @@ pub(super) struct TableEntry {
     pub node: ValueNode,
 }
 
-/// A file's bytes as text.
 pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);

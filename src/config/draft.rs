@@ -244,7 +244,6 @@ fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftRefusal {
     ))
 }
 
-/// The place name of problems in a draft.
 const DRAFT: &str = "draft";
 
 /// One problem in a draft.
@@ -261,15 +260,12 @@ pub struct DraftError {
 /// What is in force after a draft was saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedDraft {
-    /// The version of the document.
     pub version: String,
     /// Whether anything that the draft is about differs from before: it may say the same in other words.
     pub changed: bool,
-    /// Its limits, with their comments.
     pub toml: String,
     /// Its `[access]`; empty if there is none.
     pub access: String,
-    /// Its `[[apps]]`, with their comments.
     pub apps: String,
 }
 
@@ -287,7 +283,6 @@ pub enum DraftSaveError {
     Backend(String),
 }
 
-/// Why a draft cannot be written into a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftRefusal {
     Invalid(Vec<DraftError>),
@@ -367,7 +362,6 @@ impl DocumentEdit {
         }
     }
 
-    /// Whether it made a difference.
     pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
         match self {
             Self::Limits(_) => now.limits != before.limits,
@@ -418,7 +412,6 @@ pub struct Overridden {
     limits: Vec<String>,
     /// The keys of `[access]`.
     pub access: Vec<&'static str>,
-    /// `[[apps]]`.
     pub apps: bool,
 }
 

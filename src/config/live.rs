@@ -25,7 +25,6 @@ pub struct LiveHandle(Arc<LiveShared>);
 struct LiveShared {
     in_force: ArcSwap<InForceConfig>,
     refused: Mutex<Option<RefusedChange>>,
-    /// How the document is read.
     source: ConfigSource,
     /// Our own URL since the start: another one in the document needs a restart.
     public_url: Url,
@@ -48,11 +47,9 @@ pub struct InForceConfig {
     pub version: u64,
     /// Of the document; `None` if the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
-    /// The document itself.
     pub document: Arc<str>,
 }
 
-/// A change that was not applied.
 #[derive(Debug, Clone)]
 pub struct RefusedChange {
     pub error: ConfigError,

@@ -164,7 +164,6 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// created below a device, so writing fails; the library continues without the copies.
 const NOWHERE: &str = "/dev/null/gatehouse";
 
-/// A document in the config centre.
 struct NacosDocument {
     pub content: String,
     /// As the server computes it; used in a swap.
@@ -341,7 +340,6 @@ impl NacosConnection {
     }
 }
 
-/// Why there is no answer.
 enum NacosError {
     Silent,
     Answered(Error),
@@ -447,7 +445,6 @@ impl NacosSignIn {
         Ok(Self { http, url, account, state: Mutex::default() })
     }
 
-    /// Why there is no token.
     pub fn failed(&self) -> Option<String> {
         self.with(|state| state.failed.clone())
     }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
@@ -19,7 +18,8 @@ use utoipa::ToSchema;
 use super::LONGEST_REASON;
 use super::confirm::carried::{self, FormPairs};
 use super::document::{
-    DocumentSaved, checked_reason, etag, if_match, read_draft, record_save, save_edit, save_response,
+    DocumentSaved, checked_reason, if_match, in_force_response, read_draft, record_save, save_edit,
+    save_response,
 };
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadAccess, SaveAccess};
@@ -263,7 +263,6 @@ async fn save(
     }
 }
 
-/// Why nothing was saved, for the page.
 fn word(error: SaveError) -> Result<PageWord, WebError> {
     Ok(match error {
         SaveError::Stale { .. } | SaveError::NoSuchChange => PageWord::Stale,
@@ -299,7 +298,6 @@ const LONGEST_ENTRY_REASON: usize = 200;
 /// An hour, unless another choice was made.
 const USUAL: Duration = Duration::from_secs(60 * 60);
 
-/// An answer in force.
 pub struct AnswerRow {
     pub answer: AccessAnswer,
     /// A network or a prefix; empty: everybody.
@@ -401,7 +399,6 @@ struct FormMistake {
     said: Option<String>,
 }
 
-/// The form of one answer.
 pub struct AnswerForm {
     answer: AccessAnswer,
     subject: String,
@@ -557,7 +554,6 @@ pub struct AccessPage {
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
     word: PageWord,
-    /// The keys that environment variables set.
     fixed: Vec<&'static str>,
 }
 
@@ -643,15 +639,14 @@ pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpRespons
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
-    let tag = etag(&current.version);
     let body = AccessInForce {
-        version: current.version,
+        version: current.version.clone(),
         deny,
         allow,
         challenge_everyone_until: challenge_everyone_until.map(moment_text).unwrap_or_default(),
         pause_sms,
     };
-    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+    in_force_response(&current.version, body)
 }
 
 /// What is left out is set to nothing.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
@@ -18,7 +17,7 @@ use utoipa::ToSchema;
 use super::confirm::carried::FormPairs;
 use super::document::{
     BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
-    TomlDraft, etag, read_draft, submitted,
+    TomlDraft, in_force_response, read_draft, submitted,
 };
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
@@ -77,7 +76,6 @@ pub struct TriedApps {
     pub checks: Vec<AppCheck>,
 }
 
-/// What trying a draft comes to.
 pub enum TrialOutcome {
     Tried(TriedApps),
     /// Another draft is being tried.
@@ -100,7 +98,6 @@ pub async fn tried(services: &Services, admin: &Admin, body: DraftBody) -> Resul
     Ok(tried.await.unwrap_or(Ok(TrialOutcome::Busy))?)
 }
 
-/// Which file of a proxy is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AppsQuery {
@@ -380,14 +377,13 @@ struct AppsInForce {
 )]
 pub async fn api_show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
     let current = services.tuning.current();
-    let tag = etag(&current.version);
     let body = AppsInForce {
         version: current.version.clone(),
         apps: current.live.apps.all().iter().map(|app| App::clone(app)).collect(),
         toml: current.apps_toml(),
         overridden: current.overridden.apps,
     };
-    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+    in_force_response(&current.version, body)
 }
 
 /// One of `apps` and `toml`.

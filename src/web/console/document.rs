@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
+use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Serialize;
@@ -84,7 +84,6 @@ impl DocumentPart {
         }
     }
 
-    /// Returns all mistakes of a draft.
     pub fn read(self, live: &LiveHandle, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
         Ok(match self {
             Self::Limits => DocumentEdit::Limits(Box::new(DraftEdit::read(draft)?)),
@@ -230,7 +229,6 @@ impl TomlDraft {
         Self { part, toml, controls, mistakes: Vec::new(), notice: EditorNotice::None }
     }
 
-    /// Its page has a mistake to show.
     pub fn is_mistaken(&self) -> bool {
         self.controls.reason_missing || !self.mistakes.is_empty()
     }
@@ -291,7 +289,6 @@ impl StalePage {
     }
 }
 
-/// A form of a TOML editor.
 pub enum Submitted {
     /// It was refused or saved.
     Answered(HttpResponse),
@@ -324,13 +321,11 @@ pub async fn submitted(
     saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
 }
 
-/// A draft to be saved.
 pub struct DraftSave<'a> {
     pub part: DocumentPart,
     pub visit: &'a Visit,
     pub services: &'a Services,
     pub admin: &'a Admin,
-    /// The target of the form.
     pub action: &'a str,
     pub pairs: &'a [(String, String)],
 }
@@ -537,11 +532,16 @@ pub fn checked_reason(text: &str) -> Result<&str, Problem> {
     if fits { Ok(text) } else { Err(wrong()) }
 }
 
-pub fn etag(version: &str) -> HeaderValue {
+fn etag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
 }
 
-/// A line of a unified diff.
+/// What is in force with this version.
+pub fn in_force_response(version: &str, body: impl Serialize) -> HttpResponse {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((ETAG, etag(version))).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffLine {
     pub kind: DiffKind,
@@ -557,7 +557,6 @@ pub enum DiffKind {
     Gap,
 }
 
-/// The difference between two texts.
 pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
     lines(&line_diff(old, new).unified_diff().context_radius(2).to_string())
 }

@@ -71,7 +71,7 @@ use crate::web::{
         limits::api_show,
         limits::api_save,
         limits::history::api_history,
-        limits::api_rollback,
+        limits::history::api_rollback,
         limits::preview::api_preview,
         lookup::call::show,
         lookup::call::clear,

@@ -135,7 +135,6 @@ pub async fn submit_toml(
     }
 }
 
-/// The form of one limit.
 #[derive(Template)]
 #[template(path = "pages/admin/editor.html")]
 pub struct EditorPage {

@@ -103,10 +103,8 @@ const fn caveat(why: IncompleteReason) -> &'static str {
 /// A caveat: the draft also changes limits that cannot be replayed.
 pub const NOT_REPLAYED: &str = "preview.not-replayed";
 
-/// The result of a preview.
 #[derive(Default)]
 pub enum Trial {
-    /// There was no preview.
     #[default]
     None,
     /// Why the preview failed; `said` is the error's own text.
@@ -117,7 +115,6 @@ pub enum Trial {
     Done(PreviewView),
 }
 
-/// The subject of a line.
 pub enum About {
     /// All replayed attempts; the value is the key of the label.
     All(&'static str),
@@ -125,7 +122,6 @@ pub enum About {
     Limit(String),
 }
 
-/// One compared figure.
 pub struct PreviewLine {
     pub about: About,
     pub recorded: u64,
@@ -169,7 +165,6 @@ impl PreviewLine {
         }
     }
 
-    /// The colour of the draft's figure.
     pub fn tone(&self) -> &'static str {
         match (self.more_is_better, self.draft.cmp(&self.recorded)) {
             (None, _) | (_, Ordering::Equal) => "",
@@ -210,7 +205,6 @@ impl PreviewView {
     }
 }
 
-/// The default time span.
 const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Exactly one of `limits` and `toml`.
