@@ -1,4 +1,4 @@
-//! `gatehouse accounts import FILE` and `gatehouse accounts imported`
+//! `gatehouse accounts import | imported` and `gatehouse admin create | enable`
 
 use std::fmt::Write as _;
 use std::fs::File;

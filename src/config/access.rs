@@ -1,5 +1,5 @@
 //! `[access]`: answers to an attack. Each has an end and a reason, and has no effect from its end on; a document
-//! with ended ones stays valid.
+//! with ended ones stays valid. It is configuration, so no outage turns any of it off.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! `[[apps]]`: applications behind reverse proxies that ask who somebody is, and who may use which.
+//! `[[apps]]`: applications behind reverse proxies that ask who somebody is, and who may use which: their hosts as
+//! browsers send them, their paths, and which paths are too odd to be judged by a pattern.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,4 +1,5 @@
-//! The backends that keep the document with the limits, and what each of them must do.
+//! The backends that keep the document with the limits, and what each of them must do; here the file, which is read
+//! when it has settled and replaced as a whole.
 
 #[cfg(feature = "nacos")]
 mod nacos;

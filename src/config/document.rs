@@ -1,4 +1,5 @@
-//! The TOML document as a tree in which every value knows its place.
+//! The TOML document as a tree in which every value knows its place; environment variables over it
+//! (`GATEHOUSE__SECTION__KEY=value`); and keys that had another name before, which are still read, with a warning.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! `[live]`: where the document with the limits is kept, for all instances.
+//! `[live]` and `[live.nacos]`: where the document with the limits is kept, for all instances.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `[server]`: the listening address, the public URL, and the trusted proxies.
+//! The sections that are one table each: `[server]`, `[database]`, `[store]`, `[secrets]`, `[password]`, `[session]`,
+//! `[login]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,4 +1,5 @@
-//! `[sms]`: the gateway (fixed until a restart), and to whom and for how long codes are sent (live).
+//! `[sms]`: the gateway and how it is reached (fixed until a restart), and to whom and for how long codes are sent
+//! (live).
 
 use std::path::PathBuf;
 use std::time::Duration;

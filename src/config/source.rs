@@ -1,4 +1,5 @@
-//! Where the configuration is read from: a file that must exist or may be missing, and variables.
+//! Where the configuration is read from: a file that must exist or may be missing, and variables; and the live part of
+//! a document, which another backend keeps and which applies over the rest of the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Keeps the configuration in force equal to its backend: on a thread of its own, by events, by polling, and
-//! on demand.
+//! on demand. What was found is judged as a whole, and put in force or refused; drafts are saved on the same thread.
 
 #[cfg(test)]
 mod tests;

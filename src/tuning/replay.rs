@@ -20,6 +20,8 @@
 //! The estimate also assumes that the same attempts come at the same times, however they are answered; that
 //! anyone who had to wait came back at the right time; that refused attempts would have been verified at
 //! once; and that brakes, outages, shortages and the load were as they were.
+//!
+//! What was read is kept for the next draft, and one draft is tried at a time.
 
 mod engine;
 mod read;

@@ -1,4 +1,9 @@
-//! Edits one limit of a document at a time; comments and order are kept as `toml_edit` keeps them.
+//! Parts of a document as text: what is shown of them, and how a draft is written into it. Comments and order are kept
+//! as `toml_edit` keeps them.
+//!
+//! A comment belongs to a table if it touches it. A comment after an empty line may belong to another section
+//! and contain a secret that was commented out. Everybody in the console can read this view, so such a
+//! comment is hidden, and kept.
 
 use std::time::Duration;
 

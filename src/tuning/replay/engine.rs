@@ -1,4 +1,5 @@
-//! One replay: the record in the order of time, and what a draft of the limits decides on each attempt.
+//! One replay: the record in the order of time, what a draft of the limits decides on each attempt, and what attempts
+//! write to the logs. Which limits are replayed, and which logs count an attempt.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

@@ -1,5 +1,5 @@
 //! Reads the recorded events of a span from the database, page by page, mostly as numbers, because text makes
-//! reading slow.
+//! reading slow. A replay takes them in the order of time, in 48 bytes each, with subjects by number.
 
 use std::collections::HashMap;
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! `/admin/access`: the answers to an attack.
+//! `/admin/access` and `/api/v1/admin/access`: the answers to an attack that are in force, and the forms that add and end
+//! one.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! `/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and keeps out.
+//! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and
+//! keeps out.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Drafts of one part of the document as TOML: their editor, how they are saved, and the page of a draft that came too
-//! late.
+//! Drafts of one part of the document, from a page or a call: how they are read, saved and recorded, the editor of one as
+//! TOML, and the page of a draft that came too late.
 
 use std::borrow::Cow;
 use std::time::Duration;

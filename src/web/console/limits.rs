@@ -1,4 +1,5 @@
-//! `/admin/limits`: the limits in force, their drafts and previews, and their history.
+//! `/admin/limits` and `/api/v1/admin/limits`: the limits in force, with their decisions in the last hour and the latest
+//! changes, and a save of others.
 
 pub mod editor;
 pub mod history;

@@ -1,4 +1,4 @@
-//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, previewed and saved.
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, replayed on recorded traffic before it is saved.
 
 use std::borrow::Cow;
 

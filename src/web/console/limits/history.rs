@@ -1,4 +1,4 @@
-//! `/admin/limits/history`: every earlier set of limits, and the rollback to one of them.
+//! Who changed the limits, when and why: every earlier set of them, and the rollback to one, as pages and as calls.
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path, Query};

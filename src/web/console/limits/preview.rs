@@ -1,4 +1,4 @@
-//! A draft replayed on recorded traffic, for the pages that edit it.
+//! What a draft of the limits would have done to recorded traffic, for the pages that edit it and for the call.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
