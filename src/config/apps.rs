@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::reader::{ParseResult, SectionReader};
-use super::values::duration;
+use super::values::{duration, span_text};
 
 /// The applications, found by host. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,7 +58,7 @@ pub struct AppPart {
 }
 
 fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(super::span_text).serialize(serializer)
+    span.map(span_text).serialize(serializer)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::live_backend::{BackendKind, BackendSettings};
+use super::live_settings::{BackendKind, BackendSettings};
 use super::sections::StoreUrl;
 use super::settings::Settings;
 use crate::files::open_regular;

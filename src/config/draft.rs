@@ -32,7 +32,7 @@ use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
-pub use splice::{apps_toml, limits_toml, rule_json, span_text, with_limit};
+pub use splice::{apps_toml, limits_toml, rule_json, with_limit};
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
 /// the draft leaves out returns to its default.

@@ -25,6 +25,7 @@
 
 mod engine;
 mod read;
+mod row;
 mod tally;
 
 #[cfg(test)]
@@ -40,12 +41,10 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
 use crate::throttle::Limit;
-use engine::{counts_devices, is_replayed, replayed_limits};
-use read::ReplayedLogin;
+use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
-pub use read::{
-    MOST_ROWS, ReadError, RecordRead, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake, read,
-};
+pub use read::{MOST_ROWS, ReadError, RecordRead, read};
+pub use row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
 pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 
 /// The counts of all attempts, and of those of each limit.

@@ -4,8 +4,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ComparisonSide;
-use super::engine::{COUNT, LogPart, is_replayed, logs_of};
-use super::read::{HONEST, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow};
+use super::row::{
+    COUNT, HONEST, LogPart, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow, is_replayed, logs_of,
+};
 use crate::config::LimitName;
 use crate::throttle::{Limit, LimitMode, RuleAction};
 

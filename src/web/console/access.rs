@@ -157,7 +157,7 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, service
     };
     let form =
         query.wanted.parse::<AccessAnswer>().ok().map(|answer| AnswerForm::chosen(answer, subject(answer)));
-    page(&visit, &services, &admin, form, PageWord::None).await
+    page(&visit, &services, &admin, form, SaveNotice::None).await
 }
 
 /// `POST /admin/access`
@@ -169,7 +169,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     };
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&visit, &services, &admin, answer.map(form), PageWord::Expired).await;
+        return page(&visit, &services, &admin, answer.map(form), SaveNotice::Expired).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
     let (mut form, subject) = (form(answer), value(answer.field()));
@@ -185,7 +185,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
-        return page(&visit, &services, &admin, Some(form), PageWord::None).await;
+        return page(&visit, &services, &admin, Some(form), SaveNotice::None).await;
     }
     let confirmed = carried::require(&visit, &services, &admin, HERE, &pairs).await?;
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
@@ -196,7 +196,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
                 let word = match error {
                     SaveError::Invalid(errors) => {
                         form.refused(visit.locale, errors);
-                        PageWord::None
+                        SaveNotice::None
                     }
                     error => word(error)?,
                 };
@@ -213,13 +213,13 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
     let value = |name| carried::value(&pairs, name);
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&visit, &services, &admin, None, PageWord::Expired).await;
+        return page(&visit, &services, &admin, None, SaveNotice::Expired).await;
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
     if services.live.overridden().access.contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
-        return page(&visit, &services, &admin, None, PageWord::NotSaved(WHY.to_owned())).await;
+        return page(&visit, &services, &admin, None, SaveNotice::NotSaved(WHY.to_owned())).await;
     }
     let confirmed = carried::require(&visit, &services, &admin, END, &pairs).await?;
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
@@ -264,13 +264,13 @@ async fn save(
     }
 }
 
-fn word(error: SaveError) -> Result<PageWord, WebError> {
+fn word(error: SaveError) -> Result<SaveNotice, WebError> {
     Ok(match error {
-        SaveError::Stale { .. } | SaveError::NoSuchChange => PageWord::Stale,
-        SaveError::Backend(reason) => PageWord::NotSaved(reason),
+        SaveError::Stale { .. } | SaveError::NoSuchChange => SaveNotice::Stale,
+        SaveError::Backend(reason) => SaveNotice::NotSaved(reason),
         SaveError::Invalid(errors) => {
             let said = errors.iter().map(|error| format!("{}: {}", error.field, error.message));
-            PageWord::NotSaved(said.collect::<Vec<_>>().join("; "))
+            SaveNotice::NotSaved(said.collect::<Vec<_>>().join("; "))
         }
         SaveError::Db(error) => return Err(error.into()),
     })
@@ -281,7 +281,7 @@ async fn page(
     services: &Services,
     admin: &Admin,
     form: Option<AnswerForm>,
-    word: PageWord,
+    word: SaveNotice,
 ) -> Result<HttpResponse, WebError> {
     let now = visit.now();
     let settings = services.live.snapshot().access.settings().in_force(now);
@@ -538,7 +538,7 @@ impl AnswerForm {
 }
 
 /// Why a form is shown again.
-pub enum PageWord {
+pub enum SaveNotice {
     None,
     /// The form is not ours, or too old.
     Expired,
@@ -554,7 +554,7 @@ pub struct AccessPage {
     layout: Layout,
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
-    word: PageWord,
+    word: SaveNotice,
     fixed: Vec<&'static str>,
 }
 
@@ -565,7 +565,7 @@ impl AccessPage {
         user: &str,
         rows: Vec<AnswerRow>,
         form: Option<AnswerForm>,
-        word: PageWord,
+        word: SaveNotice,
         fixed: Vec<&'static str>,
     ) -> Self {
         let chosen = form.as_ref().map(|form| form.answer);
@@ -578,13 +578,13 @@ impl AccessPage {
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
         let status = match self.word {
-            PageWord::Expired => StatusCode::FORBIDDEN,
-            PageWord::Stale => StatusCode::PRECONDITION_FAILED,
-            PageWord::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-            PageWord::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
+            SaveNotice::Expired => StatusCode::FORBIDDEN,
+            SaveNotice::Stale => StatusCode::PRECONDITION_FAILED,
+            SaveNotice::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
+            SaveNotice::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            PageWord::None => StatusCode::OK,
+            SaveNotice::None => StatusCode::OK,
         };
         visit.page(status, self)
     }
