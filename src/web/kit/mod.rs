@@ -50,7 +50,7 @@ pub mod problem;
 #[cfg(feature = "server")]
 mod problem_body;
 #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "the middleware alone answers three of them"))]
-pub(super) mod problem_kind;
+pub(in crate::web) mod problem_kind;
 #[cfg(feature = "server")]
 pub mod public_body;
 pub mod ratelimit_fields;
