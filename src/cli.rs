@@ -32,11 +32,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run the server (the default command).
-    Serve {
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
-    },
+    Serve(ConfigOption),
     /// Check a configuration file and report its mistakes; exit status 0 or 2.
     CheckConfig {
         /// Configuration file [default: gatehouse.toml]
@@ -78,17 +74,15 @@ enum AdminCommand {
         /// Read the password from the first line of standard input.
         #[arg(long)]
         password_stdin: bool,
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        at: ConfigOption,
     },
     /// Re-enable a password that was disabled after too many wrong ones in a row.
     Enable {
         /// Username of the account.
         name: String,
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        at: ConfigOption,
     },
 }
 
@@ -101,16 +95,11 @@ enum AccountsCommand {
         /// Only check the file and the database.
         #[arg(long)]
         dry_run: bool,
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        at: ConfigOption,
     },
     /// Count the imported password hashes that no sign-in has replaced yet.
-    Imported {
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
-    },
+    Imported(ConfigOption),
 }
 
 #[derive(Subcommand)]
@@ -123,26 +112,25 @@ enum GateCommand {
         /// Name of an application [default: all of [[apps]]]
         #[arg(long)]
         app: Option<String>,
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
+        #[command(flatten)]
+        at: ConfigOption,
     },
 }
 
 #[derive(Subcommand)]
 enum KeyCommand {
     /// Say which step is next.
-    Show(KeyOptions),
+    Show(ConfigOption),
     /// Make a new key, which is accepted and does not sign yet.
-    Add(KeyOptions),
+    Add(ConfigOption),
     /// Sign with the new key; the old one is accepted.
-    Use(KeyOptions),
+    Use(ConfigOption),
     /// Remove the old key.
-    Drop(KeyOptions),
+    Drop(ConfigOption),
 }
 
-#[derive(Args)]
-struct KeyOptions {
+#[derive(Args, Default)]
+struct ConfigOption {
     /// Configuration file [default: gatehouse.toml, if it exists]
     #[arg(long)]
     config: Option<PathBuf>,
@@ -151,44 +139,14 @@ struct KeyOptions {
 #[derive(Subcommand)]
 enum LimitsCommand {
     /// List every limit with its rules.
-    Show {
-        /// Configuration file [default: gatehouse.toml, if it exists]
-        #[arg(long)]
-        config: Option<PathBuf>,
-    },
+    Show(ConfigOption),
 }
 
 /// Bad input: the command line, the configuration, a name or a password.
 const UNUSABLE: u8 = 2;
 
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match arguments.command.unwrap_or(Command::Serve { config: None }) {
-        Command::Serve { config } => {
-            load(config.as_deref()).and_then(|(source, loaded)| serve::run(source, loaded))
-        }
-        Command::CheckConfig { file } => check_config(file.as_deref()),
-        Command::Admin { command: AdminCommand::Create { name, password_stdin, config } } => {
-            load(config.as_deref()).and_then(|(_, loaded)| accounts::create(&loaded, &name, password_stdin))
-        }
-        Command::Admin { command: AdminCommand::Enable { name, config } } => {
-            load(config.as_deref()).and_then(|(_, loaded)| accounts::enable(&loaded, &name))
-        }
-        Command::Accounts { command: AccountsCommand::Import { file, dry_run, config } } => {
-            load(config.as_deref()).and_then(|(_, loaded)| accounts::import(&loaded, &file, dry_run))
-        }
-        Command::Accounts { command: AccountsCommand::Imported { config } } => {
-            load(config.as_deref()).and_then(|(_, loaded)| accounts::imported(&loaded))
-        }
-        Command::Gate { command: GateCommand::Print { proxy, app, config } } => {
-            load(config.as_deref()).and_then(|(_, loaded)| print_gate(&loaded, &proxy, app.as_deref()))
-        }
-        Command::Key { command } => run_key(command),
-        Command::Limits { command: LimitsCommand::Show { config } } => {
-            load(config.as_deref()).map(|(source, loaded)| show_limits(&loaded, source.path()))
-        }
-    };
-    match done {
+    match carry_out(Arguments::parse().command.unwrap_or(Command::Serve(ConfigOption::default()))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CliFailure { message, code }) => {
             // If this cannot be printed, the exit status still says that it failed.
@@ -198,15 +156,33 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn run_key(command: KeyCommand) -> Result<(), CliFailure> {
-    let (options, step) = match command {
-        KeyCommand::Show(options) => (options, None),
-        KeyCommand::Add(options) => (options, Some(KeyStep::Add)),
-        KeyCommand::Use(options) => (options, Some(KeyStep::Use)),
-        KeyCommand::Drop(options) => (options, Some(KeyStep::Drop)),
-    };
-    let (_, loaded) = load(options.config.as_deref())?;
-    step.map_or_else(|| show_key_step(&loaded), |step| take_key_step(&loaded, step))
+fn carry_out(command: Command) -> Result<(), CliFailure> {
+    match command {
+        Command::Serve(at) => load(&at).and_then(|(source, loaded)| serve::run(source, loaded)),
+        Command::CheckConfig { file } => check_config(file.as_deref()),
+        Command::Admin { command: AdminCommand::Create { name, password_stdin, at } } => {
+            accounts::create(&load(&at)?.1, &name, password_stdin)
+        }
+        Command::Admin { command: AdminCommand::Enable { name, at } } => {
+            accounts::enable(&load(&at)?.1, &name)
+        }
+        Command::Accounts { command: AccountsCommand::Import { file, dry_run, at } } => {
+            accounts::import(&load(&at)?.1, &file, dry_run)
+        }
+        Command::Accounts { command: AccountsCommand::Imported(at) } => accounts::imported(&load(&at)?.1),
+        Command::Gate { command: GateCommand::Print { proxy, app, at } } => {
+            print_gate(&load(&at)?.1, &proxy, app.as_deref())
+        }
+        Command::Key { command: KeyCommand::Show(at) } => show_key_step(&load(&at)?.1),
+        Command::Key { command: KeyCommand::Add(at) } => take_key_step(&load(&at)?.1, KeyStep::Add),
+        Command::Key { command: KeyCommand::Use(at) } => take_key_step(&load(&at)?.1, KeyStep::Use),
+        Command::Key { command: KeyCommand::Drop(at) } => take_key_step(&load(&at)?.1, KeyStep::Drop),
+        Command::Limits { command: LimitsCommand::Show(at) } => {
+            let (source, loaded) = load(&at)?;
+            show_limits(&loaded, source.path());
+            Ok(())
+        }
+    }
 }
 
 /// The message printed before the process ends.
@@ -233,15 +209,18 @@ fn database_failure(error: ConnectError) -> CliFailure {
     }
 }
 
-fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
+fn load(at: &ConfigOption) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
+    load_file(at.config.as_deref())
+}
+
+fn load_file(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
     let source = ConfigSource::new(file, config::environment_of_process());
     let loaded = source.load().map_err(CliFailure::unusable)?;
     Ok((source, loaded))
 }
 
 fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
-    let source = ConfigSource::new(file, config::environment_of_process());
-    let loaded = source.load().map_err(CliFailure::unusable)?;
+    let (source, loaded) = load_file(file)?;
     for warning in &loaded.warnings {
         tell!("warning: {warning}");
     }
@@ -272,13 +251,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     Ok(result)
 }
 
-pub fn show_key_step(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+fn show_key_step(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     let file = KeyFile::load(&loaded.settings.secrets.key_file).map_err(CliFailure::unusable)?;
     tell!("{}", state(file.next()));
     Ok(())
 }
 
-pub fn take_key_step(loaded: &LoadedConfig, step: KeyStep) -> Result<(), CliFailure> {
+fn take_key_step(loaded: &LoadedConfig, step: KeyStep) -> Result<(), CliFailure> {
     let path = &loaded.settings.secrets.key_file;
     let mut file = KeyFile::load(path).map_err(CliFailure::unusable)?;
     file.take(step, &Entropy::Os).map_err(CliFailure::unusable)?;
@@ -297,7 +276,7 @@ const fn state(next: KeyStep) -> &'static str {
 }
 
 /// For the applications in force, or those that would be if a server started now.
-pub fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
+fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
     match loaded.read_once() {
         ReloadResult::Followed | ReloadResult::Empty => {}
         ReloadResult::Refused(error) => return Err(CliFailure::unusable(error)),
@@ -314,7 +293,7 @@ pub fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Resu
 
 /// Shows the limits in force, or those that would be if a server started now, after the place where they are
 /// kept.
-pub fn show_limits(loaded: &LoadedConfig, file: &Path) {
+fn show_limits(loaded: &LoadedConfig, file: &Path) {
     let backend = &loaded.settings.backend;
     let (place, look) = match loaded.live.backend() {
         BackendKind::Fixed | BackendKind::File => (file.display().to_string(), ReloadResult::Followed),

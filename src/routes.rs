@@ -137,7 +137,9 @@ pub fn app(
                 .service(
                     calls("/admin/limits/preview", "POST").route(post().to(limits::preview::api_preview)),
                 )
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::api_rollback)))
+                .service(
+                    calls("/admin/limits/rollback", "POST").route(post().to(limits::history::api_rollback)),
+                )
                 .service(
                     calls("/admin/access", "GET, HEAD, PUT")
                         .route(get().to(console_access::api_show))

@@ -16,7 +16,9 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, AccessEdit, AccessSaver, Limits, LiveHandle, LiveSettings};
+use crate::config::{
+    self, AccessEdit, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings, Overridden,
+};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -24,8 +26,7 @@ use crate::stop::StopSignal;
 use replay::PreviewService;
 
 pub use crate::config::{
-    BackendKind, DocumentDraft, DocumentEdit, DraftError, DraftSaveError as NotWritten, RefusedChange,
-    SavedDraft, with_limit,
+    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_limit,
 };
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
@@ -48,7 +49,7 @@ struct TuningInner {
     draft_turns: turns::DraftTurns,
 }
 
-/// The limits in force in this instance.
+/// What is in force in this instance.
 #[derive(Debug, Clone)]
 pub struct CurrentLimits {
     /// The version of the document, in 12 hexadecimal digits, which a save must name.
@@ -57,24 +58,26 @@ pub struct CurrentLimits {
     /// Why the backend does not answer; the last known document is then in force.
     pub backend_down: Option<String>,
     pub live: Arc<LiveSettings>,
-    /// The `[limits]` part of the document, with its comments.
-    pub toml: String,
-    /// The limits in the document; the others have their defaults.
-    pub set: Vec<String>,
-    /// The limits set by environment variables; `*` for all, `custom.*` for all custom limits.
-    pub overridden: Vec<String>,
+    pub overridden: Overridden,
     /// A newer document that is not in force, and why.
     pub refused: Option<RefusedChange>,
+    document: Arc<str>,
 }
 
 impl CurrentLimits {
-    /// Whether an environment variable sets this limit, whatever the document says.
-    pub fn is_overridden(&self, name: &str) -> bool {
-        self.overridden.iter().any(|pattern| match pattern.as_str() {
-            "*" => true,
-            "custom.*" => name.starts_with("custom."),
-            exact => exact == name,
-        })
+    /// The `[limits]` part of the document, with its comments.
+    pub fn limits_toml(&self) -> String {
+        config::limits_toml(&self.document)
+    }
+
+    /// The full names of the limits in the document; the others have their defaults.
+    pub fn set_limits(&self) -> Vec<String> {
+        config::named(&self.document)
+    }
+
+    /// The `[[apps]]` part of the document, with its comments.
+    pub fn apps_toml(&self) -> String {
+        config::apps_toml(&self.document)
     }
 }
 
@@ -96,16 +99,27 @@ struct SaveAuthor {
 /// Why nothing was saved; what is in force is unchanged.
 #[derive(Debug)]
 pub enum SaveError {
-    /// The document was not written.
-    NotWritten(NotWritten),
+    /// Somebody else changed the document in the meantime: its version, and a unified diff from it to the one with the
+    /// draft.
+    Stale {
+        version: String,
+        diff: String,
+    },
+    Invalid(Vec<DraftError>),
+    /// The document cannot be written: the reason, and what to do about it.
+    Backend(String),
     /// There is no such change to return to.
     NoSuchChange,
     Db(DbError),
 }
 
-impl From<NotWritten> for SaveError {
-    fn from(error: NotWritten) -> Self {
-        Self::NotWritten(error)
+impl From<DraftSaveError> for SaveError {
+    fn from(error: DraftSaveError) -> Self {
+        match error {
+            DraftSaveError::Stale { version, diff } => Self::Stale { version, diff },
+            DraftSaveError::Invalid(errors) => Self::Invalid(errors),
+            DraftSaveError::Backend(reason) => Self::Backend(reason),
+        }
     }
 }
 
@@ -139,10 +153,9 @@ impl Tuning {
             backend: live.backend(),
             backend_down: live.backend_down(),
             live: Arc::clone(&in_force.live),
-            toml: config::limits_toml(&in_force.document),
-            set: config::named(&in_force.document),
             overridden: live.overridden(),
             refused: live.last_refused(),
+            document: Arc::clone(&in_force.document),
         }
     }
 
@@ -168,7 +181,7 @@ impl Tuning {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
                 "the configuration of this server is not watched; start it with a configuration file";
-            return Err(NotWritten::Backend(WHY.to_owned()).into());
+            return Err(SaveError::Backend(WHY.to_owned()));
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
         let author = SaveAuthor {
@@ -179,7 +192,7 @@ impl Tuning {
         // On its own task: the caller may hang up, and the change is still recorded.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
-        let gone = |_| NotWritten::Backend("the save did not finish; check what is in force".to_owned());
+        let gone = |_| SaveError::Backend("the save did not finish; check what is in force".to_owned());
         saving.await.map_err(gone)?
     }
 
@@ -194,8 +207,9 @@ impl Tuning {
         let mut recorded = self.0.recorded.lock().await;
         let saved = control.save(edit, seen).await?;
         // A document that was there already keeps its author.
+        let parts = [saved.toml.as_str(), &saved.access, &saved.apps];
         if saved.version != seen
-            && let Err(error) = self.record_put(&mut recorded, &saved, author).await
+            && let Err(error) = self.write(&mut recorded, &saved.version, parts, Some(author)).await
         {
             // It is in force even if the history could not be written; it will be recorded later without its
             // author.
@@ -212,19 +226,19 @@ impl Tuning {
         by: ChangeActor<'_>,
         reason: &str,
     ) -> Result<SavedDraft, SaveError> {
-        let document = self.document_of(change).await.map_err(SaveError::Db)?;
-        let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
+        let change = self.change(change).await.map_err(SaveError::Db)?.ok_or(SaveError::NoSuchChange)?;
+        let limits = DocumentDraft::Toml(&change.document);
+        let edit = config::DraftEdit::read(limits).map_err(SaveError::Invalid)?;
         let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
         self.save(edit, if_match, by, reason).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
     /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
-    pub async fn keep_up(&self, mut stop: StopSignal) {
+    pub async fn run(&self, mut stop: StopSignal) {
         let mut changes = self.0.live.changes();
         loop {
-            self.look_after().await;
+            self.sync_once().await;
             self.0.previews.tidy(&self.0.clock);
             tokio::select! {
                 () = stop.told() => return,
@@ -241,9 +255,9 @@ impl Tuning {
         }
     }
 
-    /// One round of [`Self::keep_up`].
-    pub async fn look_after(&self) {
-        for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
+    /// One round of [`Self::run`].
+    pub async fn sync_once(&self) {
+        for failed in [self.record().await.err(), self.heartbeat().await.err()].into_iter().flatten() {
             tracing::warn!(error = %failed, "the history of the document and the list of instances are not up to date");
         }
     }
@@ -260,30 +274,6 @@ impl TuningInner {
     }
 }
 
-/// The applications in force in this instance.
-#[derive(Debug, Clone)]
-pub struct CurrentApps {
-    /// The version of the document, which a save must name.
-    pub version: String,
-    pub live: Arc<LiveSettings>,
-    /// The `[[apps]]` part of the document, with its comments.
-    pub toml: String,
-    /// Whether an environment variable sets them, whatever the document says.
-    pub overridden: bool,
-}
-
-impl Tuning {
-    pub fn current_apps(&self) -> CurrentApps {
-        let in_force = self.0.live.in_force();
-        CurrentApps {
-            version: version_of(&in_force),
-            live: Arc::clone(&in_force.live),
-            toml: config::apps_toml(&in_force.document),
-            overridden: self.0.live.overridden_apps(),
-        }
-    }
-}
-
 /// How many changes back the author of an entry is looked for.
 const LOOKED_AT: u32 = 100;
 
@@ -294,12 +284,6 @@ pub struct AccessOrigin {
     /// None if the document was edited by hand.
     pub login: Option<String>,
     pub reason: Option<String>,
-}
-
-impl From<&LimitsChange> for AccessOrigin {
-    fn from(change: &LimitsChange) -> Self {
-        Self { at: change.at, login: change.login.clone(), reason: change.reason.clone() }
-    }
 }
 
 impl Tuning {
@@ -324,7 +308,9 @@ impl Tuning {
             let had: HashSet<&str> =
                 change.access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
             followed.retain(|&index| had.contains(lines[index].as_str()));
-            followed.iter().for_each(|&index| origins[index] = Some(AccessOrigin::from(change)));
+            let LimitsChange { at, login, reason, .. } = change;
+            let origin = AccessOrigin { at: *at, login: login.clone(), reason: reason.clone() };
+            followed.iter().for_each(|&index| origins[index] = Some(origin.clone()));
         }
         Ok(origins)
     }

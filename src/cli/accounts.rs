@@ -1,4 +1,4 @@
-//! `gatehouse accounts import FILE` and `gatehouse accounts imported`
+//! `gatehouse accounts import | imported` and `gatehouse admin create | enable`
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -144,7 +144,6 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// The longest password line.
 const LONGEST_LINE: u64 = 2048;
 
 pub fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {

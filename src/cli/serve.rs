@@ -1,4 +1,4 @@
-//! `gatehouse serve`
+//! `gatehouse serve`, and telemetry that is exported while it runs, in builds that can.
 
 use gatehouse::app::{Application, StartError, TimeAndEntropy};
 use gatehouse::clock::Clock;

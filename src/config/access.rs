@@ -1,5 +1,5 @@
 //! `[access]`: answers to an attack. Each has an end and a reason, and has no effect from its end on; a document
-//! with ended ones stays valid.
+//! with ended ones stays valid. It is configuration, so no outage turns any of it off.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
+use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::reader::{ParseResult, SectionReader};
@@ -18,38 +20,42 @@ use crate::clock::Micros;
 /// The contents of `[access]`, with entries that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessSettings {
-    /// Networks that are refused.
     pub deny: Vec<AccessNetwork>,
     /// Networks for which the limits of addresses and networks are ten times as high.
     pub allow: Vec<AccessNetwork>,
     /// Until then nobody goes on without a solved CAPTCHA, except known devices at their own account.
     pub challenge_everyone_until: Option<Micros>,
-    /// Prefixes of numbers that get no message.
     pub pause_sms: Vec<SmsPause>,
 }
 
-/// A network that is refused or exempt, until when and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+// A network that is refused or exempt, until when and why; its comments are part of the API's description.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AccessNetwork {
+    /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy.
+    #[schema(value_type = String)]
     pub network: IpNet,
+    #[serde(serialize_with = "as_moment")]
+    #[schema(value_type = String, format = DateTime)]
     pub until: Micros,
+    #[schema(min_length = 1, max_length = 200)]
     pub reason: String,
 }
 
-/// Numbers that get no message, until when and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+// Numbers that get no message, until when and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SmsPause {
-    /// In E.164: `+86138`.
+    #[schema(pattern = "^\\+[0-9]{1,15}$")]
     pub prefix: String,
+    #[serde(serialize_with = "as_moment")]
+    #[schema(value_type = String, format = DateTime)]
     pub until: Micros,
+    #[schema(min_length = 1, max_length = 200)]
     pub reason: String,
 }
 
-/// The keys of the section.
 pub(super) const KEYS: [&str; 4] = ["deny", "allow", "challenge_everyone_until", "pause_sms"];
 
 impl AccessSettings {
-    /// Without what has ended.
     #[must_use]
     pub fn in_force(&self, now: Micros) -> Self {
         let networks = |all: &[AccessNetwork]| all.iter().filter(|it| now < it.until).cloned().collect();
@@ -61,7 +67,6 @@ impl AccessSettings {
         }
     }
 
-    /// How many answers these are.
     pub fn count(&self) -> usize {
         let everyone = usize::from(self.challenge_everyone_until.is_some());
         everyone + self.deny.len() + self.allow.len() + self.pause_sms.len()
@@ -76,7 +81,6 @@ impl AccessSettings {
 const MOST_ENTRIES: usize = 1_000;
 /// The longest reason, in characters: a sentence.
 const LONGEST_REASON: usize = 200;
-/// The most digits of a number in E.164.
 const MOST_DIGITS: usize = 15;
 
 impl AccessSettings {
@@ -292,26 +296,29 @@ pub fn moment_text(at: Micros) -> String {
     Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
+fn as_moment<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&moment_text(*at))
+}
+
 impl AccessNetwork {
     /// As it stands in a line of [`AccessSettings::toml`].
     pub fn line(&self) -> String {
-        line(&self.network.to_string(), "network", self.until, &self.reason).to_string()
+        self.table().to_string()
     }
 
-    pub fn json(&self) -> Json {
-        let network = self.network.to_string();
-        json!({ "network": network, "until": moment_text(self.until), "reason": self.reason })
+    fn table(&self) -> InlineTable {
+        line(&self.network.to_string(), "network", self.until, &self.reason)
     }
 }
 
 impl SmsPause {
     /// As it stands in a line of [`AccessSettings::toml`].
     pub fn line(&self) -> String {
-        line(&self.prefix, "prefix", self.until, &self.reason).to_string()
+        self.table().to_string()
     }
 
-    pub fn json(&self) -> Json {
-        json!({ "prefix": self.prefix, "until": moment_text(self.until), "reason": self.reason })
+    fn table(&self) -> InlineTable {
+        line(&self.prefix, "prefix", self.until, &self.reason)
     }
 }
 
@@ -334,27 +341,20 @@ impl AccessSettings {
 
     /// As the API takes and answers it.
     pub fn json(&self) -> Json {
-        let networks = |all: &[AccessNetwork]| all.iter().map(AccessNetwork::json).collect::<Vec<_>>();
         json!({
-            "deny": networks(&self.deny),
-            "allow": networks(&self.allow),
+            "deny": self.deny,
+            "allow": self.allow,
             "challenge_everyone_until": self.challenge_everyone_until.map(moment_text).unwrap_or_default(),
-            "pause_sms": self.pause_sms.iter().map(SmsPause::json).collect::<Vec<_>>(),
+            "pause_sms": self.pause_sms,
         })
     }
 
     /// What a key of the section is set to; None if to nothing.
     pub(super) fn value(&self, key: &str) -> Option<Value> {
-        let networks = |all: &[AccessNetwork]| {
-            let line = |it: &AccessNetwork| line(&it.network.to_string(), "network", it.until, &it.reason);
-            list(all.iter().map(line))
-        };
         match key {
-            "deny" => networks(&self.deny),
-            "allow" => networks(&self.allow),
-            "pause_sms" => {
-                list(self.pause_sms.iter().map(|it| line(&it.prefix, "prefix", it.until, &it.reason)))
-            }
+            "deny" => list(self.deny.iter().map(AccessNetwork::table)),
+            "allow" => list(self.allow.iter().map(AccessNetwork::table)),
+            "pause_sms" => list(self.pause_sms.iter().map(SmsPause::table)),
             _ => self.challenge_everyone_until.map(|until| moment_text(until).into()),
         }
     }

@@ -1,15 +1,18 @@
-//! `[[apps]]`: applications behind reverse proxies that ask who somebody is, and who may use which.
+//! `[[apps]]`: applications behind reverse proxies that ask who somebody is, and who may use which: their hosts as
+//! browsers send them, their paths, and which paths are too odd to be judged by a pattern.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use url::Url;
+use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::reader::{ParseResult, SectionReader};
-use super::values::duration;
+use super::values::{duration, span_text};
 
 /// The applications, found by host. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,28 +21,44 @@ pub struct Apps {
     by_host: HashMap<String, Arc<App>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+// The comments of this and the next type are part of the API's description.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct App {
+    #[schema(min_length = 1, max_length = 64)]
     pub name: String,
-    /// In lower case, with the port where it is not the scheme's own: `wiki.example`, `127.0.0.1:8443`.
+    /// As browsers send them: with the port where it is not the scheme's own.
     pub hosts: Vec<String>,
-    /// Nobody, if empty.
+    /// Names of accounts, `group:NAME`, or `everyone`: anyone who registers. Nobody, if left out.
+    #[schema(required = false, value_type = Vec<String>)]
     pub who: Vec<Who>,
-    /// What everybody may read without signing in.
+    /// Paths that GET and HEAD may ask for without signing in.
+    #[schema(required = false, value_type = Vec<String>)]
     pub public: Vec<PathPattern>,
+    #[schema(required = false)]
     pub parts: Vec<AppPart>,
 }
 
-/// Paths for which more is required than for the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Paths that require more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AppPart {
+    #[schema(value_type = String)]
     pub path: PathPattern,
-    /// Only those of the application's who are also named here; None: all of them.
+    /// Only those of the application's who are named here, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
     pub who: Option<Vec<Who>>,
-    /// The age up to which a sign-in is enough.
+    /// The age up to which a sign-in is enough: 1m to 30d.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
+    #[schema(value_type = Option<String>)]
     pub signed_in_within: Option<Duration>,
     /// The same of the password.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
+    #[schema(value_type = Option<String>)]
     pub password_within: Option<Duration>,
+}
+
+fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(span_text).serialize(serializer)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +107,18 @@ impl App {
     }
 }
 
-/// As it is written.
+impl Serialize for Who {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for PathPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl fmt::Display for Who {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -224,7 +254,6 @@ pub fn host_of(url: &Url) -> Option<String> {
     Some(url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
 }
 
-/// A host without its port.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

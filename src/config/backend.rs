@@ -1,4 +1,5 @@
-//! The backends that keep the document with the limits, and what each of them must do.
+//! The backends that keep the document with the limits, and what each of them must do; here the file, which is read
+//! when it has settled and replaced as a whole.
 
 #[cfg(feature = "nacos")]
 mod nacos;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::live_backend::{BackendKind, BackendSettings};
+use super::live_settings::{BackendKind, BackendSettings};
 use super::sections::StoreUrl;
 use super::settings::Settings;
 use crate::files::open_regular;
@@ -46,7 +47,6 @@ impl BackendRead {
     }
 }
 
-/// The result of writing a document.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwapResult {
     Done,
@@ -245,7 +245,6 @@ impl LimitsBackend for FileBackend {
     }
 }
 
-/// What is at a path.
 pub(super) fn find(path: &Path) -> BackendRead {
     let read = open_regular(path).and_then(|file| {
         let mut bytes = Vec::new();

@@ -1,4 +1,5 @@
-//! The TOML document as a tree in which every value knows its place.
+//! The TOML document as a tree in which every value knows its place; environment variables over it
+//! (`GATEHOUSE__SECTION__KEY=value`); and keys that had another name before, which are still read, with a warning.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +10,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, ConfigLocation, ConfigProblem, MOST_PROBLEMS};
 
-/// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct ValueNode {
     pub value: ConfigValue,
@@ -48,7 +48,6 @@ pub(super) struct TableEntry {
     pub node: ValueNode,
 }
 
-/// A file's bytes as text.
 pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);

@@ -32,7 +32,7 @@ use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
-pub use splice::{apps_toml, limits_toml, rule_json, span_text, with_limit};
+pub use splice::{apps_toml, limits_toml, rule_json, with_limit};
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
 /// the draft leaves out returns to its default.
@@ -101,22 +101,16 @@ impl DraftEdit {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, with comments and order kept, and the limits that it puts in
-    /// force.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, Limits), DraftRefusal> {
+    /// The document with this draft in it, with comments and order kept, and what it puts in force.
+    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let overridden = overridden(source.environment());
-        let kept = |name: &str| covers(&overridden, name);
-        let merged = self.merged(text, &theirs, &kept).map_err(DraftRefusal::Backend)?;
-        let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-        let config = source.read(root).map_err(|error| refused(source, &theirs, &error, "limits"))?;
-        let limits = config.live.limits;
+        let overridden = Overridden::by(source.environment());
+        let kept = |name: &str| overridden.limit(name);
+        let merged = edited(text, |document| self.write(document, &theirs, &kept))?;
+        let live = judged(source, &theirs, &merged, "limits")?;
+        let limits = &live.limits;
         if !self.but_overridden {
-            self.refuse_overridden(&kept, &limits, &theirs)?;
+            self.refuse_overridden(&kept, limits, &theirs)?;
         }
         // The result must mean what the draft says.
         let same =
@@ -126,16 +120,7 @@ impl DraftEdit {
                 " without changing its meaning; write the limits as [limits.name] tables",
             ));
         }
-        Ok((merged, limits))
-    }
-
-    fn merged(
-        &self,
-        text: &str,
-        theirs: &ConfigTable,
-        kept: &dyn Fn(&str) -> bool,
-    ) -> Result<String, String> {
-        edited(text, |document| self.write(document, theirs, kept))
+        Ok((merged, live))
     }
 
     fn write(
@@ -193,10 +178,13 @@ impl DraftEdit {
 const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
 
 /// A document after an edit; what the edit does not touch stays as it is.
-fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>) -> Result<String, String> {
+fn edited(
+    text: &str,
+    edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>,
+) -> Result<String, DraftRefusal> {
     let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let mut document = parsed(&plain)?;
-    edit(&mut document)?;
+    let mut document = parsed(&plain).map_err(DraftRefusal::Backend)?;
+    edit(&mut document).map_err(DraftRefusal::Backend)?;
     let mut merged = document.to_string();
     if merged.trim().is_empty() {
         // An empty document would look like one that is being written.
@@ -227,6 +215,17 @@ pub fn named(text: &str) -> Vec<String> {
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
 }
 
+/// What a document with a draft in it means.
+fn judged(
+    source: &ConfigSource,
+    theirs: &ConfigTable,
+    merged: &str,
+    section: &str,
+) -> Result<LiveSettings, DraftRefusal> {
+    let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+    Ok(source.read(root).map_err(|error| refused(source, theirs, &error, section))?.live)
+}
+
 /// A mistake that was there before the draft is not the draft's.
 fn refused(source: &ConfigSource, theirs: &ConfigTable, error: &ConfigError, section: &str) -> DraftRefusal {
     let elsewhere =
@@ -245,7 +244,6 @@ fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftRefusal {
     ))
 }
 
-/// The place name of problems in a draft.
 const DRAFT: &str = "draft";
 
 /// One problem in a draft.
@@ -262,15 +260,12 @@ pub struct DraftError {
 /// What is in force after a draft was saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedDraft {
-    /// The version of the document.
     pub version: String,
     /// Whether anything that the draft is about differs from before: it may say the same in other words.
     pub changed: bool,
-    /// Its limits, with their comments.
     pub toml: String,
     /// Its `[access]`; empty if there is none.
     pub access: String,
-    /// Its `[[apps]]`, with their comments.
     pub apps: String,
 }
 
@@ -288,7 +283,6 @@ pub enum DraftSaveError {
     Backend(String),
 }
 
-/// Why a draft cannot be written into a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftRefusal {
     Invalid(Vec<DraftError>),
@@ -355,16 +349,19 @@ pub enum DocumentEdit {
 }
 
 impl DocumentEdit {
-    /// The document with the change in it.
-    pub(super) fn put_into(&self, source: &ConfigSource, text: &str) -> Result<String, DraftRefusal> {
+    /// The document with the change in it, and what it puts in force.
+    pub(super) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<(String, LiveSettings), DraftRefusal> {
         match self {
-            Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
+            Self::Limits(edit) => edit.put_into(source, text),
             Self::Access(edit) => edit.put_into(source, text),
-            Self::Apps(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
+            Self::Apps(edit) => edit.put_into(source, text),
         }
     }
 
-    /// Whether it made a difference.
     pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
         match self {
             Self::Limits(_) => now.limits != before.limits,
@@ -395,7 +392,7 @@ impl DocumentEdit {
     pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
         let bytes = found.bytes().unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
-        let drafted = self.put_into(source, &text).ok().map(|merged| self.part(source, &merged));
+        let drafted = self.put_into(source, &text).ok().map(|(merged, _)| self.part(source, &merged));
         let diff = |drafted: String| {
             let current = self.part(source, &text);
             line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string()
@@ -408,52 +405,43 @@ impl DocumentEdit {
     }
 }
 
-/// Their full names; `*` means all limits, and `custom.*` all custom limits.
-pub(super) fn overridden(variables: &[(String, String)]) -> Vec<String> {
-    let mut names: Vec<String> = variables
-        .iter()
-        .filter_map(|(name, _)| {
-            let keys = document::keys_of(name)?;
+/// What environment variables set, whatever the document says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Overridden {
+    /// The full names of limits; `*` means all, and `custom.*` all custom limits.
+    limits: Vec<String>,
+    /// The keys of `[access]`.
+    pub access: Vec<&'static str>,
+    pub apps: bool,
+}
+
+impl Overridden {
+    pub(super) fn by(variables: &[(String, String)]) -> Self {
+        let (mut all, mut access) = (Self::default(), Vec::new());
+        for keys in variables.iter().filter_map(|(name, _)| document::keys_of(name)) {
             match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["limits"] => Some("*".to_owned()),
-                ["limits", "custom"] => Some("custom.*".to_owned()),
-                ["limits", "custom", name, ..] => Some(format!("custom.{name}")),
-                ["limits", name, ..] => Some(name.to_owned()),
-                _ => None,
+                ["limits"] => all.limits.push("*".to_owned()),
+                ["limits", "custom"] => all.limits.push("custom.*".to_owned()),
+                ["limits", "custom", name, ..] => all.limits.push(format!("custom.{name}")),
+                ["limits", name, ..] => all.limits.push(name.to_owned()),
+                ["access"] => access.extend(KEYS.map(str::to_owned)),
+                ["access", key, ..] => access.push(key.to_owned()),
+                ["apps", ..] => all.apps = true,
+                _ => {}
             }
+        }
+        all.access = KEYS.into_iter().filter(|key| access.iter().any(|set| set == key)).collect();
+        all
+    }
+
+    /// Whether a variable sets this limit.
+    pub fn limit(&self, name: &str) -> bool {
+        self.limits.iter().any(|pattern| match pattern.as_str() {
+            "*" => true,
+            "custom.*" => name.starts_with("custom."),
+            exact => exact == name,
         })
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// The keys of `[access]` that variables set.
-pub(super) fn overridden_access(variables: &[(String, String)]) -> Vec<&'static str> {
-    let set = |wanted: &str| {
-        variables.iter().filter_map(|(name, _)| document::keys_of(name)).any(|keys| {
-            match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["access"] => true,
-                ["access", key, ..] => key == wanted,
-                _ => false,
-            }
-        })
-    };
-    KEYS.into_iter().filter(|key| set(key)).collect()
-}
-
-/// Whether a variable sets `[[apps]]`.
-pub(super) fn overridden_apps(variables: &[(String, String)]) -> bool {
-    let mut keys = variables.iter().filter_map(|(name, _)| document::keys_of(name));
-    keys.any(|keys| keys.first().is_some_and(|first| first == "apps"))
-}
-
-fn covers(overridden: &[String], name: &str) -> bool {
-    overridden.iter().any(|pattern| match pattern.as_str() {
-        "*" => true,
-        "custom.*" => name.starts_with("custom."),
-        exact => exact == name,
-    })
+    }
 }
 
 /// A document with nothing but the value of `key`.

@@ -75,7 +75,6 @@ impl ProblemList {
     }
 }
 
-/// The place of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigLocation {
     /// Lines and columns (in characters) count from 1.
@@ -128,7 +127,6 @@ fn on_one_line(text: &str, most: usize) -> String {
 
 impl std::error::Error for ConfigError {}
 
-/// One problem per line.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.0.iter().enumerate() {

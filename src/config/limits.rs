@@ -8,16 +8,11 @@ use jiff::tz::TimeZone;
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ParseResult, SectionReader};
-use super::values::{duration, integer, word};
+use super::values::{DAY, HOUR, MINUTE, SECOND, duration, integer, word};
 use crate::throttle::{
     CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, MOST_RULES, Rule, RuleAction,
     RuleSpan, SHORTEST_WINDOW,
 };
-
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Wrong passwords at one account, here and at the logins of other programs. So are the following.
 fn at_an_account() -> [Rule; 2] {
@@ -70,12 +65,10 @@ macro_rules! limits {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// The kind of subject that it counts.
             pub const fn subject(self) -> LimitSubject {
                 match self { $(Self::$variant => LimitSubject::$subject,)+ }
             }
 
-            /// What one hit is.
             pub const fn unit(self) -> LimitUnit {
                 match self { $(Self::$variant => LimitUnit::$unit,)+ }
             }
@@ -195,7 +188,6 @@ limits! {
 /// The name of a refusal by the brake, next to the names of limits.
 pub const SMS_BRAKE: &str = "sms-brake";
 
-/// The kind of subject of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitSubject {
     Account,
@@ -243,7 +235,6 @@ impl LimitName {
         self.captcha() == CaptchaRules::Possible
     }
 
-    /// Whether each instance counts separately.
     pub fn is_of_one_instance(self) -> bool {
         self.unit() == LimitUnit::Image
     }

@@ -1,23 +1,25 @@
-//! The live configuration in force: read as one snapshot, replaced as one.
+//! A valid configuration, and its live part: in force, read as one snapshot, replaced as one; and the handle that asks
+//! the watcher's thread for a change.
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use url::Url;
 
+use super::backend::{self, BackendRead, WatchWaker};
+use super::draft::{
+    AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal, DraftSaveError, Overridden, SavedDraft,
+};
+use super::error::{ConfigError, ConfigProblem};
+use super::live_settings::BackendKind;
+use super::settings::{Config, LiveSettings, Settings};
+use super::source::{self, CheckedDocument, ConfigSource, Fingerprint};
 use crate::clock::Micros;
-
-use super::apps::Apps;
-use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftRefusal};
-use super::error::ConfigError;
-use super::limits::Limits;
-use super::live_backend::BackendKind;
-use super::settings::{Config, LiveSettings};
-use super::source::{CheckedDocument, ConfigSource, Fingerprint};
-use super::watch::WatchControl;
 
 /// The configuration in force. Clones share it.
 #[derive(Debug, Clone)]
@@ -27,7 +29,6 @@ pub struct LiveHandle(Arc<LiveShared>);
 struct LiveShared {
     in_force: ArcSwap<InForceConfig>,
     refused: Mutex<Option<RefusedChange>>,
-    /// How the document is read.
     source: ConfigSource,
     /// Our own URL since the start: another one in the document needs a restart.
     public_url: Url,
@@ -50,11 +51,9 @@ pub struct InForceConfig {
     pub version: u64,
     /// Of the document; `None` if the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
-    /// The document itself.
     pub document: Arc<str>,
 }
 
-/// A change that was not applied.
 #[derive(Debug, Clone)]
 pub struct RefusedChange {
     pub error: ConfigError,
@@ -140,46 +139,20 @@ impl LiveHandle {
         &self.0.source
     }
 
-    /// The names of the limits that environment variables set, whatever the document says. `*` means all, and
-    /// `custom.*` all custom limits.
-    pub fn overridden(&self) -> Vec<String> {
-        draft::overridden(self.0.source.environment())
+    /// What environment variables set, whatever the document says.
+    pub fn overridden(&self) -> Overridden {
+        Overridden::by(self.0.source.environment())
     }
 
-    /// The keys of `[access]` that environment variables set, whatever the document says.
-    pub fn overridden_access(&self) -> Vec<&'static str> {
-        draft::overridden_access(self.0.source.environment())
-    }
-
-    /// Everything that would be wrong with the document in force if the edit were written into it.
-    pub fn check(&self, edit: &DocumentEdit) -> Result<(), Vec<DraftError>> {
+    /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
+    pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
         let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(drop).map_err(DraftRefusal::into_errors)
-    }
-
-    /// The limits that would be in force if the draft were written into the document in force.
-    pub fn parse(&self, draft: DocumentDraft<'_>) -> Result<Limits, Vec<DraftError>> {
-        let in_force = self.in_force();
-        let edit = DraftEdit::read(draft)?;
-        let put = edit.put_into(&self.0.source, &in_force.document);
-        put.map(|(_, limits)| limits).map_err(DraftRefusal::into_errors)
+        put.map(|(_, live)| live).map_err(DraftRefusal::into_errors)
     }
 
     /// A draft of `[[apps]]`.
-    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<AppsEdit, Vec<DraftError>> {
-        AppsEdit::read(draft, &self.0.public_url)
-    }
-
-    /// The applications that would be in force if the draft were written into the document in force.
-    pub fn parse_apps(&self, draft: DocumentDraft<'_>) -> Result<Apps, Vec<DraftError>> {
-        let edit = self.read_apps(draft)?;
-        let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, apps)| apps).map_err(DraftRefusal::into_errors)
-    }
-
-    /// Whether an environment variable sets `[[apps]]`, whatever the document says.
-    pub fn overridden_apps(&self) -> bool {
-        draft::overridden_apps(self.0.source.environment())
+    pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
+        Ok(DocumentEdit::Apps(Box::new(AppsEdit::read(draft, &self.0.public_url)?)))
     }
 
     /// Saves drafts; `None` if no backend is watched.
@@ -230,4 +203,175 @@ fn with_exempt(live: LiveSettings) -> (Arc<LiveSettings>, Option<Arc<LiveSetting
     let live = LiveSettings { limits: live.limits.keeping_for(&lifted), ..live };
     let exempt = LiveSettings { limits: lifted, ..live.clone() };
     (Arc::new(live), Some(Arc::new(exempt)))
+}
+
+pub(super) enum WatchMessage {
+    /// The document changed, or may have changed.
+    Changed,
+    OnDemand,
+    Save(Box<SaveRequest>),
+    Stop,
+}
+
+/// A draft to put in force, if its author has seen the current document.
+pub(super) struct SaveRequest {
+    pub edit: DocumentEdit,
+    /// The version that the author has seen.
+    pub seen: String,
+    answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
+}
+
+impl SaveRequest {
+    pub fn answer(self, saved: Result<SavedDraft, DraftSaveError>) {
+        // The caller may be gone; what was saved stays.
+        self.answer.send(saved).ok();
+    }
+}
+
+/// The watcher's thread, for callers that need something from it.
+#[derive(Debug, Clone)]
+pub struct WatchControl {
+    wake: Sender<WatchMessage>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl WatchControl {
+    pub(super) fn new() -> (Self, Receiver<WatchMessage>) {
+        let (wake, woken) = std::sync::mpsc::channel();
+        (Self { wake, stopping: Arc::default() }, woken)
+    }
+
+    /// For the backend of the document.
+    pub(super) fn waker(&self) -> WatchWaker {
+        let wake = self.wake.clone();
+        // The thread is gone only if the hook panicked, which has been reported as such.
+        WatchWaker::new(move || drop(wake.send(WatchMessage::Changed)), Arc::clone(&self.stopping))
+    }
+
+    pub(super) fn reload(&self) {
+        self.wake.send(WatchMessage::OnDemand).ok();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake.send(WatchMessage::Stop).ok();
+    }
+
+    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
+    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
+        let (answer, answered) = oneshot::channel();
+        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
+        let gone =
+            || DraftSaveError::Backend("the server is stopping; try again when it is running".to_owned());
+        self.wake.send(WatchMessage::Save(Box::new(request))).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+/// A valid configuration.
+#[derive(Debug)]
+pub struct LoadedConfig {
+    pub warnings: Vec<ConfigProblem>,
+    pub settings: Settings,
+    pub live: LiveHandle,
+}
+
+impl ConfigSource {
+    /// Reads everything, or returns everything that is wrong with it.
+    pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
+        let judged = self.interpret(&backend::find(self.path()))?;
+        let settings = judged.config.settings.clone();
+        let warnings = judged.config.warnings.clone();
+        let live = match settings.backend.backend {
+            BackendKind::Fixed | BackendKind::File => {
+                LiveHandle::new(judged, self.clone(), BackendKind::File)
+            }
+            kind @ (BackendKind::Redis | BackendKind::Nacos) => {
+                let source = self.over_the_rest(settings.backend.place(), &judged.document)?;
+                // Until the backend was read once, the file applies.
+                let seed = BackendRead::Bytes(source::live_part_of(&judged.document).into_bytes());
+                LiveHandle::new(source.interpret(&seed)?, source, kind)
+            }
+        };
+        Ok(LoadedConfig { warnings, settings, live })
+    }
+}
+
+/// `gatehouse check-config`: whether a server would start from this source.
+pub fn check(source: &ConfigSource) -> Result<(), ConfigError> {
+    source.load().map(drop)
+}
+
+/// The result of reading the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadResult {
+    /// Its document is what [`LoadedConfig::live`] holds now.
+    Followed,
+    /// There is none yet: the first server writes the live part of the file there.
+    Empty,
+    Refused(ConfigError),
+    Down(String),
+}
+
+impl LoadedConfig {
+    /// Reads the backend of the limits once, for commands that run no server: applies its document, and
+    /// writes nothing there.
+    pub fn read_once(&self) -> ReloadResult {
+        let found = match self.live.backend() {
+            BackendKind::Fixed | BackendKind::File => return ReloadResult::Followed,
+            BackendKind::Redis | BackendKind::Nacos => {
+                match backend::service(&self.settings, &WatchWaker::noop()) {
+                    Some(mut backend) => backend.read(None),
+                    None => return ReloadResult::Followed,
+                }
+            }
+        };
+        match found {
+            BackendRead::Missing => ReloadResult::Empty,
+            BackendRead::Down(reason) => ReloadResult::Down(reason),
+            found => match self.live.source().interpret(&found) {
+                Ok(judged) => {
+                    self.live.replace(judged.config.live, judged.fingerprint, judged.document);
+                    ReloadResult::Followed
+                }
+                Err(error) => ReloadResult::Refused(error),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DEFAULT_FILE;
+
+    fn refusal(source: &ConfigSource) -> String {
+        check(source).expect_err("a refusal").to_string()
+    }
+
+    #[test]
+    fn a_named_file_must_be_there_and_the_default_one_need_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gatehouse.toml");
+        let named = ConfigSource::new(Some(&path), Vec::new());
+        assert_eq!(refusal(&named), format!("{}: there is no such file", path.display()));
+        check(&ConfigSource::optional(&path, Vec::new())).expect("the defaults");
+        assert_eq!(ConfigSource::new(None, Vec::new()).path(), Path::new(DEFAULT_FILE));
+    }
+
+    #[test]
+    fn what_cannot_be_a_configuration_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gatehouse.toml");
+        let (source, shown) = (ConfigSource::new(Some(&path), Vec::new()), path.display());
+        std::fs::write(&path, b"# fine\n# \xff\n").expect("written");
+        assert_eq!(refusal(&source), format!("{shown}:2: is not UTF-8"));
+        std::fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).expect("written");
+        assert_eq!(
+            refusal(&source),
+            format!("{shown}: is longer than 1 MiB, the most a configuration can have")
+        );
+        let directory = ConfigSource::new(Some(folder.path()), Vec::new());
+        assert!(refusal(&directory).contains(": cannot be read: "));
+    }
 }

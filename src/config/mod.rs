@@ -12,7 +12,7 @@ mod draft;
 mod error;
 mod limits;
 mod live;
-mod live_backend;
+mod live_settings;
 mod programs;
 mod reader;
 mod sections;
@@ -31,12 +31,12 @@ pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessEdit, AccessSaver, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftSaveError,
-    SavedDraft, apps_toml, limits_toml, line_diff, named, rule_json, span_text, with_limit,
+    Overridden, SavedDraft, apps_toml, limits_toml, line_diff, named, rule_json, with_limit,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
-pub use live::{InForceConfig, LiveHandle, RefusedChange};
-pub use live_backend::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
+pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult, WatchControl, check};
+pub use live_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;
 pub use sections::{
@@ -50,9 +50,7 @@ pub use sms::{
     SmsTunables, TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};
-pub use source::{
-    ConfigSource, DEFAULT_FILE, Fingerprint, LoadedConfig, ReloadResult, check, parse, visited,
-};
-pub use values::{SecretError, SecretRef};
-pub use watch::{ConfigWatcher, ReloadOutcome, WatchControl};
+pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};
+pub use values::{SecretError, SecretRef, span_text};
+pub use watch::{ConfigWatcher, ReloadOutcome};
 pub use webhooks::{WebhookEvent, WebhookSettings};

@@ -13,7 +13,6 @@ use super::values::{SecretRef, secret};
 /// By the name in the scope of a program's token.
 pub type ProgramTexts = BTreeMap<String, ProgramText>;
 
-/// The words of one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramText {
     /// As people know it.
@@ -48,13 +47,11 @@ const CODE: &str = "{code}";
 const PROGRAM: &str = "{program}";
 const MINUTES: &str = "{minutes}";
 
-/// Every program in the section.
 pub(super) fn read(section: &mut SectionReader<'_>) -> ProgramTexts {
     let program = |name: &str, section: &mut SectionReader<'_>| program(name, section, &[PROGRAM, MINUTES]);
     section.entries(MOST_ENTRIES, name, program).into_iter().collect()
 }
 
-/// Every relay in the section.
 pub(super) fn read_relays(section: &mut SectionReader<'_>) -> Relays {
     let relay = |name: &str, section: &mut SectionReader<'_>| RelaySettings {
         secrets: section.value("secret", Vec::new(), secrets),

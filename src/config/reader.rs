@@ -1,4 +1,5 @@
-//! Reads a document strictly: each key once, with its type and bounds; unknown keys are refused.
+//! Reads a document strictly: each key once, with its type and bounds; unknown keys are refused. One table per section:
+//! the reader, the defaults and the restart check follow from it.
 
 use super::document::{ConfigTable, ConfigValue, ValueNode};
 use super::error::{ConfigLocation, ConfigProblem};

@@ -1,4 +1,5 @@
-//! `[server]`: the listening address, the public URL, and the trusted proxies.
+//! The sections that are one table each: `[server]`, `[database]`, `[store]`, `[secrets]`, `[password]`, `[session]`,
+//! `[login]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,8 +14,8 @@ use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, NoDefault, ParseResult, SectionReader, SectionTable, WithinSection, section};
 use super::values::{
-    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, network, origin, path, path_if_any,
-    share, shown, socket_address, text, without_password, word, yes_or_no,
+    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, network, origin, path,
+    path_if_any, share, shown, socket_address, text, without_password, word, yes_or_no,
 };
 use crate::throttle::RedisUrl;
 
@@ -391,13 +392,7 @@ pub(super) fn refuse_secrets_in_clear(
 ) {
     let (Some(url), Some(place)) = (&settings.otlp_endpoint, place) else { return };
     let secret = settings.headers.iter().find(|(_, value)| !matches!(value, SecretRef::Literal(_)));
-    let here = match url.host() {
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    if let (Some((name, _)), "http", false) = (secret, url.scheme(), here) {
+    if let (Some((name, _)), "http", false) = (secret, url.scheme(), is_this_machine(url)) {
         let reason = format!("is http, but the secret in telemetry.headers.{name} is sent there; use https");
         root.refuse(place, "telemetry.otlp_endpoint".to_owned(), reason);
     }

@@ -1,4 +1,5 @@
-//! `[sms]`: the gateway (fixed until a restart), and to whom and for how long codes are sent (live).
+//! `[sms]`: the gateway and how it is reached (fixed until a restart), and to whom and for how long codes are sent
+//! (live).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, ParseResult, SectionReader, WithinSection, section, subsection};
 use super::values::{
-    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, origin, path, secret, share, text, word,
-    yes_or_no,
+    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, origin, path, secret,
+    share, text, word, yes_or_no,
 };
 
 section! {
@@ -227,14 +228,8 @@ fn header_template(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
 fn service(node: ValueNode) -> ParseResult<Url> {
     let wanted = "is not the address of a service; write only scheme and host: \"https://api.example\"";
     let url = origin(node).map_err(|_| wanted.to_owned())?;
-    let here = match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
     match url.scheme() {
-        "http" if !here => Err("is http, but secrets are sent there; use https".to_owned()),
+        "http" if !is_this_machine(&url) => Err("is http, but secrets are sent there; use https".to_owned()),
         _ => Ok(url),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use secrecy::{ExposeSecret, SecretString};
-use url::Url;
+use url::{Host, Url};
 
 use super::document::{ConfigValue, ValueNode};
 use super::reader::ParseResult;
@@ -95,6 +95,25 @@ pub(super) fn shown(span: Duration) -> String {
     }
 }
 
+/// A duration as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
+pub fn span_text(span: Duration) -> String {
+    const HOUR: u64 = 60 * 60;
+    let hours = span.as_secs() / HOUR;
+    // A day is usually written as 24h.
+    let days = if hours < 48 { 0 } else { hours / 24 };
+    let rest = span - Duration::from_secs(hours * HOUR);
+    let mut parts = Vec::new();
+    for (count, unit) in [(days, "d"), (hours - days * 24, "h")] {
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        }
+    }
+    if !rest.is_zero() || parts.is_empty() {
+        parts.push(humantime::format_duration(rest).to_string());
+    }
+    parts.join(" ")
+}
+
 fn span(text: &str) -> ParseResult<Duration> {
     let word = |unit: &str| text.split(|letter: char| !letter.is_alphabetic()).any(|word| word == unit);
     // As durations these are averages (a month of 30.44 days), and "1M" is easily mistaken for a minute.
@@ -164,6 +183,16 @@ pub(super) fn origin(node: ValueNode) -> ParseResult<Url> {
         return Err(format!("has a path, but Gatehouse serves only from the root; {wanted}"));
     }
     Ok(url)
+}
+
+/// Whether what is sent there does not leave this machine.
+pub(super) fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
 }
 
 /// A reference to a secret. Whether the variable or the file exists is not checked here.

@@ -2,7 +2,7 @@
 
 use sqlx::{FromRow, query, query_as, query_scalar};
 
-use super::{SaveAuthor, SavedDraft, Tuning, version_of};
+use super::{SaveAuthor, Tuning, version_of};
 use crate::clock::Micros;
 use crate::config;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
@@ -86,11 +86,6 @@ impl Tuning {
         Ok(at.map(Micros))
     }
 
-    /// The limits that a change put in force.
-    pub(super) async fn document_of(&self, change: &str) -> Result<Option<String>, DbError> {
-        Ok(self.change(change).await?.map(|change| change.document))
-    }
-
     /// Makes sure that the limits in force here are in the history, once across all instances. A record by
     /// another instance is recognised by its version among the changes since the last one in force here: the
     /// same version may come back later, and is then a new change.
@@ -107,17 +102,8 @@ impl Tuning {
         self.write(&mut recorded, &version, [&limits, &access, &apps], None).await
     }
 
-    /// The same for limits that were just saved here.
-    pub(super) async fn record_put(
-        &self,
-        recorded: &mut NewestChange,
-        saved: &SavedDraft,
-        author: &SaveAuthor,
-    ) -> Result<(), DbError> {
-        self.write(recorded, &saved.version, [&saved.toml, &saved.access, &saved.apps], Some(author)).await
-    }
-
-    async fn write(
+    /// Writes what is in force here to the history; with the author, if it was just saved here.
+    pub(super) async fn write(
         &self,
         recorded: &mut NewestChange,
         version: &str,

@@ -20,9 +20,12 @@
 //! The estimate also assumes that the same attempts come at the same times, however they are answered; that
 //! anyone who had to wait came back at the right time; that refused attempts would have been verified at
 //! once; and that brakes, outages, shortages and the load were as they were.
+//!
+//! What was read is kept for the next draft, and one draft is tried at a time.
 
 mod engine;
 mod read;
+mod row;
 mod tally;
 
 #[cfg(test)]
@@ -38,12 +41,10 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
 use crate::throttle::Limit;
-use engine::{counts_devices, is_replayed, replayed_limits};
-use read::ReplayedLogin;
+use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
-pub use read::{
-    MOST_ROWS, ReadError, RecordRead, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake, read,
-};
+pub use read::{MOST_ROWS, ReadError, RecordRead, read};
+pub use row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
 pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 
 /// The counts of all attempts, and of those of each limit.

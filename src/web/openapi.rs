@@ -73,7 +73,7 @@ use crate::web::{
         limits::api_show,
         limits::api_save,
         limits::history::api_history,
-        limits::api_rollback,
+        limits::history::api_rollback,
         limits::preview::api_preview,
         lookup::api::show,
         lookup::api::clear,

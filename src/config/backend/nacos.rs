@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::form_urlencoded::Serializer;
 
 use super::{BackendRead, LimitsBackend, SwapResult, WatchWaker};
-use crate::config::live_backend::{BackendKind, NacosAccount, NacosSettings};
+use crate::config::live_settings::{BackendKind, NacosAccount, NacosSettings};
 
 /// How long a document must be unchanged until nobody who saw the one before can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -164,7 +164,6 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// created below a device, so writing fails; the library continues without the copies.
 const NOWHERE: &str = "/dev/null/gatehouse";
 
-/// A document in the config centre.
 struct NacosDocument {
     pub content: String,
     /// As the server computes it; used in a swap.
@@ -341,7 +340,6 @@ impl NacosConnection {
     }
 }
 
-/// Why there is no answer.
 enum NacosError {
     Silent,
     Answered(Error),
@@ -447,7 +445,6 @@ impl NacosSignIn {
         Ok(Self { http, url, account, state: Mutex::default() })
     }
 
-    /// Why there is no token.
     pub fn failed(&self) -> Option<String> {
         self.with(|state| state.failed.clone())
     }

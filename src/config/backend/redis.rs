@@ -10,7 +10,7 @@ use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, Serv
 use sha1::{Digest, Sha1};
 
 use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
-use crate::config::live_backend::{BackendKind, redis_place};
+use crate::config::live_settings::{BackendKind, redis_place};
 use crate::https;
 use crate::throttle::{RedisServers, RedisUrl};
 

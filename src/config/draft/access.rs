@@ -6,13 +6,14 @@ use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::{
-    DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, not_ours,
-    overridden_access, refused, splice, tree_of_json,
+    DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited, judged,
+    not_ours, splice, tree_of_json,
 };
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
+use crate::config::settings::LiveSettings;
 use crate::config::source::ConfigSource;
 
 /// Valid `[access]`, as an administrator wants it. It may still conflict with the document that it is written into.
@@ -64,26 +65,23 @@ impl AccessEdit {
         &self.kept
     }
 
-    /// The document with this draft in it. Its comments and everything else stay.
-    pub(in crate::config) fn put_into(
+    /// The document with this draft in it, and what it puts in force. Its comments and everything else stay.
+    pub(super) fn put_into(
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<String, DraftRefusal> {
+    ) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = access_alone(&theirs);
-        let fixed = overridden_access(source.environment());
+        let fixed = Overridden::by(source.environment()).access;
         let put = |wanted: &AccessSettings| {
-            let edit = |document: &mut DocumentMut| write(document, wanted, &before, &fixed);
-            let merged = edited(text, edit).map_err(DraftRefusal::Backend)?;
-            let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-            let config =
-                source.read(root).map_err(|error| told(refused(source, &theirs, &error, "access")))?;
-            Ok((merged, config.live.access))
+            let merged = edited(text, |document| write(document, wanted, &before, &fixed))?;
+            let live = judged(source, &theirs, &merged, "access").map_err(with_short_fields)?;
+            Ok((merged, live))
         };
         // Whole at first, so that a mistake is told at the entry as it was sent.
         let whole = put(&self.draft)?;
-        let in_force = whole.1.settings();
+        let in_force = whole.1.access.settings();
         let errors: Vec<_> = KEYS
             .into_iter()
             .filter(|key| fixed.contains(key))
@@ -93,10 +91,10 @@ impl AccessEdit {
         if !errors.is_empty() {
             return Err(DraftRefusal::Invalid(errors));
         }
-        let (merged, in_force) = if self.kept == self.draft { whole } else { put(&self.kept)? };
-        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, in_force.settings());
+        let (merged, live) = if self.kept == self.draft { whole } else { put(&self.kept)? };
+        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, live.access.settings());
         if KEYS.iter().all(means) {
-            Ok(merged)
+            Ok((merged, live))
         } else {
             Err(cannot_write(" without changing its meaning; write it as an [access] table"))
         }
@@ -113,7 +111,7 @@ fn refuses_you(field: &str) -> DraftError {
 }
 
 /// As API and forms name fields: `deny[0].until`.
-fn told(error: DraftRefusal) -> DraftRefusal {
+fn with_short_fields(error: DraftRefusal) -> DraftRefusal {
     match error {
         DraftRefusal::Invalid(errors) => DraftRefusal::Invalid(errors.into_iter().map(short).collect()),
         other => other,
@@ -127,8 +125,7 @@ fn short(error: DraftError) -> DraftError {
 
 fn parse(draft: &Json) -> Result<AccessSettings, Vec<DraftError>> {
     let (settings, problems) = read(tree_of_json("access", draft));
-    let told = |error| draft_errors(&error).into_iter().map(short).collect();
-    problems.into_result(settings).map_err(told)
+    problems.into_result(settings).map_err(|error| draft_errors(&error).into_iter().map(short).collect())
 }
 
 /// `[access]` of a document without the variables, as far as it is valid.

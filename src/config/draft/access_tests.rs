@@ -41,7 +41,7 @@ fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result
     let address: IpAddr = "192.0.2.1".parse().unwrap();
     let saver = AccessSaver { current: &current, address, now: NOW };
     let edit = AccessEdit::read(draft, saver).map_err(DraftRefusal::Invalid)?;
-    edit.put_into(&source(variables), document)
+    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
 fn put(document: &str, draft: &Value) -> Result<String, DraftRefusal> {

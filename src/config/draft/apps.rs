@@ -4,12 +4,13 @@ use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
 use super::{
-    DocumentDraft, DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, not_ours,
-    overridden_apps, refused, splice,
+    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited,
+    judged, not_ours, splice,
 };
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
+use crate::config::settings::LiveSettings;
 use crate::config::source::ConfigSource;
 
 const KEY: &str = "apps";
@@ -18,7 +19,7 @@ const KEY: &str = "apps";
 /// into.
 #[derive(Debug, Clone)]
 pub struct AppsEdit {
-    apps: Apps,
+    pub(super) apps: Apps,
     /// As its author wrote it; of a draft in JSON, what it says.
     toml: DocumentMut,
     from_json: bool,
@@ -36,22 +37,18 @@ impl AppsEdit {
         Ok(Self { apps, toml: draft.toml(KEY)?, from_json: matches!(draft, DocumentDraft::Json(_)) })
     }
 
-    pub const fn apps(&self) -> &Apps {
-        &self.apps
-    }
-
     pub(super) fn toml(&self) -> String {
         self.toml.to_string()
     }
 
-    /// The document with this draft in it, and the applications that are in force with that. Everything else stays.
-    pub(in crate::config) fn put_into(
+    /// The document with this draft in it, and what it puts in force. Everything else stays.
+    pub(super) fn put_into(
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<(String, Apps), DraftRefusal> {
+    ) -> Result<(String, LiveSettings), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        if overridden_apps(source.environment()) {
+        if Overridden::by(source.environment()).apps {
             return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
         }
         // JSON has no comments: if it says what the document says, these stay.
@@ -59,29 +56,32 @@ impl AppsEdit {
             && let Ok(config) = source.read(theirs.clone())
             && config.live.apps == self.apps
         {
-            return Ok((text.to_owned(), config.live.apps));
+            return Ok((text.to_owned(), config.live));
         }
         let merged = if splice::apps_toml(text) == self.toml() {
             text.to_owned()
         } else {
-            edited(text, |document| self.write(document)).map_err(DraftRefusal::Backend)?
+            edited(text, |document| self.write(document))?
         };
-        let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-        let config = source.read(root).map_err(|error| refused(source, &theirs, &error, KEY))?;
-        if config.live.apps == self.apps {
-            Ok((merged, config.live.apps))
+        let live = judged(source, &theirs, &merged, KEY)?;
+        if live.apps == self.apps {
+            Ok((merged, live))
         } else {
             Err(cannot_write(" without changing its meaning; write it as [[apps]] tables"))
         }
     }
 
     /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
-    fn overridden_by(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<Apps, DraftRefusal> {
+    fn overridden_by(
+        &self,
+        source: &ConfigSource,
+        theirs: &ConfigTable,
+    ) -> Result<LiveSettings, DraftRefusal> {
         let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
         let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
         let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
         if self.apps == config.live.apps || self.apps == stands {
-            return Ok(config.live.apps);
+            return Ok(config.live);
         }
         Err(DraftRefusal::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
     }

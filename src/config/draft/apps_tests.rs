@@ -106,7 +106,7 @@ fn hidden_text_stays_whatever_comes_and_goes_around_it() {
             assert!(out.contains(kept), "{kept}: {out}");
         }
         assert!(!apps_toml(&out).contains("secret"), "{out}");
-        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone());
+        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps);
         assert_eq!(put(&out, &apps_toml(&out)).unwrap(), out);
     }
 }
@@ -151,7 +151,7 @@ fn applications_of_any_shape_are_replaced() {
             assert!(out.contains(above), "{out}");
             assert_eq!(
                 apps(&out),
-                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps().clone(),
+                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps,
                 "{out}"
             );
         }
@@ -233,7 +233,7 @@ fn applications_that_a_variable_sets_are_refused_unless_they_stay_as_they_are_sh
     }
     let Err(DraftRefusal::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else { panic!() };
     assert!(errors[0].field == "apps" && errors[0].message.contains("environment variable"), "{errors:?}");
-    assert!(overridden_apps(source(&variables).environment()) && !overridden_apps(&[]));
+    assert!(Overridden::by(source(&variables).environment()).apps && !Overridden::by(&[]).apps);
 }
 
 #[test]

@@ -1,4 +1,9 @@
-//! Edits one limit of a document at a time; comments and order are kept as `toml_edit` keeps them.
+//! Parts of a document as text: what is shown of them, and how a draft is written into it. Comments and order are kept
+//! as `toml_edit` keeps them.
+//!
+//! A comment belongs to a table if it touches it. A comment after an empty line may belong to another section
+//! and contain a secret that was commented out. Everybody in the console can read this view, so such a
+//! comment is hidden, and kept.
 
 use std::time::Duration;
 
@@ -6,6 +11,7 @@ use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::DraftError;
+use crate::config::values::span_text;
 use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
 /// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
@@ -311,25 +317,6 @@ pub fn rule_json(rule: &Rule) -> Json {
             "then": then,
         }),
     }
-}
-
-/// A duration as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
-pub fn span_text(span: Duration) -> String {
-    const HOUR: u64 = 60 * 60;
-    let hours = span.as_secs() / HOUR;
-    // A day is usually written as 24h.
-    let days = if hours < 48 { 0 } else { hours / 24 };
-    let rest = span - Duration::from_secs(hours * HOUR);
-    let mut parts = Vec::new();
-    for (count, unit) in [(days, "d"), (hours - days * 24, "h")] {
-        if count > 0 {
-            parts.push(format!("{count}{unit}"));
-        }
-    }
-    if !rest.is_zero() || parts.is_empty() {
-        parts.push(humantime::format_duration(rest).to_string());
-    }
-    parts.join(" ")
 }
 
 #[cfg(test)]

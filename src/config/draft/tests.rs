@@ -264,7 +264,7 @@ fn spans_are_written_so_that_they_are_read_as_the_same() {
         (31 * 86_400_000 + 3_600_000, "31d 1h"),
     ] {
         let span = Duration::from_millis(millis);
-        assert_eq!(span_text(span), text);
+        assert_eq!(crate::config::span_text(span), text);
         let document = format!("[limits.custom.a]\nrules = [{{ max = 1, window = \"{text}\" }}]");
         let read = source(&[]).read(source(&[]).tree(&document).unwrap()).unwrap().live.limits;
         assert_eq!(read.custom["a"].rules()[0].span, crate::throttle::RuleSpan::Sliding(span));

@@ -142,7 +142,8 @@ fn no_draft_gets_the_host_that_is_ours_until_the_restart() {
     let moved = at("new.example");
     live.replace(moved.config.live, moved.fingerprint, moved.document);
     let draft = |host: &str| {
-        live.parse_apps(DocumentDraft::Toml(&format!("[[apps]]\nname = \"a\"\nhosts = [\"{host}\"]\n")))
+        let draft = format!("[[apps]]\nname = \"a\"\nhosts = [\"{host}\"]\n");
+        live.read_apps(DocumentDraft::Toml(&draft)).and_then(|edit| live.check(&edit))
     };
     // The second is refused by the document, which knows no line of the draft.
     for (host, line) in [("id.example", Some(3)), ("new.example", None)] {

@@ -1,22 +1,27 @@
-//! One replay: the record in the order of time, and what a draft of the limits decides on each attempt.
+//! One replay: the record in the order of time, what a draft of the limits decides on each attempt, and what attempts
+//! write to the logs.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::Comparison;
-use super::read::{
-    ACCOUNT, ADDRESS, DEVICE, HONEST, NETWORK, NOBODY, PHONE, PREFIX, PROGRAM_PHONE, Recording, ReplayAction,
-    ReplayDecision, ReplayRow, ReplayedLogin, SOLVED,
+use super::row::{
+    COUNT, FORGAVE, HONEST, KEPT_ON_FAILURE, LogRef, NOBODY, Recording, ReplayAction, ReplayDecision,
+    ReplayOutcome, ReplayRow, ReplayedLogin, SOLVED, counts_answers, counts_devices, logs_of,
+    replayed_limits,
 };
 use super::tally::ReplayTally;
 use crate::clock::Micros;
-use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
+use crate::config::{LimitName, Limits};
 use crate::throttle::window::{self, GatheredVerdict};
-use crate::throttle::{HitRing, Limit, LimitMode, Refusal, RuleAction};
+use crate::throttle::{HitId, HitRing, Limit, LogHit, Refusal, RuleAction};
 
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
+
+/// The longest that an attempt waits for others in flight, as in the guard and for guesses.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One attempt and its state in the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,12 +69,12 @@ struct DevicesCounted {
 pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
-    pub(super) logs: [LimitLogs; COUNT],
+    logs: [LimitLogs; COUNT],
     own_devices: DevicesCounted,
     realm_devices: DevicesCounted,
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
-    pub(super) queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
+    queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
     /// By time, then in the order in which they were scheduled.
     due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
@@ -107,7 +112,7 @@ impl<'r> ReplayEngine<'r> {
         Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
 
-    pub(super) fn row(&self, number: u32) -> &'r ReplayRow {
+    fn row(&self, number: u32) -> &'r ReplayRow {
         &self.rows[number as usize]
     }
 
@@ -127,7 +132,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    pub(super) fn schedule(&mut self, at: Micros, due: DueAction) {
+    fn schedule(&mut self, at: Micros, due: DueAction) {
         self.scheduled += 1;
         self.due.push(Reverse((at, self.scheduled, due)));
     }
@@ -212,7 +217,7 @@ impl<'r> ReplayEngine<'r> {
 
     /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
     /// two refusals it gets the milder.
-    pub(super) fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
+    fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
         let (
             ReplayVerdict::Decided {
@@ -260,7 +265,7 @@ impl<'r> ReplayEngine<'r> {
     }
 
     /// Counts a decision and applies its effects.
-    pub(super) fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
+    fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
             ReplayVerdict::Held(log) => {
                 let solved = self.row(attempt.row).has(SOLVED);
@@ -278,7 +283,7 @@ impl<'r> ReplayEngine<'r> {
 
     /// If it was decided differently from the record, or at another time, its logs differ as long as its hit
     /// counts.
-    pub(super) fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
+    fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
         let row = self.row(attempt.row);
         self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));
         let as_recorded = match decision {
@@ -293,138 +298,128 @@ impl<'r> ReplayEngine<'r> {
             }
         }
     }
+
+    /// Writes an admitted attempt to the logs.
+    fn admit(&mut self, attempt: ReplayAttempt, now: Micros) {
+        let row = self.row(attempt.row);
+        let attempt = ReplayAttempt { at: now, ..attempt };
+        if !row.action.is_compared() {
+            self.each_log(&attempt, now, |_, log, capacity| log.hits.keep(hit(&attempt), capacity));
+            if row.outcome == ReplayOutcome::Failed {
+                self.schedule(now.plus(row.lasts()), DueAction::TakeBack(attempt));
+            }
+            return;
+        }
+        self.each_log(&attempt, now, |_, log, _| log.holds += 1);
+        if row.is_refused() || row.lasts().is_zero() {
+            self.settle(&attempt, now);
+        } else {
+            self.schedule(now.plus(row.lasts()), DueAction::Settle(attempt));
+        }
+    }
+
+    /// It was verified.
+    fn settle(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        let row = self.row(attempt.row);
+        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.has(HONEST);
+        self.each_log(attempt, now, |_, log, capacity| {
+            log.holds -= 1;
+            if !right {
+                log.hits.keep(LogHit { at: now, ..hit(attempt) }, capacity);
+            }
+        });
+        if right && row.action.is_password() {
+            self.forgive(attempt, row);
+        }
+    }
+
+    /// A right password: rules that ask for a challenge ignore the account's or the device's failures from
+    /// before it came, if it came alone.
+    fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
+        let own = logs_of(attempt.action, row).next().expect("a password has a log");
+        if let Some(log) = self.logs[own.limit as usize].get_mut(own.subject)
+            && row.has(FORGAVE)
+            && !attempt.waited
+            && log.holds == 0
+        {
+            log.hits.forgive(attempt.at);
+        }
+    }
+
+    fn take_back(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        self.each_log(attempt, now, |limit, log, _| {
+            if !KEPT_ON_FAILURE.contains(&limit) {
+                log.hits.take_out(hit(attempt));
+            }
+        });
+    }
+
+    /// The record does not say which device's log was cleared, so it keeps its hits.
+    fn clear(&mut self, row: &ReplayRow) {
+        let log = row.limit.map(|limit| LogRef::new(limit, row));
+        if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].get_mut(log.subject)) {
+            log.hits = HitRing::default();
+        }
+    }
+
+    /// An attempt in flight has ended, so its slots are free.
+    fn wake_at(&mut self, attempt: &ReplayAttempt, now: Micros) {
+        for log in logs_of(attempt.action, self.row(attempt.row)) {
+            self.wake(log, false, now);
+            self.wake(log, true, now);
+        }
+    }
+
+    fn wake(&mut self, log: LogRef, solved: bool, now: Micros) {
+        let Some(mut queue) = self.queues.remove(&(log, solved)) else { return };
+        while let Some(mut attempt) = queue.pop_front() {
+            if now > attempt.at.plus(PATIENCE) {
+                self.count(&attempt, ReplayDecision::Undecided, now);
+                continue;
+            }
+            match self.judge(&mut attempt, now) {
+                ReplayVerdict::Held(same) if same == log => {
+                    queue.push_front(attempt);
+                    break;
+                }
+                verdict => self.conclude(attempt, verdict, now),
+            }
+        }
+        if !queue.is_empty() {
+            self.queues.insert((log, solved), queue);
+        }
+    }
+
+    /// The logs that an attempt writes to, each with its limit and its capacity.
+    fn each_log(
+        &mut self,
+        attempt: &ReplayAttempt,
+        now: Micros,
+        mut each: impl FnMut(LimitName, &mut AttemptLog, usize),
+    ) {
+        let row = self.row(attempt.row);
+        for log in logs_of(attempt.action, row) {
+            let logs = &mut self.logs[log.limit as usize];
+            if !row.action.is_answer() || counts_answers(&logs.limit) {
+                let capacity = logs.limit.capacity() as usize;
+                if let Some(hits) = logs.open(log.subject, now) {
+                    each(log.limit, hits, capacity);
+                }
+            }
+        }
+    }
+}
+
+/// Identified by the number of its row.
+fn hit(attempt: &ReplayAttempt) -> LogHit {
+    let [first, second, third, fourth] = attempt.row.to_le_bytes();
+    LogHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
 }
 
 /// Whether it was refused by a log that the record does not name.
 fn is_nameless(row: &ReplayRow) -> bool {
     let mut logs = logs_of(row.action, row);
     row.is_refused() && logs.any(|log| Some(log.limit) == row.limit && log.subject == NOBODY)
-}
-
-/// The number of built-in limits; those that are not replayed have empty logs.
-pub const COUNT: usize = LimitName::ALL.len();
-
-/// A message that the gateway refused still counts for its requester.
-pub const KEPT_ON_FAILURE: [LimitName; 4] =
-    [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
-
-/// Drawn images are not recorded one by one, and the budgets of programs are not replayed.
-pub fn is_replayed(limit: LimitName) -> bool {
-    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
-}
-
-/// By their numbers.
-pub fn replayed_limits(limits: &Limits) -> [&Limit; COUNT] {
-    let mut limits = limits.iter();
-    std::array::from_fn(|_| limits.next().expect("each name has a limit"))
-}
-
-/// Whether known devices are counted separately from strangers, and recorded so: at our own sign-in, or at the logins
-/// of other programs.
-pub fn counts_devices(limits: &Limits, login: ReplayedLogin) -> bool {
-    let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
-    match login {
-        ReplayedLogin::Own => enforced(&limits.login_device) && enforced(&limits.login_account),
-        ReplayedLogin::Realm => enforced(&limits.guard_device) && enforced(&limits.guard_account),
-    }
-}
-
-/// Whether a limit counts wrong answers to challenges: only if none of its rules blocks.
-pub fn counts_answers(limit: &Limit) -> bool {
-    limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha)
-}
-
-/// One subject's log under one limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LogRef {
-    pub limit: LimitName,
-    /// [`NOBODY`](super::read::NOBODY) if the record does not name it.
-    pub subject: u32,
-    pub part: LogPart,
-}
-
-/// Which rules of its limit a log is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LogPart {
-    All,
-    /// The others refuse nobody here.
-    Blocks,
-    /// It counts beside the log for the others: what one sender sent.
-    Challenges,
-}
-
-/// The number of the log of `sms-total` that counts what our own pages sent.
-const PAGES: u32 = 1;
-
-impl LogRef {
-    pub const fn new(limit: LimitName, row: &ReplayRow) -> Self {
-        Self::part(limit, LogPart::All, row)
-    }
-
-    const fn part(limit: LimitName, part: LogPart, row: &ReplayRow) -> Self {
-        let subject = match limit.subject() {
-            LimitSubject::Phone if matches!(part, LogPart::Challenges) => row.subjects[PROGRAM_PHONE],
-            LimitSubject::Everyone if matches!(part, LogPart::Challenges) => PAGES,
-            LimitSubject::Account | LimitSubject::RealmAccount => row.subjects[ACCOUNT],
-            LimitSubject::Device | LimitSubject::RealmDevice => row.subjects[DEVICE],
-            LimitSubject::Phone => row.subjects[PHONE],
-            LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress => {
-                row.subjects[ADDRESS]
-            }
-            LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork => {
-                row.subjects[NETWORK]
-            }
-            LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subjects[PREFIX],
-            LimitSubject::Everyone | LimitSubject::Program => 0,
-        };
-        Self { limit, subject, part }
-    }
-
-    /// Whether `captcha` rules let an attempt pass here.
-    pub const fn spares(self, row: &ReplayRow) -> bool {
-        row.has(SOLVED) || matches!(self.part, LogPart::Blocks)
-    }
-}
-
-/// The logs that count a row's attempts as this action, in the order in which they are checked.
-pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = LogRef> {
-    use LimitName::*;
-    use LogPart::{All, Blocks, Challenges};
-    let logs: &[(LimitName, LogPart)] = match action {
-        ReplayAction::SignIn => &[(LoginAccount, All), (LoginAddress, All), (LoginNetwork, All)],
-        ReplayAction::DeviceSignIn => &[(LoginDevice, All)],
-        ReplayAction::Attempt => &[(GuardAccount, All), (GuardAddress, All), (GuardNetwork, All)],
-        ReplayAction::DeviceAttempt => &[(GuardDevice, All)],
-        ReplayAction::AttemptAnswer => &[(GuardAddress, All), (GuardNetwork, All)],
-        ReplayAction::Guess => &[(SmsGuess, All), (LoginAddress, All), (LoginNetwork, All)],
-        ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, All), (LoginNetwork, All)],
-        ReplayAction::Send => &[
-            (SmsPhone, All),
-            (SmsAddress, All),
-            (SmsNetwork, All),
-            (SmsPrefix, All),
-            (SmsTotal, Blocks),
-            (SmsTotal, Challenges),
-        ],
-        ReplayAction::VerifySend => &[
-            (SmsPhone, Blocks),
-            (SmsPhone, Challenges),
-            (ProgramAddress, All),
-            (ProgramNetwork, All),
-            (ProgramPrefix, All),
-            (SmsTotal, Blocks),
-        ],
-        ReplayAction::RelaySend => &[
-            (SmsPhone, Blocks),
-            (ProgramAddress, Blocks),
-            (ProgramNetwork, Blocks),
-            (ProgramPrefix, Blocks),
-            (SmsTotal, Blocks),
-        ],
-        ReplayAction::Register => &[(RegisterAddress, All)],
-        ReplayAction::DeviceGuess | ReplayAction::Clear => &[],
-    };
-    logs.iter().map(|(limit, part)| LogRef::part(*limit, *part, row))
 }
 
 /// With fewer logs than this, expired ones are not swept.

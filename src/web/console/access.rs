@@ -1,11 +1,11 @@
-//! `/admin/access`: the answers to an attack.
+//! `/admin/access` and `/api/v1/admin/access`: the answers to an attack that are in force, and the forms that add and end
+//! one.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
@@ -13,19 +13,21 @@ use ipnet::IpNet;
 use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::LONGEST_REASON;
 use super::confirm::carried::{self, FormPairs};
 use super::document::{
-    DocumentSaved, checked_reason, etag, if_match, read_draft, record_save, save_edit, save_response,
+    DocumentSaved, checked_reason, if_match, in_force_response, read_draft, record_save, save_edit,
+    save_response,
 };
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadAccess, SaveAccess};
 use super::words::exactly;
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::tuning::{AccessOrigin, DraftError, NotWritten, SaveError, SavedDraft};
+use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::flash::Flash;
@@ -37,7 +39,8 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::{Moment, span_in_words, whole_seconds};
 use crate::web::kit::web_error::{WebError, WebResult};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum AccessAnswer {
     /// Everybody solves a CAPTCHA.
     Challenge,
@@ -54,22 +57,6 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
 impl AccessAnswer {
-    pub const ALL: [Self; 4] = [Self::Challenge, Self::Deny, Self::Allow, Self::Pause];
-
-    /// Its name in links and forms.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Challenge => "challenge",
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-            Self::Pause => "pause",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|answer| answer.as_str() == text)
-    }
-
     /// The field that says whom it is about; empty if it is about everybody.
     pub const fn field(self) -> &'static str {
         match self {
@@ -107,7 +94,7 @@ impl AccessAnswer {
     /// For the record of events: `deny 203.0.113.0/24`.
     pub fn shown(self, subject: &str) -> String {
         let subject: String = subject.trim().chars().take(64).collect();
-        format!("{} {subject}", self.as_str()).trim_end().to_owned()
+        format!("{} {subject}", self.into_str()).trim_end().to_owned()
     }
 
     /// `[access]` with it; the same one that is in force already ends at the new time.
@@ -168,20 +155,21 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, service
         AccessAnswer::Deny | AccessAnswer::Allow => &query.network,
         AccessAnswer::Pause => &query.prefix,
     };
-    let form = AccessAnswer::parse(&query.wanted).map(|answer| AnswerForm::chosen(answer, subject(answer)));
-    page(&visit, &services, &admin, form, PageWord::None).await
+    let form =
+        query.wanted.parse::<AccessAnswer>().ok().map(|answer| AnswerForm::chosen(answer, subject(answer)));
+    page(&visit, &services, &admin, form, SaveNotice::None).await
 }
 
 /// `POST /admin/access`
 pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
     let value = |name| carried::value(&pairs, name);
-    let answer = AccessAnswer::parse(value("do"));
+    let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
     };
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&visit, &services, &admin, answer.map(form), PageWord::Expired).await;
+        return page(&visit, &services, &admin, answer.map(form), SaveNotice::Expired).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
     let (mut form, subject) = (form(answer), value(answer.field()));
@@ -197,7 +185,7 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
-        return page(&visit, &services, &admin, Some(form), PageWord::None).await;
+        return page(&visit, &services, &admin, Some(form), SaveNotice::None).await;
     }
     let confirmed = carried::require(&visit, &services, &admin, HERE, &pairs).await?;
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
@@ -206,9 +194,9 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
             Err(error) => {
                 let word = match error {
-                    SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+                    SaveError::Invalid(errors) => {
                         form.refused(visit.locale, errors);
-                        PageWord::None
+                        SaveNotice::None
                     }
                     error => word(error)?,
                 };
@@ -225,13 +213,13 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
     let value = |name| carried::value(&pairs, name);
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&visit, &services, &admin, None, PageWord::Expired).await;
+        return page(&visit, &services, &admin, None, SaveNotice::Expired).await;
     }
-    let Some(answer) = AccessAnswer::parse(value("do")) else { return Ok(visit.see_other(HERE, None)) };
+    let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
-    if services.live.overridden_access().contains(&answer.key()) {
+    if services.live.overridden().access.contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
-        return page(&visit, &services, &admin, None, PageWord::NotSaved(WHY.to_owned())).await;
+        return page(&visit, &services, &admin, None, SaveNotice::NotSaved(WHY.to_owned())).await;
     }
     let confirmed = carried::require(&visit, &services, &admin, END, &pairs).await?;
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
@@ -263,8 +251,11 @@ async fn save(
         let wanted = draft(&current.live.access.settings().in_force(visit.now()));
         let (tuning, from) = (services.tuning.clone(), admin.address());
         let edit = read_draft(services, admin, move |_| tuning.access_edit(&wanted, from)).await?;
-        let saved = save_edit(services, admin, edit, &current.version, reason).await;
-        let overtaken = matches!(saved, Err(SaveError::NotWritten(NotWritten::Stale { .. })));
+        let saved = match edit {
+            Ok(edit) => services.tuning.save(edit, &current.version, admin.by(&admin.id()), reason).await,
+            Err(mistakes) => Err(SaveError::Invalid(mistakes)),
+        };
+        let overtaken = matches!(saved, Err(SaveError::Stale { .. }));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
             record_save(services, admin, act, detail, &saved);
@@ -273,14 +264,13 @@ async fn save(
     }
 }
 
-/// Why nothing was saved, for the page.
-fn word(error: SaveError) -> Result<PageWord, WebError> {
+fn word(error: SaveError) -> Result<SaveNotice, WebError> {
     Ok(match error {
-        SaveError::NotWritten(NotWritten::Stale { .. }) | SaveError::NoSuchChange => PageWord::Stale,
-        SaveError::NotWritten(NotWritten::Backend(reason)) => PageWord::NotSaved(reason),
-        SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+        SaveError::Stale { .. } | SaveError::NoSuchChange => SaveNotice::Stale,
+        SaveError::Backend(reason) => SaveNotice::NotSaved(reason),
+        SaveError::Invalid(errors) => {
             let said = errors.iter().map(|error| format!("{}: {}", error.field, error.message));
-            PageWord::NotSaved(said.collect::<Vec<_>>().join("; "))
+            SaveNotice::NotSaved(said.collect::<Vec<_>>().join("; "))
         }
         SaveError::Db(error) => return Err(error.into()),
     })
@@ -291,7 +281,7 @@ async fn page(
     services: &Services,
     admin: &Admin,
     form: Option<AnswerForm>,
-    word: PageWord,
+    word: SaveNotice,
 ) -> Result<HttpResponse, WebError> {
     let now = visit.now();
     let settings = services.live.snapshot().access.settings().in_force(now);
@@ -300,7 +290,7 @@ async fn page(
     for (row, origin) in rows.iter_mut().zip(services.tuning.access_origins(&lines).await?) {
         row.set_by(origin);
     }
-    let fixed = services.live.overridden_access();
+    let fixed = services.live.overridden().access;
     Ok(AccessPage::new(visit, admin.login(), rows, form, word, fixed).respond(visit))
 }
 
@@ -309,7 +299,6 @@ const LONGEST_ENTRY_REASON: usize = 200;
 /// An hour, unless another choice was made.
 const USUAL: Duration = Duration::from_secs(60 * 60);
 
-/// An answer in force.
 pub struct AnswerRow {
     pub answer: AccessAnswer,
     /// A network or a prefix; empty: everybody.
@@ -372,8 +361,8 @@ impl AnswerRow {
     fn change(&self) -> String {
         let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
         match self.answer.field() {
-            "" => format!("/admin/access?do={}", self.answer.as_str()),
-            field => format!("/admin/access?do={}&{field}={value}", self.answer.as_str()),
+            "" => format!("/admin/access?do={}", self.answer.into_str()),
+            field => format!("/admin/access?do={}&{field}={value}", self.answer.into_str()),
         }
     }
 
@@ -411,7 +400,6 @@ struct FormMistake {
     said: Option<String>,
 }
 
-/// The form of one answer.
 pub struct AnswerForm {
     answer: AccessAnswer,
     subject: String,
@@ -502,7 +490,7 @@ impl AnswerForm {
     }
 
     fn id(&self) -> &'static str {
-        self.answer.as_str()
+        self.answer.into_str()
     }
 
     fn keys(&self) -> (&'static str, &'static str, &'static str) {
@@ -550,7 +538,7 @@ impl AnswerForm {
 }
 
 /// Why a form is shown again.
-pub enum PageWord {
+pub enum SaveNotice {
     None,
     /// The form is not ours, or too old.
     Expired,
@@ -566,8 +554,7 @@ pub struct AccessPage {
     layout: Layout,
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
-    word: PageWord,
-    /// The keys that environment variables set.
+    word: SaveNotice,
     fixed: Vec<&'static str>,
 }
 
@@ -578,26 +565,26 @@ impl AccessPage {
         user: &str,
         rows: Vec<AnswerRow>,
         form: Option<AnswerForm>,
-        word: PageWord,
+        word: SaveNotice,
         fixed: Vec<&'static str>,
     ) -> Self {
         let chosen = form.as_ref().map(|form| form.answer);
         let mut layout = visit.layout("/admin/access", Some(user));
         layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
-        let others = AccessAnswer::ALL.into_iter().filter(|answer| Some(*answer) != chosen);
+        let others = AccessAnswer::VARIANTS.iter().copied().filter(|answer| Some(*answer) != chosen);
         let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
         Self { layout, rows, forms, word, fixed }
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
         let status = match self.word {
-            PageWord::Expired => StatusCode::FORBIDDEN,
-            PageWord::Stale => StatusCode::PRECONDITION_FAILED,
-            PageWord::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-            PageWord::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
+            SaveNotice::Expired => StatusCode::FORBIDDEN,
+            SaveNotice::Stale => StatusCode::PRECONDITION_FAILED,
+            SaveNotice::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
+            SaveNotice::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
-            PageWord::None => StatusCode::OK,
+            SaveNotice::None => StatusCode::OK,
         };
         visit.page(status, self)
     }
@@ -623,49 +610,13 @@ struct AccessInForce {
     /// As in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
     /// Networks whose requests are refused.
-    deny: Vec<NetworkBody>,
+    deny: Vec<AccessNetwork>,
     /// Networks for which the limits of addresses and networks are ten times as high.
-    allow: Vec<NetworkBody>,
+    allow: Vec<AccessNetwork>,
     /// Until then everybody but known devices solves a CAPTCHA; empty: nobody does because of this.
     challenge_everyone_until: String,
     /// Prefixes of numbers that get no message.
-    pause_sms: Vec<PauseBody>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = AccessNetwork)]
-struct NetworkBody {
-    /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy.
-    network: String,
-    #[schema(format = DateTime)]
-    until: String,
-    #[schema(min_length = 1, max_length = 200)]
-    reason: String,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = SmsPause)]
-struct PauseBody {
-    #[schema(pattern = "^\\+[0-9]{1,15}$")]
-    prefix: String,
-    #[schema(format = DateTime)]
-    until: String,
-    #[schema(min_length = 1, max_length = 200)]
-    reason: String,
-}
-
-impl From<AccessNetwork> for NetworkBody {
-    fn from(entry: AccessNetwork) -> Self {
-        let AccessNetwork { network, until, reason } = entry;
-        Self { network: network.to_string(), until: moment_text(until), reason }
-    }
-}
-
-impl From<SmsPause> for PauseBody {
-    fn from(pause: SmsPause) -> Self {
-        let SmsPause { prefix, until, reason } = pause;
-        Self { prefix, until: moment_text(until), reason }
-    }
+    pause_sms: Vec<SmsPause>,
 }
 
 /// The answers to an attack that are in force
@@ -689,15 +640,14 @@ pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpRespons
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
-    let tag = etag(&current.version);
     let body = AccessInForce {
-        version: current.version,
-        deny: deny.into_iter().map(NetworkBody::from).collect(),
-        allow: allow.into_iter().map(NetworkBody::from).collect(),
+        version: current.version.clone(),
+        deny,
+        allow,
         challenge_everyone_until: challenge_everyone_until.map(moment_text).unwrap_or_default(),
-        pause_sms: pause_sms.into_iter().map(PauseBody::from).collect(),
+        pause_sms,
     };
-    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+    in_force_response(&current.version, body)
 }
 
 /// What is left out is set to nothing.
@@ -707,14 +657,14 @@ pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpRespons
     "challenge_everyone_until": "2026-12-01T12:00:00Z", "reason": "A spray over many names."
 }))]
 pub struct AccessRequest {
-    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    #[schema(value_type = Option<Vec<AccessNetwork>>)]
     deny: Option<Value>,
-    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    #[schema(value_type = Option<Vec<AccessNetwork>>)]
     allow: Option<Value>,
     /// RFC 3339, or empty.
     #[schema(value_type = Option<String>)]
     challenge_everyone_until: Option<Value>,
-    #[schema(value_type = Option<Vec<PauseBody>>)]
+    #[schema(value_type = Option<Vec<SmsPause>>)]
     pause_sms: Option<Value>,
     #[schema(value_type = ChangeReason)]
     reason: String,
@@ -767,10 +717,7 @@ pub async fn api_save(
     let draft = Value::Object(parts.collect::<Map<_, _>>());
     let (tuning, from) = (services.tuning.clone(), admin.address());
     let edit = read_draft(&services, &admin, move |_| tuning.access_edit(&draft, from)).await?;
-    let saved = save_edit(&services, &admin, edit, &seen, &reason).await;
-    let detail = json!({ "reason": reason, "from": seen });
-    record_save(&services, &admin, "access.save", detail, &saved);
-    save_response(saved)
+    save_response(save_edit(&services, &admin, "access.save", edit, &seen, &reason).await)
 }
 
 #[cfg(test)]
@@ -797,7 +744,7 @@ mod tests {
             let twice = read(&answer.added_to(&once, subject, later, "it goes on"));
             assert_eq!(twice, read(&answer.added_to(&none, subject, later, "it goes on")), "{answer:?}");
             assert_eq!(read(&answer.taken_from(&twice, subject)), none, "{answer:?}");
-            assert_eq!(AccessAnswer::parse(answer.as_str()), Some(answer));
+            assert_eq!(answer.into_str().parse(), Ok(answer));
             assert!(
                 answer.spans().any(|span| span == Duration::from_secs(3600)),
                 "an hour is the usual choice"

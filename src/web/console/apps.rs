@@ -1,6 +1,5 @@
-//! `/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and keeps out.
-
-mod call_body;
+//! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and
+//! keeps out.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -8,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
@@ -20,17 +18,17 @@ use utoipa::ToSchema;
 use super::confirm::carried::FormPairs;
 use super::document::{
     BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
-    TomlDraft, etag, read_draft, submitted,
+    TomlDraft, in_force_response, read_draft, submitted,
 };
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use super::words::{exactly, grouped};
-use crate::config::{App, AppPart, Apps, Who};
+use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
 use crate::db::DbError;
 use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
 };
-use crate::login::{Accounts, EntryCount, ListedAccounts};
+use crate::login::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::tuning::DraftError;
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
@@ -40,7 +38,6 @@ use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
-use call_body::{AppBody, AppsPreview};
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {
@@ -80,7 +77,6 @@ pub struct TriedApps {
     pub checks: Vec<AppCheck>,
 }
 
-/// What trying a draft comes to.
 pub enum TrialOutcome {
     Tried(TriedApps),
     /// Another draft is being tried.
@@ -90,8 +86,9 @@ pub enum TrialOutcome {
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
 pub async fn tried(services: &Services, admin: &Admin, body: DraftBody) -> Result<TrialOutcome, Problem> {
-    let after = match read_draft(services, admin, move |live| live.parse_apps(body.draft())).await? {
-        Ok(apps) => apps,
+    let check = move |live: &LiveHandle| live.check(&live.read_apps(body.draft())?);
+    let after = match read_draft(services, admin, check).await? {
+        Ok(live) => live.apps,
         Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
     };
     let (live, accounts) = (services.live.clone(), services.accounts.clone());
@@ -102,7 +99,6 @@ pub async fn tried(services: &Services, admin: &Admin, body: DraftBody) -> Resul
     Ok(tried.await.unwrap_or(Ok(TrialOutcome::Busy))?)
 }
 
-/// Which file of a proxy is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct AppsQuery {
@@ -113,7 +109,7 @@ pub struct AppsQuery {
 
 /// `GET /admin/apps`
 pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services: Shared) -> WebResult {
-    let current = services.tuning.current_apps();
+    let current = services.tuning.current();
     let apps = &current.live.apps;
     let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
     let only = (!wanted.app.is_empty()).then_some(wanted.app.as_str());
@@ -125,10 +121,11 @@ pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services
 
 /// `GET /admin/apps/edit`
 pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebResult {
-    let current = services.tuning.current_apps();
+    let current = services.tuning.current();
+    let toml = current.apps_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Apps, current.toml, controls);
-    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden).respond(&visit))
+    let draft = TomlDraft::new(DocumentPart::Apps, toml, controls);
+    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden.apps).respond(&visit))
 }
 
 /// `POST /admin/apps/edit`
@@ -139,7 +136,7 @@ pub async fn submit(
     services: Shared,
 ) -> WebResult {
     let pairs = form.read_form().await?;
-    let overridden = services.live.overridden_apps();
+    let overridden = services.live.overridden().apps;
     let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
@@ -257,7 +254,7 @@ pub struct AppsEditPage {
 
 impl AppsEditPage {
     pub fn new(visit: &Visit, user: &str, page: TomlDraft, overridden: bool) -> Self {
-        let mut layout = visit.layout(page.part.editor(), Some(user));
+        let mut layout = visit.layout(page.words().editor, Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, trial: None, busy: false, overridden }
     }
@@ -350,14 +347,14 @@ fn ages(change: &AgeChange, locale: &Locale) -> String {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "version": "5d1f0c2a9b3e",
-    "apps": [AppBody::example()],
+    "apps": [example()],
     "toml": "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\n",
     "overridden": false
 }))]
 struct AppsInForce {
     /// As in ETag. It covers the whole document, so it also changes when limits are saved.
     version: String,
-    apps: Vec<AppBody>,
+    apps: Vec<App>,
     /// `[[apps]]` of the document, with its comments.
     toml: String,
     /// Whether an environment variable of the server sets them, whatever the document says.
@@ -380,23 +377,22 @@ struct AppsInForce {
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
 pub async fn api_show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
-    let current = services.tuning.current_apps();
-    let tag = etag(&current.version);
+    let current = services.tuning.current();
     let body = AppsInForce {
-        version: current.version,
-        apps: current.live.apps.all().iter().map(|app| AppBody::from(&**app)).collect(),
-        toml: current.toml,
-        overridden: current.overridden,
+        version: current.version.clone(),
+        apps: current.live.apps.all().iter().map(|app| App::clone(app)).collect(),
+        toml: current.apps_toml(),
+        overridden: current.overridden.apps,
     };
-    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+    in_force_response(&current.version, body)
 }
 
 /// One of `apps` and `toml`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "apps": [AppBody::example()], "reason": "The wiki moves behind the gate." }))]
+#[schema(example = json!({ "apps": [example()], "reason": "The wiki moves behind the gate." }))]
 pub struct AppsRequest {
-    #[schema(value_type = Option<Vec<AppBody>>)]
+    #[schema(value_type = Option<Vec<App>>)]
     apps: Option<Value>,
     /// Instead of apps: `[[apps]]` tables, with comments.
     toml: Option<String>,
@@ -445,9 +441,9 @@ pub async fn api_save(
 /// One of `apps` and `toml`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(example = json!({ "apps": [AppBody::example()] }))]
+#[schema(example = json!({ "apps": [example()] }))]
 pub struct AppsPreviewRequest {
-    #[schema(value_type = Option<Vec<AppBody>>)]
+    #[schema(value_type = Option<Vec<App>>)]
     apps: Option<Value>,
     /// Instead of apps: `[[apps]]` tables.
     toml: Option<String>,
@@ -481,4 +477,161 @@ pub async fn api_preview(
 
 fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
     SentDraft { part: DocumentPart::Apps, json, toml }
+}
+
+/// For the description of the API.
+fn example() -> App {
+    let path = |text| PathPattern::parse(text).expect("a path");
+    let who = |name: &str| Who::Group(name.to_owned());
+    App {
+        name: "wiki".to_owned(),
+        hosts: vec!["wiki.example".to_owned()],
+        who: vec![who("staff"), Who::Name("alice".to_owned())],
+        public: vec![path("/health")],
+        parts: vec![AppPart {
+            path: path("/admin/*"),
+            who: Some(vec![who("on-call")]),
+            signed_in_within: Some(Duration::from_secs(3600)),
+            password_within: None,
+        }],
+    }
+}
+
+/// What would change.
+#[derive(Serialize, ToSchema)]
+pub struct AppsPreview {
+    /// Those for which something changes.
+    hosts: Vec<HostPreview>,
+    /// Paths that were not counted, because too much differs.
+    uncounted: usize,
+    /// About the applications of the draft.
+    warnings: Vec<AppWarnings>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct HostPreview {
+    hosts: Vec<String>,
+    /// The application today; left out if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    /// Paths that everybody may read from then on.
+    opens: Vec<String>,
+    /// Paths that need a sign-in from then on.
+    closes: Vec<String>,
+    /// Each is about all paths for which the same changes.
+    changes: Vec<PathPreview>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct PathPreview {
+    /// Of parts.
+    paths: Vec<String>,
+    /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
+    odd: bool,
+    /// Whether it is also about paths that no part is about.
+    others: bool,
+    /// Can get in today, and could not then.
+    loses: AccountsPreview,
+    /// Could get in then, and cannot today.
+    gains: AccountsPreview,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_in_within: Option<AgePreview>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_within: Option<AgePreview>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AccountsPreview {
+    count: u64,
+    /// The first in alphabetical order.
+    #[schema(max_items = 20)]
+    first: Vec<AccountName>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AccountName {
+    id: String,
+    login: String,
+}
+
+/// Left out where any age is enough.
+#[derive(Serialize, ToSchema)]
+struct AgePreview {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AppWarnings {
+    app: String,
+    /// Accounts that may enter. Nobody, if 0.
+    entering: u64,
+    /// Anyone who registers may enter.
+    everyone: bool,
+    /// No account that may sign in has them.
+    unknown_names: Vec<String>,
+    /// Nobody is in them who may sign in.
+    empty_groups: Vec<String>,
+}
+
+impl From<TriedApps> for AppsPreview {
+    fn from(TriedApps { trial: AppsTrial { hosts, uncounted }, checks }: TriedApps) -> Self {
+        let warnings = checks.into_iter().filter(AppCheck::warns).map(AppWarnings::from).collect();
+        Self { hosts: hosts.into_iter().map(HostPreview::from).collect(), uncounted, warnings }
+    }
+}
+
+impl From<HostTrial> for HostPreview {
+    fn from(host: HostTrial) -> Self {
+        let HostTrial { hosts, before, after, opens, closes, paths } = host;
+        let changes = paths.into_iter().map(PathPreview::from).collect();
+        Self { hosts, before, after, opens, closes, changes }
+    }
+}
+
+impl From<PathTrial> for PathPreview {
+    fn from(path: PathTrial) -> Self {
+        let PathTrial { scopes, entry: EntryChange { loses, gains }, signed_in, password } = path;
+        let age = |change: AgeChange| {
+            let AgeChange { before, after } = change;
+            (!change.is_unchanged())
+                .then(|| AgePreview { before: before.map(span_text), after: after.map(span_text) })
+        };
+        let (signed_in_within, password_within) = (age(signed_in), age(password));
+        let (odd, others) = (scopes.contains(&PathScope::Odd), scopes.contains(&PathScope::Others));
+        let pattern = |scope| match scope {
+            PathScope::Pattern(path) => Some(path),
+            PathScope::Odd | PathScope::Others => None,
+        };
+        let paths = scopes.into_iter().filter_map(pattern).collect();
+        let (loses, gains) = (loses.into(), gains.into());
+        Self { paths, odd, others, loses, gains, signed_in_within, password_within }
+    }
+}
+
+impl From<EntryCount> for AccountsPreview {
+    fn from(EntryCount { count, first }: EntryCount) -> Self {
+        let name = |NamedAccount { id, login }| AccountName { id, login };
+        Self { count, first: first.into_iter().map(name).collect() }
+    }
+}
+
+impl From<AppCheck> for AppWarnings {
+    fn from(check: AppCheck) -> Self {
+        let everyone = check.is_open();
+        let AppCheck { app, entering, missing } = check;
+        let (mut unknown_names, mut empty_groups) = (Vec::new(), Vec::new());
+        for who in missing {
+            match who {
+                Who::Everyone => {}
+                Who::Group(group) => empty_groups.push(group),
+                Who::Name(name) => unknown_names.push(name),
+            }
+        }
+        Self { app: app.name.clone(), entering, everyone, unknown_names, empty_groups }
+    }
 }

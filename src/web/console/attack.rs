@@ -171,7 +171,7 @@ fn answers(
 ) -> Vec<(bool, AnswerLink)> {
     let offer = |answer: AccessAnswer, subject: &str, text: String| {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("do", answer.as_str());
+        query.append_pair("do", answer.into_str());
         if !subject.is_empty() {
             query.append_pair(answer.field(), subject);
         }

@@ -1,22 +1,23 @@
-//! Drafts of one part of the document as TOML: their editor, how they are saved, and the page of a draft that came too
-//! late.
+//! Drafts of one part of the document, from a page or a call: how they are read, saved and recorded, the editor of one as
+//! TOML, and the page of a draft that came too late.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ETAG, HeaderValue, IF_MATCH};
+use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Serialize;
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::LONGEST_REASON;
 use super::confirm::carried;
 use super::guard::Admin;
 use crate::config::{DraftEdit, LiveHandle, line_diff};
-use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, NotWritten, SaveError, SavedDraft};
+use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::fields::value;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::layout::Layout;
@@ -32,8 +33,17 @@ pub enum DocumentPart {
     Apps,
 }
 
-/// The words of its editor, as keys.
+/// Its names and places, and the words of its editor as keys.
 pub struct PartWords {
+    /// In the document.
+    pub key: &'static str,
+    /// Where a saved draft leads to.
+    pub page: &'static str,
+    /// Where all of it is edited.
+    pub editor: &'static str,
+    /// The name of a save in the record of events.
+    pub act: &'static str,
+    pub saved: Flash,
     pub title: &'static str,
     pub back: &'static str,
     pub lead: &'static str,
@@ -43,48 +53,14 @@ pub struct PartWords {
 }
 
 impl DocumentPart {
-    /// Its key in the document.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Limits => "limits",
-            Self::Apps => "apps",
-        }
-    }
-
-    /// Its page, where a saved draft leads to.
-    pub const fn page(self) -> &'static str {
-        match self {
-            Self::Limits => "/admin/limits",
-            Self::Apps => "/admin/apps",
-        }
-    }
-
-    /// Where all of it is edited.
-    pub const fn editor(self) -> &'static str {
-        match self {
-            Self::Limits => "/admin/limits/toml",
-            Self::Apps => "/admin/apps/edit",
-        }
-    }
-
-    /// The name of a save in the record of events.
-    pub const fn act(self) -> &'static str {
-        match self {
-            Self::Limits => "limits.save",
-            Self::Apps => "apps.save",
-        }
-    }
-
-    pub const fn saved(self) -> Flash {
-        match self {
-            Self::Limits => Flash::LimitsSaved,
-            Self::Apps => Flash::AppsSaved,
-        }
-    }
-
     pub const fn words(self) -> PartWords {
         match self {
             Self::Limits => PartWords {
+                key: "limits",
+                page: "/admin/limits",
+                editor: "/admin/limits/toml",
+                act: "limits.save",
+                saved: Flash::LimitsSaved,
                 title: "limit-page.as-toml",
                 back: "limit-page.back",
                 lead: "draft.toml-lead",
@@ -93,6 +69,11 @@ impl DocumentPart {
                 attempt: "draft.try",
             },
             Self::Apps => PartWords {
+                key: "apps",
+                page: "/admin/apps",
+                editor: "/admin/apps/edit",
+                act: "apps.save",
+                saved: Flash::AppsSaved,
                 title: "apps-page.edit-title",
                 back: "apps-page.back",
                 lead: "apps-page.edit-lead",
@@ -103,11 +84,10 @@ impl DocumentPart {
         }
     }
 
-    /// Returns all mistakes of a draft.
     pub fn read(self, live: &LiveHandle, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
         Ok(match self {
             Self::Limits => DocumentEdit::Limits(Box::new(DraftEdit::read(draft)?)),
-            Self::Apps => DocumentEdit::Apps(Box::new(live.read_apps(draft)?)),
+            Self::Apps => live.read_apps(draft)?,
         })
     }
 }
@@ -139,29 +119,19 @@ impl Act {
 }
 
 /// How much recorded traffic is replayed for a draft.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
+#[strum(const_into_str)]
 pub enum Stretch {
+    #[strum(serialize = "1h")]
     Hour,
     #[default]
+    #[strum(serialize = "24h")]
     Day,
+    #[strum(serialize = "7d")]
     Week,
 }
 
 impl Stretch {
-    pub const ALL: [Self; 3] = [Self::Hour, Self::Day, Self::Week];
-
-    pub fn parse(word: &str) -> Self {
-        Self::ALL.into_iter().find(|stretch| stretch.value() == word).unwrap_or_default()
-    }
-
-    pub const fn value(self) -> &'static str {
-        match self {
-            Self::Hour => "1h",
-            Self::Day => "24h",
-            Self::Week => "7d",
-        }
-    }
-
     pub const fn key(self) -> &'static str {
         match self {
             Self::Hour => "draft.hour",
@@ -204,7 +174,7 @@ impl Controls {
                 .filter(|letter| !letter.is_control())
                 .take(LONGEST_REASON)
                 .collect(),
-            stretch: Stretch::parse(value(pairs, "stretch")),
+            stretch: value(pairs, "stretch").parse().unwrap_or_default(),
             csrf_token: text("csrf_token"),
             reason_missing: false,
         }
@@ -259,7 +229,6 @@ impl TomlDraft {
         Self { part, toml, controls, mistakes: Vec::new(), notice: EditorNotice::None }
     }
 
-    /// Its page has a mistake to show.
     pub fn is_mistaken(&self) -> bool {
         self.controls.reason_missing || !self.mistakes.is_empty()
     }
@@ -310,7 +279,7 @@ impl StalePage {
         diff: Vec<DiffLine>,
         draft: String,
     ) -> Self {
-        let layout = visit.layout(part.page(), Some(user));
+        let layout = visit.layout(part.words().page, Some(user));
         let Controls { version, reason, .. } = controls;
         Self { layout, part, was: version.clone(), now, diff, draft, reason: reason.clone() }
     }
@@ -320,7 +289,6 @@ impl StalePage {
     }
 }
 
-/// A form of a TOML editor.
 pub enum Submitted {
     /// It was refused or saved.
     Answered(HttpResponse),
@@ -349,17 +317,15 @@ pub async fn submitted(
     let again = |controls: &Controls, mistakes, notice| {
         page(TomlDraft { controls: controls.clone(), mistakes, notice, ..draft.clone() })
     };
-    let saving = DraftSave { part, visit, services, admin, action: part.editor(), pairs };
+    let saving = DraftSave { part, visit, services, admin, action: part.words().editor, pairs };
     saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
 }
 
-/// A draft to be saved.
 pub struct DraftSave<'a> {
     pub part: DocumentPart,
     pub visit: &'a Visit,
     pub services: &'a Services,
     pub admin: &'a Admin,
-    /// The target of the form.
     pub action: &'a str,
     pub pairs: &'a [(String, String)],
 }
@@ -376,7 +342,7 @@ impl DraftSave<'_> {
         let toml = draft.to_owned();
         let edit = read_draft(services, admin, move |live| {
             let edit = part.read(live, DocumentDraft::Toml(&toml))?;
-            live.check(&edit).map(|()| edit)
+            live.check(&edit).map(|_| edit)
         });
         let edit = match edit.await? {
             Ok(edit) if !controls.reason.is_empty() => edit,
@@ -388,25 +354,20 @@ impl DraftSave<'_> {
         };
         let confirmed = carried::require(visit, services, admin, action, pairs).await?;
         let answer = async {
-            let Controls { version, reason, .. } = &controls;
-            let saved = save_edit(services, admin, Ok(edit), version, reason).await;
-            let detail = serde_json::json!({ "reason": reason, "from": version });
-            record_save(services, admin, part.act(), detail, &saved);
-            Ok(match saved {
-                Ok(_) => visit.see_other(part.page(), Some(part.saved())),
-                Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
+            let (words, Controls { version, reason, .. }) = (part.words(), &controls);
+            Ok(match save_edit(services, admin, words.act, Ok(edit), version, reason).await {
+                Ok(_) => visit.see_other(words.page, Some(words.saved)),
+                Err(SaveError::Stale { version, diff, .. }) => {
                     let diff = lines(&diff);
                     StalePage::new(visit, admin.login(), part, &controls, version, diff, draft.to_owned())
                         .respond(visit)
                 }
-                Err(SaveError::NotWritten(NotWritten::Invalid(mistakes))) => {
-                    again(&controls, mistakes, EditorNotice::None)
-                }
-                Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
+                Err(SaveError::Invalid(mistakes)) => again(&controls, mistakes, EditorNotice::None),
+                Err(SaveError::Backend(reason)) => {
                     again(&controls, Vec::new(), EditorNotice::NotSaved(reason))
                 }
                 // Only a change of the history can be missing, and none is asked for.
-                Err(SaveError::NoSuchChange) => visit.see_other(part.page(), None),
+                Err(SaveError::NoSuchChange) => visit.see_other(words.page, None),
                 Err(SaveError::Db(error)) => return Err(error.into()),
             })
         };
@@ -462,7 +423,7 @@ pub struct SentDraft {
 
 impl SentDraft {
     pub fn body(self) -> Result<DraftBody, Problem> {
-        let key = self.part.key();
+        let key = self.part.words().key;
         match (self.json, self.toml) {
             (Some(value), None) => Ok(DraftBody::Json(value)),
             (None, Some(toml)) => Ok(DraftBody::Toml(toml)),
@@ -485,22 +446,25 @@ impl SentDraft {
         let reason = checked_reason(reason)?;
         let (part, body) = (self.part, self.body()?);
         let edit = read_draft(services, admin, move |live| part.read(live, body.draft())).await?;
-        let saved = save_edit(services, admin, edit, &seen, reason).await;
-        record_save(services, admin, part.act(), json!({ "reason": reason, "from": seen }), &saved);
-        save_response(saved)
+        save_response(save_edit(services, admin, part.words().act, edit, &seen, reason).await)
     }
 }
 
-/// Puts a draft in force, if it has no mistakes.
+/// Puts a draft in force, if it has no mistakes, and records that under the name `act`.
 pub async fn save_edit(
     services: &Services,
     admin: &Admin,
+    act: &str,
     edit: Result<DocumentEdit, Vec<DraftError>>,
     seen: &str,
     reason: &str,
 ) -> Result<SavedDraft, SaveError> {
-    let edit = edit.map_err(NotWritten::Invalid)?;
-    services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await
+    let saved = match edit {
+        Ok(edit) => services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await,
+        Err(mistakes) => Err(SaveError::Invalid(mistakes)),
+    };
+    record_save(services, admin, act, json!({ "reason": reason, "from": seen }), &saved);
+    saved
 }
 
 /// Records what somebody did, or would have done.
@@ -523,9 +487,9 @@ pub fn record_save(
             detail["to"] = saved.version.clone().into();
             return admin.did(services, act, &detail);
         }
-        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => "stale",
-        Err(SaveError::NotWritten(NotWritten::Invalid(_)) | SaveError::NoSuchChange) => "invalid",
-        Err(SaveError::NotWritten(NotWritten::Backend(_))) => "home",
+        Err(SaveError::Stale { .. }) => "stale",
+        Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::Backend(_)) => "home",
         Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();
@@ -538,11 +502,9 @@ pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpRespons
             let tag = etag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(DocumentSaved { version, changed }))
         }
-        Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
-            Err(Problem::PreconditionFailed { version, diff })
-        }
-        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => Err(Problem::invalid_draft(errors)),
-        Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
+        Err(SaveError::Stale { version, diff }) => Err(Problem::PreconditionFailed { version, diff }),
+        Err(SaveError::Invalid(errors)) => Err(Problem::invalid_draft(errors)),
+        Err(SaveError::Backend(reason)) => Err(Problem::NotSaved { reason }),
         Err(SaveError::NoSuchChange) => {
             Err(Problem::wrong("change", "Not in the history; use an id from there."))
         }
@@ -570,11 +532,16 @@ pub fn checked_reason(text: &str) -> Result<&str, Problem> {
     if fits { Ok(text) } else { Err(wrong()) }
 }
 
-pub fn etag(version: &str) -> HeaderValue {
+fn etag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
 }
 
-/// A line of a unified diff.
+/// What is in force with this version.
+pub fn in_force_response(version: &str, body: impl Serialize) -> HttpResponse {
+    let mut response = HttpResponse::Ok();
+    response.insert_header((ETAG, etag(version))).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffLine {
     pub kind: DiffKind,
@@ -590,7 +557,6 @@ pub enum DiffKind {
     Gap,
 }
 
-/// The difference between two texts.
 pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
     lines(&line_diff(old, new).unified_diff().context_radius(2).to_string())
 }

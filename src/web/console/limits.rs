@@ -1,4 +1,5 @@
-//! `/admin/limits`: the limits in force, their drafts and previews, and their history.
+//! `/admin/limits` and `/api/v1/admin/limits`: the limits in force, with their decisions in the last hour and the latest
+//! changes, and a save of others.
 
 pub mod editor;
 pub mod history;
@@ -8,7 +9,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::document::{
-    DiffKind, DocumentPart, DocumentSaved, SentDraft, checked_reason, etag, if_match, record_save,
-    save_response,
-};
+use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
 use super::figures::{HOUR, LimitUse};
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadLimits, SaveLimits};
@@ -54,7 +51,7 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     let cards = current.live.limits.iter().map(|limit| {
         let name = limit.name();
         let is_default = default.get(name) == Some(limit);
-        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), LimitUse::of(name, &hour))
+        LimitCard::new(limit.clone(), is_default, current.overridden.limit(name), LimitUse::of(name, &hour))
     });
     let page = LimitsPage::new(
         visit,
@@ -67,7 +64,6 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     Ok(page.changes(latest))
 }
 
-/// A limit that is in force.
 pub struct LimitCard {
     limit: Limit,
     default: bool,
@@ -97,7 +93,6 @@ impl LimitCard {
     }
 }
 
-/// Related limits.
 struct Group<'a> {
     key: &'static str,
     id: &'static str,
@@ -130,7 +125,6 @@ impl LimitsPage {
         Self { layout: visit.layout("/admin/limits", Some(user)), version, home, cards, changes: Vec::new() }
     }
 
-    /// The latest changes.
     pub fn changes(mut self, changes: Vec<ChangeRow>) -> Self {
         self.changes = changes;
         self
@@ -260,11 +254,10 @@ impl From<Instance> for InstanceBody {
 pub async fn api_show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
-    let sources = sources(&current);
-    let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
-    let tag = etag(&version);
+    let (sources, toml) = (sources(&current), current.limits_toml());
+    let CurrentLimits { version, backend: home, backend_down: home_down, live, refused, .. } = current;
     let body = LimitsInForce {
-        version,
+        version: version.clone(),
         home: home.as_str(),
         home_down,
         limits: limits_json(&live.limits),
@@ -276,7 +269,7 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: Shared) -> Result<Http
             reason: refused.error.to_string(),
         }),
     };
-    Ok(HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body))
+    Ok(in_force_response(&version, body))
 }
 
 /// As a draft is sent: the owner's own under `custom`.
@@ -302,9 +295,10 @@ fn limit_json(limit: &Limit) -> Value {
 }
 
 fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
+    let set = current.set_limits();
     let source = |name: &str| match name {
-        _ if current.is_overridden(name) => "environment",
-        _ if current.set.iter().any(|set| set == name) => "document",
+        _ if current.overridden.limit(name) => "environment",
+        _ if set.iter().any(|set| set == name) => "document",
         _ => "default",
     };
     current.live.limits.iter().map(|limit| (limit.name().to_owned(), source(limit.name()))).collect()
@@ -361,55 +355,6 @@ pub async fn api_save(
     let wanted = wanted.read().await?;
     let LimitsRequest { limits: json, toml, reason } = wanted;
     SentDraft { part: DocumentPart::Limits, json, toml }.save(&services, &admin, &request, &reason).await
-}
-
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({ "change": "1f0c2a9b3e5d7788", "reason": "The attack is over." }))]
-pub struct RollbackRequest {
-    /// The id of a change in the history.
-    change: String,
-    #[schema(value_type = ChangeReason)]
-    reason: String,
-}
-
-/// Put limits of the history in force again
-#[utoipa::path(
-    post,
-    path = "/api/v1/admin/limits/rollback",
-    operation_id = "rollBackLimits",
-    tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
-    request_body = RollbackRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
-    security(("session" = []), ("token" = ["limits:write"])),
-    extensions(("x-problems" = json!([
-        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
-    ])))
-)]
-pub async fn api_rollback(
-    Permitted { admin, .. }: Permitted<SaveLimits>,
-    request: HttpRequest,
-    back: UnreadBody<RollbackRequest>,
-    services: Shared,
-) -> Result<HttpResponse, Problem> {
-    let back = back.read().await?;
-    let seen = if_match(&request, &services.tuning.version())?;
-    let reason = checked_reason(&back.reason)?;
-    let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
-    let detail = json!({ "reason": reason, "from": seen, "change": back.change });
-    record_save(&services, &admin, "limits.rollback", detail, &saved);
-    save_response(saved)
 }
 
 /// By name; the owner's own under `custom`. What is left out is at its default.

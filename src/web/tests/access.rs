@@ -6,7 +6,7 @@ use super::NOW;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
 use crate::web::console::access::AccessAnswer;
-use crate::web::console::access::{AccessPage, AnswerForm, AnswerRow, PageWord};
+use crate::web::console::access::{AccessPage, AnswerForm, AnswerRow, SaveNotice};
 use crate::web::kit::visit::Visit;
 
 fn rows(visit: &Visit) -> Vec<AnswerRow> {
@@ -49,19 +49,19 @@ pub fn accesses(visit: &Visit) -> Vec<(&'static str, AccessPage)> {
         .refused(visit.locale, vec![DraftError { field: "deny[0].network".to_owned(), message, line: None }]);
     let chosen = AnswerForm::chosen(AccessAnswer::Deny, "203.0.113.0/24");
     let everyone = AnswerForm::chosen(AccessAnswer::Challenge, "");
-    let not_saved = || PageWord::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
+    let not_saved = || SaveNotice::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
     vec![
-        ("access", page(rows(visit), None, PageWord::None)),
-        ("access-none", page(Vec::new(), None, PageWord::None)),
-        ("access-challenge", page(Vec::new(), Some(everyone), PageWord::None)),
-        ("access-deny", page(Vec::new(), Some(chosen), PageWord::None)),
-        ("access-wrong", page(Vec::new(), Some(wrong), PageWord::None)),
-        ("access-expired", page(Vec::new(), None, PageWord::Expired)),
-        ("access-stale", page(rows(visit), None, PageWord::Stale)),
+        ("access", page(rows(visit), None, SaveNotice::None)),
+        ("access-none", page(Vec::new(), None, SaveNotice::None)),
+        ("access-challenge", page(Vec::new(), Some(everyone), SaveNotice::None)),
+        ("access-deny", page(Vec::new(), Some(chosen), SaveNotice::None)),
+        ("access-wrong", page(Vec::new(), Some(wrong), SaveNotice::None)),
+        ("access-expired", page(Vec::new(), None, SaveNotice::Expired)),
+        ("access-stale", page(rows(visit), None, SaveNotice::Stale)),
         ("access-not-saved", page(Vec::new(), None, not_saved())),
         (
             "access-fixed",
-            AccessPage::new(visit, "ada", Vec::new(), None, PageWord::None, vec!["deny", "allow"]),
+            AccessPage::new(visit, "ada", Vec::new(), None, SaveNotice::None, vec!["deny", "allow"]),
         ),
     ]
 }

@@ -11,7 +11,7 @@ use super::week::{BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
 use crate::throttle::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
-use crate::tuning::replay::engine::{self, is_replayed};
+use crate::tuning::replay::row::{self, is_replayed};
 use crate::tuning::replay::{AttemptCounts, ComparisonSide, replay};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -218,7 +218,7 @@ async fn what_was_in_force_is_shown_as_it_was_recorded_and_a_draft_without_chang
 
 fn replayed(limits: &Limits) -> Vec<Limit> {
     let named =
-        LimitName::ALL.iter().zip(engine::replayed_limits(limits)).filter(|(name, _)| is_replayed(**name));
+        LimitName::ALL.iter().zip(row::replayed_limits(limits)).filter(|(name, _)| is_replayed(**name));
     named.map(|(_, limit)| limit.clone()).collect()
 }
 

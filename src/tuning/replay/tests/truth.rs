@@ -14,9 +14,9 @@ use crate::throttle::{
     Bucket, HitDecision, HitId, Hold, HoldDecision as Asked, Limit, Limiter, MemoryStore, OwnedBucket,
     Refusal, RuleAction,
 };
-use crate::tuning::replay::engine::{self, KEPT_ON_FAILURE, counts_devices};
-use crate::tuning::replay::read::{
-    DEVICE, HONEST, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake,
+use crate::tuning::replay::row::{
+    self, DEVICE, HONEST, KEPT_ON_FAILURE, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome,
+    RowIntake, counts_devices,
 };
 
 /// The result of an attempt.
@@ -129,7 +129,7 @@ impl Machine<'_> {
     }
 
     fn buckets(&self, attempt: &Attempt, action: ReplayAction) -> Vec<OwnedBucket> {
-        let limits = engine::replayed_limits(self.limits(attempt.at));
+        let limits = row::replayed_limits(self.limits(attempt.at));
         let bucket = |(limit, kind): &(LimitName, usize)| {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()

@@ -1,4 +1,4 @@
-//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, previewed and saved.
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, replayed on recorded traffic before it is saved.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
 use askama::Template;
 use rust_i18n::t;
+use strum::VariantArray;
 
 use super::preview::{Trial, tried};
 use crate::config::{LimitName, Limits};
@@ -34,7 +35,7 @@ pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shar
 }
 
 fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
-    let overridden = current.is_overridden(limit.name());
+    let overridden = current.overridden.limit(limit.name());
     EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
 }
 
@@ -71,7 +72,7 @@ pub async fn submit(
         }
         Act::RemoveRule(_) | Act::Try | Act::Save => {}
     }
-    let (toml, table, limit_name) = (current.toml.clone(), form.toml(&name), name.to_string());
+    let (toml, table, limit_name) = (current.limits_toml(), form.toml(&name), name.to_string());
     let draft = read_draft(&services, &admin, move |_| with_limit(&toml, &limit_name, &table));
     let draft = match draft.await? {
         Ok(draft) => draft,
@@ -106,8 +107,9 @@ pub async fn submit(
 /// `GET /admin/limits/toml`
 pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     let current = services.tuning.current();
+    let toml = current.limits_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Limits, current.toml, controls);
+    let draft = TomlDraft::new(DocumentPart::Limits, toml, controls);
     Ok(TomlPage::new(&visit, admin.login(), draft).respond(&visit))
 }
 
@@ -133,7 +135,6 @@ pub async fn submit_toml(
     }
 }
 
-/// The form of one limit.
 #[derive(Template)]
 #[template(path = "pages/admin/editor.html")]
 pub struct EditorPage {
@@ -250,7 +251,7 @@ pub struct TomlPage {
 
 impl TomlPage {
     pub fn new(visit: &Visit, user: &str, page: TomlDraft) -> Self {
-        let mut layout = visit.layout(page.part.editor(), Some(user));
+        let mut layout = visit.layout(page.words().editor, Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, preview: Trial::None }
     }

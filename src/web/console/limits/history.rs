@@ -1,20 +1,24 @@
-//! `/admin/limits/history`: every earlier set of limits, and the rollback to one of them.
+//! Who changed the limits, when and why: every earlier set of them, and the rollback to one, as pages and as calls.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path, Query};
+use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
-use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
+use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
 use crate::web::console::confirm::carried::{self, FormPairs};
-use crate::web::console::document::{self, Controls, DiffKind, DiffLine, record_save};
+use crate::web::console::document::{
+    self, Controls, DiffKind, DiffLine, DocumentSaved, checked_reason, if_match, record_save, save_response,
+};
 use crate::web::console::guard::Admin;
-use crate::web::console::permitted::{Permitted, ReadLimits};
-use crate::web::kit::describe::{ADMIN, SCOPED};
+use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::problem::Problem;
@@ -63,7 +67,6 @@ pub async fn changes(
     Ok((rows.collect(), next))
 }
 
-/// Everything that a change put in force.
 fn whole(change: &LimitsChange) -> String {
     let parts = [&change.access, &change.apps, &change.document];
     let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -95,12 +98,26 @@ async fn rollback_page(
 ) -> Result<RollbackPage, WebError> {
     let current = services.tuning.current();
     let change = services.tuning.change(id).await?.ok_or_else(|| nothing(visit, admin))?;
-    let would = document::between(&current.toml, &change.document);
+    let would = document::between(&current.limits_toml(), &change.document);
     Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
 }
 
 fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
     ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
+}
+
+/// Saves the limits of an earlier change again, and records that.
+async fn roll_back(
+    services: &Services,
+    admin: &Admin,
+    change: &str,
+    seen: &str,
+    reason: &str,
+) -> Result<SavedDraft, SaveError> {
+    let saved = services.tuning.rollback(change, seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen, "change": change });
+    record_save(services, admin, "limits.rollback", detail, &saved);
+    saved
 }
 
 /// `POST /admin/limits/rollback`
@@ -125,21 +142,16 @@ pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, servic
     let action = "/admin/limits/rollback";
     let confirmed = carried::require(&visit, &services, &admin, action, &pairs).await?;
     let answer = async {
-        let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-        let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
-        let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
-        record_save(&services, &admin, "limits.rollback", detail, &saved);
-        Ok(match saved {
+        let Controls { version, reason, .. } = &controls;
+        Ok(match roll_back(&services, &admin, &id, version, reason).await {
             Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-            Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
-            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+            Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await?,
+            Err(SaveError::Invalid(errors)) => {
                 let said: Vec<String> =
                     errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
                 again(RollbackProblem::Refused(said.join("; "))).await?
             }
-            Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                again(RollbackProblem::Refused(reason)).await?
-            }
+            Err(SaveError::Backend(reason)) => again(RollbackProblem::Refused(reason)).await?,
             Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
@@ -317,4 +329,50 @@ pub async fn api_history(
     let next = changes.last().filter(|_| more).map(|last| last.cursor().to_string());
     Ok(HttpResponse::Ok()
         .json(LimitChanges { changes: changes.into_iter().map(LimitChange::from).collect(), next }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "change": "1f0c2a9b3e5d7788", "reason": "The attack is over." }))]
+pub struct RollbackRequest {
+    /// The id of a change in the history.
+    change: String,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Put limits of the history in force again
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/limits/rollback",
+    operation_id = "rollBackLimits",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = RollbackRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn api_rollback(
+    Permitted { admin, .. }: Permitted<SaveLimits>,
+    request: HttpRequest,
+    back: UnreadBody<RollbackRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let back = back.read().await?;
+    let seen = if_match(&request, &services.tuning.version())?;
+    let reason = checked_reason(&back.reason)?;
+    save_response(roll_back(&services, &admin, &back.change, &seen, reason).await)
 }

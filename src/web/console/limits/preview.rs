@@ -1,4 +1,4 @@
-//! A draft replayed on recorded traffic, for the pages that edit it.
+//! What a draft of the limits would have done to recorded traffic, for the pages that edit it and for the call.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,9 +11,10 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::LimitSettings;
+use crate::config::{Limits, LiveHandle};
 use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, IncompleteReason, LimitCounts};
-use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
-use crate::web::console::document::{BUSY_RETRY, DocumentPart, SentDraft, Stretch, read_draft};
+use crate::tuning::{DraftError, PreviewError, PreviewReport};
+use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Stretch, read_draft};
 use crate::web::console::guard::Admin;
 use crate::web::console::permitted::{Permitted, TryLimits};
 use crate::web::console::words::{grouped, title};
@@ -24,6 +25,16 @@ use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
 
+/// The limits that would be in force with the draft, or all of its mistakes.
+async fn checked(
+    services: &Services,
+    admin: &Admin,
+    body: DraftBody,
+) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
+    let check = move |live: &LiveHandle| live.check(&DocumentPart::Limits.read(live, body.draft())?);
+    Ok(read_draft(services, admin, check).await?.map(|live| live.limits))
+}
+
 /// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
     services: &Services,
@@ -31,11 +42,10 @@ pub async fn tried(
     draft: String,
     stretch: Stretch,
 ) -> Result<Result<Trial, Vec<DraftError>>, Problem> {
-    let limits =
-        match read_draft(services, admin, move |live| live.parse(DocumentDraft::Toml(&draft))).await? {
-            Ok(limits) => limits,
-            Err(errors) => return Ok(Err(errors)),
-        };
+    let limits = match checked(services, admin, DraftBody::Toml(draft)).await? {
+        Ok(limits) => limits,
+        Err(errors) => return Ok(Err(errors)),
+    };
     let span = Duration::from_secs(stretch.hours() * 60 * 60);
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
@@ -93,10 +103,8 @@ const fn caveat(why: IncompleteReason) -> &'static str {
 /// A caveat: the draft also changes limits that cannot be replayed.
 pub const NOT_REPLAYED: &str = "preview.not-replayed";
 
-/// The result of a preview.
 #[derive(Default)]
 pub enum Trial {
-    /// There was no preview.
     #[default]
     None,
     /// Why the preview failed; `said` is the error's own text.
@@ -107,7 +115,6 @@ pub enum Trial {
     Done(PreviewView),
 }
 
-/// The subject of a line.
 pub enum About {
     /// All replayed attempts; the value is the key of the label.
     All(&'static str),
@@ -115,7 +122,6 @@ pub enum About {
     Limit(String),
 }
 
-/// One compared figure.
 pub struct PreviewLine {
     pub about: About,
     pub recorded: u64,
@@ -159,7 +165,6 @@ impl PreviewLine {
         }
     }
 
-    /// The colour of the draft's figure.
     pub fn tone(&self) -> &'static str {
         match (self.more_is_better, self.draft.cmp(&self.recorded)) {
             (None, _) | (_, Ordering::Equal) => "",
@@ -200,7 +205,6 @@ impl PreviewView {
     }
 }
 
-/// The default time span.
 const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Exactly one of `limits` and `toml`.
@@ -280,8 +284,7 @@ pub async fn api_preview(
     let body = SentDraft { part: DocumentPart::Limits, json, toml }.body()?;
     let span = span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = read_draft(&services, &admin, move |live| live.parse(body.draft())).await?;
-    let limits = limits.map_err(Problem::invalid_draft)?;
+    let limits = checked(&services, &admin, body).await?.map_err(Problem::invalid_draft)?;
     match services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),

@@ -1,4 +1,4 @@
-//! `[live]`: where the document with the limits is kept, for all instances.
+//! `[live]` and `[live.nacos]`: where the document with the limits is kept, for all instances.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use super::reader::{NoDefault, ParseResult, SectionReader, WithinSection, sectio
 use super::sections::{StoreUrl, redis_url};
 use super::values::{MINUTE, SECOND, SecretRef, duration, secret, text, word};
 
-/// Which kind of place it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendKind {
     /// None: nothing reloads this configuration, and nothing can save it.
@@ -154,7 +153,6 @@ fn server(node: ValueNode) -> ParseResult<String> {
     Ok(text)
 }
 
-/// A valid name on a Nacos server.
 fn name(node: ValueNode, may_be_empty: bool) -> ParseResult<String> {
     let text = node.text()?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
