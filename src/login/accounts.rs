@@ -233,6 +233,18 @@ impl Account {
     pub fn device_hash(&self) -> Option<&Phc> {
         self.password_hash.as_ref().filter(|_| self.disabled_at.is_none())
     }
+
+    /// The account as it is when this password was set as that version.
+    pub(super) fn with_password(self, hash: Phc, version: i64) -> Self {
+        Self {
+            password_hash: Some(hash),
+            password_version: version,
+            password_failures: 0,
+            password_disabled_at: None,
+            must_change_password: false,
+            ..self
+        }
+    }
 }
 
 impl Roles {

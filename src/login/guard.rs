@@ -1,5 +1,27 @@
 //! The limits in front of every password: on the known device, or otherwise on the account and on the
 //! client's address and network; and what replaces them while the store is out.
+//!
+//! ```text
+//! hold     admit: a slot in every log of the path (path.rs), or in none
+//!          |- Refused   a limit is full: solve a challenge with it, or wait
+//!          |- Busy      others in flight did not end in time
+//!          '- Held      AttemptSlot: it counts as if it were wrong, until it is settled
+//!               |
+//! verify        the account is read and the password compared, in another task: a client that hangs up
+//!               |  leaves no slot unsettled
+//! settle        |- keep     wrong: the failure is recorded in SQL before the answer, and counts
+//!               |- succeed  right: the slot is given back, and the path's own log forgives what asked for
+//!               |           challenges
+//!               '- refund   nothing was compared: the slot is given back
+//! ```
+//!
+//! A known device has the path `Known`: its own log alone. If that blocks, it goes on as a stranger, unless only
+//! the device may try at all (`alone`). While the limit on devices is in monitor mode, or the account's limit
+//! refuses nobody, its path is counted as a stranger's (`Watched`, `Open`). A device that knew an older password
+//! is void (`is_void`): its slot is refunded, and it tries again as a stranger.
+//!
+//! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
+//! and the way back to the store are in outage.rs.
 
 mod failure_record;
 mod outage;
@@ -16,13 +38,13 @@ use self::failure_record::FailedAttempt;
 use self::path::{BeforePasswords, OWN, account_key};
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::accounts::{Account, Accounts};
-use super::devices::KnownDevice;
 use super::id::AccountId;
 use super::{RequestOrigin, Username};
-use crate::audit::Audit;
+use crate::audit::{Audit, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, Limits};
+use crate::config::{LimitName, Limits, LiveSettings};
 use crate::db::DbError;
+use crate::denied::{ACCESS, Denied};
 use crate::throttle;
 use crate::throttle::{
     AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, Limiter, MemoryStore, OwnedBucket,
@@ -77,7 +99,7 @@ pub enum GuardAdmission {
     },
 }
 
-/// An attempt could not be settled.
+/// An attempt could not be settled, and its outcome is not noted; tell it again.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
     #[error(transparent)]
@@ -137,11 +159,6 @@ impl LoginGuard {
         self.logins.get(login)
     }
 
-    /// The path that an attempt takes first, given its known device.
-    pub fn path(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
-        SignInPath::of(device, BeforePasswords::of(login, limits))
-    }
-
     /// Remembers what the database says about a login. Returns whether that is what was `assumed`.
     pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: AccountSubject) -> bool {
         let found = AccountSubject::of(found);
@@ -151,6 +168,37 @@ impl LoginGuard {
         assumed.account() == found.account()
     }
 
+    /// How long everybody without a solved challenge is challenged (`[access]`); None if this attempt is not.
+    pub fn challenges_everyone(&self, live: &LiveSettings, solved: bool) -> Option<Duration> {
+        live.access.challenges_everyone(self.audit.now()).filter(|_| !solved)
+    }
+
+    /// What `[access]` answers to an attempt that does not come from the account's known device: `denied` if its
+    /// address is refused, or while everybody is challenged. It is recorded as `event`. Nothing is counted, and
+    /// the answer is the same for a name without an account.
+    pub fn check_access_rules(
+        &self,
+        denied: bool,
+        everyone: Option<Duration>,
+        event: AuditEvent<'_>,
+    ) -> Option<Denied> {
+        let (outcome, denied) = match everyone {
+            _ if denied => (Outcome::Refused, Denied::AddressDenied),
+            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
+            None => return None,
+        };
+        let (at, why) = (self.audit.now(), Some(EventRule::by_nobody(ACCESS)));
+        self.audit.record(AuditEvent { at, outcome, why, ..event });
+        Some(denied)
+    }
+
+    /// Records as `event` that a limit refused it.
+    pub fn record_refused(&self, event: AuditEvent<'_>, limit: &'static str, refusal: &Refusal) {
+        let (at, outcome) = (self.audit.decided(refusal), Outcome::refused(refusal));
+        let why = Some(EventRule::refused(limit, refusal));
+        self.audit.record(AuditEvent { at, outcome, why, ..event });
+    }
+
     /// An account was just created. It starts without the failures at its name.
     pub fn made(&self, account: &Account) {
         self.logins.insert(account.login.clone(), AccountSubject::of(Some(account)));
@@ -158,32 +206,20 @@ impl LoginGuard {
 
     /// Takes a slot on the account, the address and the network, or returns why there is none. In an outage
     /// of the store: a CAPTCHA for everyone, the record in SQL for accounts, and stricter windows of this
-    /// process for addresses and networks.
+    /// process for addresses and networks. For a known device: on the device, as long as that has a slot.
     pub async fn admit(
         self: &Arc<Self>,
         limits: &Limits,
-        subject: AccountSubject,
         who: GuardRequest<'_>,
-    ) -> GuardAdmission {
-        self.admit_known(limits, subject, who, None).await
-    }
-
-    /// The same for an attempt that may come from a known device: on the device, as long as that has a slot.
-    pub async fn admit_known(
-        self: &Arc<Self>,
-        limits: &Limits,
-        subject: AccountSubject,
-        who: GuardRequest<'_>,
-        device: Option<KnownDevice>,
+        path: SignInPath,
     ) -> GuardAdmission {
         let before = BeforePasswords::of(who.guarded, limits);
-        let path = SignInPath::of(device, before);
         for _ in 0..MOST_TRIES {
-            if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
+            if let Some(admission) = self.admit_by_store(limits, before, who, path).await {
                 return admission;
             }
             // Boxed, because it rarely runs and would make the future of every attempt larger.
-            if let Some(admission) = Box::pin(self.admit_in_outage(before, (subject, who), path)).await {
+            if let Some(admission) = Box::pin(self.admit_in_outage(before, who, path)).await {
                 return admission;
             }
         }
@@ -195,16 +231,16 @@ impl LoginGuard {
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
-        (subject, who): (AccountSubject, GuardRequest<'_>),
+        before: BeforePasswords<'_>,
+        who: GuardRequest<'_>,
         path: SignInPath,
     ) -> Option<GuardAdmission> {
-        let before = BeforePasswords::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
-            let error = match path::hold(&self.limiter, before, (subject, who), path).await {
+            let error = match path::hold(&self.limiter, before, who, path).await {
                 Ok((path, HoldDecision::Refused(refusal))) => {
                     return Some(refused(who.guarded, path, refusal));
                 }
@@ -218,13 +254,8 @@ impl LoginGuard {
                     if let Ok(Some(now)) = now
                         && now == generation
                     {
-                        let failures = self.failures.clone();
-                        return Some(GuardAdmission::Held(AttemptSlot::new(
-                            SlotHold::Store(hold.claim()),
-                            path,
-                            ticket,
-                            failures,
-                        )));
+                        let (hold, failures) = (SlotHold::Store(hold.claim()), self.failures.clone());
+                        return Some(GuardAdmission::Held(AttemptSlot { hold, path, ticket, failures }));
                     }
                     // It was given by incomplete windows, or nobody can tell that it was not.
                     match (hold.refund().await, now) {
@@ -245,16 +276,10 @@ impl LoginGuard {
 
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
-    pub async fn challenges_next(
-        &self,
-        limits: &Limits,
-        subject: AccountSubject,
-        who: GuardRequest<'_>,
-        path: SignInPath,
-    ) -> bool {
+    pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, path: SignInPath) -> bool {
         let before = BeforePasswords::of(who.guarded, limits);
         self.in_flight.generation().is_none()
-            || path::challenges_next(&self.limiter, before, (subject, who), path).await.unwrap_or(true)
+            || path::challenges_next(&self.limiter, before, who, path).await.unwrap_or(true)
     }
 
     /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
@@ -383,8 +408,6 @@ fn stricter(limit: &Limit) -> Limit {
     let half = Limit::new(limit.name(), rules, limit.mode()).expect("half of what is allowed is allowed");
     half.keeping(limit.capacity())
 }
-
-// How much of what is allowed a client's address and network have used up: what a proof of work is priced by.
 
 /// The most that a network counts for: strangers share it, and one of them must not set the price of all others to the
 /// highest.

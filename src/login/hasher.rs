@@ -118,28 +118,9 @@ impl PasswordHasher {
         Err(self.0.busy())
     }
 
-    /// The hash to store for a new password, if it is acceptable. Estimating whether it is guessable takes up
-    /// to 30 ms for an adversarial input, so a worker does that, too.
+    /// The hash to store for a new password, if it is acceptable: it must not consist of `own`, a name or a number.
+    /// Estimating whether it is guessable takes up to 30 ms for an adversarial input, so a worker does that, too.
     pub async fn hash_new_for(
-        &self,
-        caller: &HashCaller,
-        input: &str,
-        login: &Username,
-    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
-        self.hash_beside(caller, input, login.as_str()).await
-    }
-
-    /// The same for somebody at the machine itself.
-    pub async fn hash_new(
-        &self,
-        input: &str,
-        login: &Username,
-    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
-        self.hash_new_for(&HashCaller::OPERATOR, input, login).await
-    }
-
-    /// The same for an account of which only something else is known: the password must not consist of `own`.
-    pub async fn hash_beside(
         &self,
         caller: &HashCaller,
         input: &str,
@@ -155,6 +136,15 @@ impl PasswordHasher {
             false => Ok(pool.hash(&password)),
         })
         .await
+    }
+
+    /// The same for somebody at the machine itself.
+    pub async fn hash_new(
+        &self,
+        input: &str,
+        login: &Username,
+    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
+        self.hash_new_for(&HashCaller::OPERATOR, input, login.as_str()).await
     }
 
     /// The hash to store for a password that was checked already, with its own salt.

@@ -29,15 +29,15 @@ pub use accounts::{
 };
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use attempts::{
-    AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
-    GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
+    AttemptOutcome, AttemptOutcomes, AttemptSettled, AttemptTicket, GuardedAttempt, GuardedAttempts,
+    GuardedDevice, GuardedOutcome,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, RequestOrigin, SignInClient, device_subject};
 pub use guard::{
     AccountSubject, AttemptSlot, CountedAttempt, FailureRecord, GuardAdmission, GuardMeans, GuardRequest,
-    GuardedLogin, LoginGuard, SignInPath, account_subject,
+    GuardedLogin, LoginGuard, SettleError, SignInPath, account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};

@@ -13,8 +13,8 @@ use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, AttemptsError, DeviceId, GuardMeans, GuardedAttempt, GuardedAttempts, GuardedDevice,
-    GuardedOutcome, Realm, RealmLogin, RequestOrigin,
+    AttemptOutcome, DeviceId, GuardMeans, GuardedAttempt, GuardedAttempts, GuardedDevice, GuardedOutcome,
+    Realm, RealmLogin, RequestOrigin, SettleError,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
@@ -94,7 +94,7 @@ impl AuthPolicy {
         live: &Arc<LiveSettings>,
         attempt: PolicyAttempt,
         report: PolicyReport,
-    ) -> Result<(), AttemptsError> {
+    ) -> Result<(), SettleError> {
         let (this, live) = (self.clone(), Arc::clone(live));
         let told = tokio::spawn(async move {
             match report {
@@ -111,7 +111,7 @@ impl AuthPolicy {
         self.0.pairs.purge(batch).await
     }
 
-    async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
+    async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
         let PolicyParts { attempts, asks, pairs, .. } = &*self.0;
         // Without a session and a hash, attempts of others look the same.
         let alike = !attempt.session.is_empty() || !attempt.password.is_empty();
@@ -130,7 +130,7 @@ impl AuthPolicy {
         Ok(remembered?)
     }
 
-    async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
+    async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
         let PolicyParts { attempts, asks, .. } = &*self.0;
         let ticket = match asks.change(self.key(attempt), AskedBefore::fail).await {
             FailureOf::Open(ticket) => Some(ticket),

@@ -7,7 +7,8 @@ use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::{Account, AccountId, KnownDevice, KnownDevices, RequestOrigin, Username};
 use crate::throttle::{
-    Bucket, HoldDecision, Limit, LimitMode, Limiter, Rule, RuleAction, StoreError, WindowStore,
+    Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek, StoreError,
+    WindowStore,
 };
 
 /// The account's bucket, or the device's instead, comes first.
@@ -64,9 +65,10 @@ impl<'a> BeforePasswords<'a> {
 }
 
 impl SignInPath {
-    /// A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
+    /// The path that an attempt takes first, given its known device. A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
     /// nobody, the device's must not be stricter.
-    pub fn of(device: Option<KnownDevice>, limits: BeforePasswords<'_>) -> Self {
+    pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
+        let limits = BeforePasswords::of(login, limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
@@ -74,11 +76,6 @@ impl SignInPath {
             Some(device) if enforced(limits.device) => Self::Open(device),
             Some(_) | None => Self::Stranger,
         }
-    }
-
-    /// The path of a client with these cookies.
-    pub fn at(account: &Account, devices: &KnownDevices, limits: &Limits) -> Self {
-        Self::of(devices.at(account.id), BeforePasswords::of(GuardedLogin::Own, limits))
     }
 
     /// The limits that count it, in the order of its buckets.
@@ -129,15 +126,11 @@ impl SignInPath {
         self,
         limiter: &Limiter<S>,
         limits: BeforePasswords<'a>,
-        subject: AccountSubject,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
         let address = || limiter.bucket(limits.address, &who.origin.address);
         let network = || limiter.bucket(limits.network, &who.origin.network);
-        let account = || match subject.account() {
-            Some(id) => limiter.bucket(limits.account, &account_key(id)),
-            None => limiter.bucket(limits.account, &account_subject(who.name, None)),
-        };
+        let account = || limiter.bucket(limits.account, &account_subject(who.name, who.subject.account()));
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {
             Self::Stranger | Self::Open(_) => vec![account(), address(), network()],
@@ -153,11 +146,11 @@ impl SignInPath {
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,
-    (subject, who): (AccountSubject, GuardRequest<'_>),
+    who: GuardRequest<'_>,
     path: SignInPath,
 ) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
     let ask = async |path: SignInPath| {
-        let buckets = path.buckets(limiter, limits, subject, who);
+        let buckets = path.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
     };
     let refusal = match (path, ask(path).await?) {
@@ -169,25 +162,26 @@ pub async fn hold<S: WindowStore + 'static>(
         (path, answer) => return Ok((path, answer)),
     };
     Ok(match ask(SignInPath::Stranger).await? {
-        HoldDecision::Refused(other)
-            if (refusal.then, refusal.retry_after) < (other.then, other.retry_after) =>
-        {
-            (path, HoldDecision::Refused(refusal))
-        }
+        HoldDecision::Refused(other) if is_milder(&refusal, &other) => (path, HoldDecision::Refused(refusal)),
         answer => (SignInPath::Stranger, answer),
     })
+}
+
+/// Of two refusals the one that ends sooner.
+pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
+    (refusal.then, refusal.retry_after) < (other.then, other.retry_after)
 }
 
 /// Whether the next attempt on this path would be asked for a CAPTCHA.
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,
-    (subject, who): (AccountSubject, GuardRequest<'_>),
+    who: GuardRequest<'_>,
     path: SignInPath,
 ) -> Result<bool, StoreError> {
-    let mut buckets = path.buckets(limiter, limits, subject, who);
+    let mut buckets = path.buckets(limiter, limits, who);
     if path.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
-        buckets = SignInPath::Stranger.buckets(limiter, limits, subject, who);
+        buckets = SignInPath::Stranger.buckets(limiter, limits, who);
     }
     for bucket in buckets {
         if is_full(limiter, bucket, RuleAction::Captcha).await? {
@@ -207,12 +201,9 @@ async fn is_full<S: WindowStore + 'static>(
         return Ok(false);
     }
     let peek = limiter.peek(bucket).await?;
-    let full =
-        |(rule, state): (&Rule, &crate::throttle::RulePeek)| rule.then == then && state.count >= rule.max;
+    let full = |(rule, state): (&Rule, &RulePeek)| rule.then == then && state.count >= rule.max;
     Ok(bucket.limit.rules().iter().zip(&peek.rules).any(full))
 }
-
-// The subjects of the account's and the device's windows.
 
 /// The subject of an account's window. An account that does not exist is counted by its name, so that no
 /// difference shows.
@@ -279,8 +270,6 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
     key
 }
 
-// Who asks for a slot, and what they can do before they are refused.
-
 /// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
 /// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -297,6 +286,7 @@ pub enum GuardedLogin {
 #[derive(Clone, Copy)]
 pub struct GuardRequest<'a> {
     pub guarded: GuardedLogin,
+    pub subject: AccountSubject,
     /// The name that was tried; it is counted by this while no account is known by it.
     pub name: &'a str,
     pub origin: &'a RequestOrigin,
