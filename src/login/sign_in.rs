@@ -117,8 +117,8 @@ impl SignInService {
     /// Lets every answer that follows a comparison leave at one deadline while there are imported passwords. Other
     /// instances import, too: call it every few seconds.
     pub async fn follow_imported(&self) -> Result<(), DbError> {
-        let dearest = self.0.accounts.dearest_imported().await?;
-        self.0.hasher.keep_pace(dearest).await;
+        let slowest_hash = self.0.accounts.slowest_imported().await?;
+        self.0.hasher.update_timing(slowest_hash).await;
         Ok(())
     }
 

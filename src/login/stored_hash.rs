@@ -12,7 +12,7 @@ use sha2::{Sha256, Sha512};
 const MAX_PHC_BYTES: usize = 512;
 
 /// Begins a hash that was imported and not replaced by one of ours yet. Its cost follows, in digits of one width, so
-/// that the database finds the dearest: `imported$` milliseconds `$` MiB `$` and the hash as it came. An older version
+/// that the database finds the slowest: `imported$` milliseconds `$` MiB `$` and the hash as it came. An older version
 /// reads it as damaged. Whoever replaces the hash removes the mark with it. See `migrations/0021_imported.sql`.
 const IMPORTED: &str = "imported$";
 const MILLIS_DIGITS: usize = 5;
