@@ -14,7 +14,7 @@ use strum::{EnumString, IntoStaticStr};
 
 use self::ticket::{AttemptSeen, NotedRule};
 use super::guard::{
-    AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
+    AccountSubject, AttemptSlot, ClientCapabilities, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
     REALM_VERSION, SettleError, SignInPath,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
@@ -57,7 +57,7 @@ pub struct GuardedAttempt<'a> {
     pub solved: bool,
     /// The client's address is refused.
     pub denied: bool,
-    pub means: GuardMeans,
+    pub means: ClientCapabilities,
 }
 
 /// What is known of a client.

@@ -35,7 +35,7 @@ use std::time::Duration;
 use metrics::Counter;
 
 use self::failure_record::FailedAttempt;
-use self::path::{BeforePasswords, OWN, account_key};
+use self::path::{LoginLimits, OWN, account_key};
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::accounts::{Account, Accounts};
 use super::id::AccountId;
@@ -53,7 +53,8 @@ use crate::throttle::{
 
 pub use failure_record::FailureRecord;
 pub use path::{
-    AccountSubject, GuardMeans, GuardRequest, GuardedLogin, REALM_VERSION, SignInPath, account_subject,
+    AccountSubject, ClientCapabilities, GuardRequest, GuardedLogin, REALM_VERSION, SignInPath,
+    account_subject,
 };
 pub use slot::AttemptSlot;
 
@@ -213,7 +214,7 @@ impl LoginGuard {
         who: GuardRequest<'_>,
         path: SignInPath,
     ) -> GuardAdmission {
-        let before = BeforePasswords::of(who.guarded, limits);
+        let before = LoginLimits::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
             if let Some(admission) = self.admit_by_store(limits, before, who, path).await {
                 return admission;
@@ -231,7 +232,7 @@ impl LoginGuard {
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
-        before: BeforePasswords<'_>,
+        before: LoginLimits<'_>,
         who: GuardRequest<'_>,
         path: SignInPath,
     ) -> Option<GuardAdmission> {
@@ -277,7 +278,7 @@ impl LoginGuard {
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
     pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, path: SignInPath) -> bool {
-        let before = BeforePasswords::of(who.guarded, limits);
+        let before = LoginLimits::of(who.guarded, limits);
         self.in_flight.generation().is_none()
             || path::challenges_next(&self.limiter, before, who, path).await.unwrap_or(true)
     }
@@ -327,7 +328,7 @@ impl LoginGuard {
         origin: &RequestOrigin,
     ) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
-        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
+        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
         let counting = [(address, &origin.address), (network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
@@ -355,7 +356,7 @@ impl LoginGuard {
         limits: &Limits,
         account: AccountId,
     ) -> Result<(), StoreError> {
-        let limit = BeforePasswords::of(login, limits).account;
+        let limit = LoginLimits::of(login, limits).account;
         let bucket = self.limiter.bucket(limit, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
@@ -416,7 +417,7 @@ const MOST_OF_NETWORK: f64 = 0.5;
 impl LoginGuard {
     /// Of the failures at a login.
     pub async fn strain(&self, login: GuardedLogin, limits: &Limits, origin: &RequestOrigin) -> Option<f64> {
-        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
+        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
         self.strain_on([address, network], origin).await
     }
 

@@ -13,8 +13,8 @@ use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, DeviceId, GuardMeans, GuardedAttempt, GuardedAttempts, GuardedDevice, GuardedOutcome,
-    Realm, RealmLogin, RequestOrigin, SettleError,
+    AttemptOutcome, ClientCapabilities, DeviceId, GuardedAttempt, GuardedAttempts, GuardedDevice,
+    GuardedOutcome, Realm, RealmLogin, RequestOrigin, SettleError,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
@@ -180,7 +180,7 @@ impl AuthPolicy {
             device,
             solved,
             denied: attempt.denied,
-            means: GuardMeans { patience, challenges: false },
+            means: ClientCapabilities { patience, challenges: false },
         };
         self.0.attempts.ask(live, asked).await
     }

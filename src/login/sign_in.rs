@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin,
-    LoginGuard, SignInPath,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, GuardAdmission, GuardRequest,
+    GuardedLogin, LoginGuard, SignInPath,
 };
 use super::{
     Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
@@ -451,7 +451,7 @@ fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {
         origin: &attempt.origin,
         solved: attempt.solved,
         alone: false,
-        means: GuardMeans::BROWSER,
+        means: ClientCapabilities::BROWSER,
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::failure_record::{FailureRecord, RecordPlace};
-use super::path::{BeforePasswords, GuardedLogin, OWN, SignInPath, is_milder};
+use super::path::{GuardedLogin, LoginLimits, OWN, SignInPath, is_milder};
 use super::slot::{
     AttemptSlot, HeldInOutage, InFlightAttempts, InFlightTicket, NotYet, SlotHold, UnclaimedHold,
 };
@@ -50,7 +50,7 @@ impl LoginGuard {
     /// None: the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
-        limits: BeforePasswords<'_>,
+        limits: LoginLimits<'_>,
         who: GuardRequest<'_>,
         path: SignInPath,
     ) -> Option<GuardAdmission> {
@@ -304,7 +304,7 @@ impl RecordedFailures<'_> {
 /// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
     let logins = [GuardedLogin::Own, GuardedLogin::Realm];
-    let limits = logins.into_iter().flat_map(|login| BeforePasswords::of(login, limits).all());
+    let limits = logins.into_iter().flat_map(|login| LoginLimits::of(login, limits).all());
     let rules = limits.flat_map(|limit| limit.rules());
     rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }

@@ -31,7 +31,7 @@ pub enum SignInPath {
 
 /// The limits in front of a password.
 #[derive(Clone, Copy)]
-pub struct BeforePasswords<'a> {
+pub struct LoginLimits<'a> {
     pub login: GuardedLogin,
     pub account: &'a Limit,
     pub device: &'a Limit,
@@ -39,7 +39,7 @@ pub struct BeforePasswords<'a> {
     pub network: &'a Limit,
 }
 
-impl<'a> BeforePasswords<'a> {
+impl<'a> LoginLimits<'a> {
     pub const fn of(login: GuardedLogin, limits: &'a Limits) -> Self {
         match login {
             GuardedLogin::Own => Self {
@@ -68,7 +68,7 @@ impl SignInPath {
     /// The path that an attempt takes first, given its known device. A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
     /// nobody, the device's must not be stricter.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
-        let limits = BeforePasswords::of(login, limits);
+        let limits = LoginLimits::of(login, limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
@@ -125,7 +125,7 @@ impl SignInPath {
     pub fn buckets<'a, S: WindowStore + 'static>(
         self,
         limiter: &Limiter<S>,
-        limits: BeforePasswords<'a>,
+        limits: LoginLimits<'a>,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
         let address = || limiter.bucket(limits.address, &who.origin.address);
@@ -145,7 +145,7 @@ impl SignInPath {
 /// device's log asks for is required, as it would be for a stranger with as many failures.
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
-    limits: BeforePasswords<'_>,
+    limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     path: SignInPath,
 ) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
@@ -175,7 +175,7 @@ pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
 /// Whether the next attempt on this path would be asked for a CAPTCHA.
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
-    limits: BeforePasswords<'_>,
+    limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     path: SignInPath,
 ) -> Result<bool, StoreError> {
@@ -294,12 +294,12 @@ pub struct GuardRequest<'a> {
     pub solved: bool,
     /// A known device whose own log blocks is not treated as a stranger.
     pub alone: bool,
-    pub means: GuardMeans,
+    pub means: ClientCapabilities,
 }
 
 /// What a client can do before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GuardMeans {
+pub struct ClientCapabilities {
     /// How long it may wait for others in flight to end.
     pub patience: Duration,
     /// It can be shown a challenge. A known device that cannot is not asked for one while the store is out: the
@@ -307,7 +307,7 @@ pub struct GuardMeans {
     pub challenges: bool,
 }
 
-impl GuardMeans {
+impl ClientCapabilities {
     /// Of a browser.
     pub const BROWSER: Self = Self { patience: PATIENCE, challenges: true };
 }

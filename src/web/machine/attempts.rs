@@ -12,8 +12,8 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    AttemptOutcome, AttemptSettled, GuardMeans, GuardedAttempt, GuardedDevice, GuardedOutcome, RealmLogin,
-    SettleError,
+    AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
+    RealmLogin, SettleError,
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::{CaptchaSolution, limited};
@@ -152,7 +152,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
         solved: matches!(answered, Answered::Solved),
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
-        means: GuardMeans::BROWSER,
+        means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await?;
     let full = match &outcome {

@@ -15,7 +15,8 @@ mod shared;
 pub mod throttling;
 
 use gatehouse::login::{
-    AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, RequestOrigin, SignInPath, Username,
+    AttemptSlot, ClientCapabilities, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, SignInPath,
+    Username,
 };
 
 use crate::support::app::TestApp;
@@ -32,7 +33,7 @@ pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
         origin: &origin,
         solved: false,
         alone: false,
-        means: GuardMeans::BROWSER,
+        means: ClientCapabilities::BROWSER,
     };
     match guard.admit(&live.limits, who, SignInPath::Stranger).await {
         GuardAdmission::Held(slot) => slot,
