@@ -25,8 +25,8 @@ use crate::gate::Gate;
 use crate::https;
 use crate::login::{
     Accounts, ApiTokens, AppSessions, AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts,
-    KnownPairs, LoginGuard, PasswordHasher, Registration, SavedAsks, SessionChanges, Sessions, SignInService,
-    SubmittedForms,
+    KnownPairs, LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SessionChanges, Sessions,
+    SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -133,7 +133,7 @@ impl Application {
         let outcomes = AttemptOutcomes::new(clock.clone(), shared());
         let attempts =
             GuardedAttempts::new(Arc::clone(&guard), outcomes, &master, clock.clone(), entropy.clone());
-        let asks = SavedAsks::new(clock.clone(), shared());
+        let asks = OpenAttemptStore::new(clock.clone(), shared());
         let pairs = KnownPairs::new(db.clone(), clock.clone());
         let policy = AuthPolicy::new(attempts.clone(), asks, pairs, &master);
         let sessions = Sessions::new(

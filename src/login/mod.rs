@@ -42,7 +42,7 @@ pub use guard::{
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
-pub use policy::{AuthPolicy, KnownPairs, PolicyAttempt, PolicyReport, SavedAsks};
+pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt, PolicyReport};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
