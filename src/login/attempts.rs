@@ -165,7 +165,7 @@ impl GuardedAttempts {
             name: attempt.login.as_str(),
             origin: &origin,
             solved: attempt.solved,
-            alone: attempt.denied || everyone.is_some(),
+            device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
         match guard.admit(&live.limits, who, path).await {

@@ -163,7 +163,7 @@ impl ByCode {
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
-                    guard.made(&account);
+                    guard.account_created(&account);
                     self.signed_in(&account, entry);
                     return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: true });
                 }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A known device has the path `Known`: its own log alone. If that blocks, it goes on as a stranger, unless only
-//! the device may try at all (`alone`). While the limit on devices is in monitor mode, or the account's limit
+//! the device may try at all (`device_only`). While the limit on devices is in monitor mode, or the account's limit
 //! refuses nobody, its path is counted as a stranger's (`Watched`, `Open`). A device that knew an older password
 //! is void (`is_void`): its slot is refunded, and it tries again as a stranger.
 //!
@@ -201,7 +201,7 @@ impl LoginGuard {
     }
 
     /// An account was just created. It starts without the failures at its name.
-    pub fn made(&self, account: &Account) {
+    pub fn account_created(&self, account: &Account) {
         self.logins.insert(account.login.clone(), AccountSubject::of(Some(account)));
     }
 

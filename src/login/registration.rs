@@ -155,7 +155,7 @@ impl Registration {
     fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, ServiceError> {
         match created {
             Ok(account) => {
-                self.0.guard.made(&account);
+                self.0.guard.account_created(&account);
                 Ok(RegistrationOutcome::Made(Box::new(account)))
             }
             Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),

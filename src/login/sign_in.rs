@@ -206,8 +206,8 @@ impl SignInService {
             return Ok(Err(self.record_busy(attempt, subject, first, busy.retry_after)));
         }
         // Past its own guesses a known device would go on as a stranger, which is barred.
-        let alone = attempt.denied || everyone.is_some();
-        let who = GuardRequest { alone, ..who(attempt, subject) };
+        let device_only = attempt.denied || everyone.is_some();
+        let who = GuardRequest { device_only, ..who(attempt, subject) };
         Ok(match guard.admit(&live.limits, who, first).await {
             GuardAdmission::Held(slot) => Ok((subject, slot)),
             GuardAdmission::Refused { path, refusal, .. }
@@ -450,7 +450,7 @@ fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {
         name: attempt.login.as_str(),
         origin: &attempt.origin,
         solved: attempt.solved,
-        alone: false,
+        device_only: false,
         means: ClientCapabilities::BROWSER,
     }
 }

@@ -89,7 +89,7 @@ impl LoginGuard {
             RecordDecision::Busy => return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
             RecordDecision::Allowed(..) | RecordDecision::StoreIsBack => return None,
         };
-        if path.device().is_some() && refusal.then == RuleAction::Block && !who.alone {
+        if path.device().is_some() && refusal.then == RuleAction::Block && !who.device_only {
             let other = Box::pin(self.admit_in_outage(limits, who, SignInPath::Stranger)).await?;
             let ends_sooner = matches!(&other, GuardAdmission::Refused { refusal: theirs, .. } if is_milder(&refusal, theirs));
             if !ends_sooner {

@@ -155,7 +155,7 @@ pub async fn hold<S: WindowStore + 'static>(
     };
     let refusal = match (path, ask(path).await?) {
         (SignInPath::Known(_), HoldDecision::Refused(refusal))
-            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.alone =>
+            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.device_only =>
         {
             refusal
         }
@@ -293,7 +293,7 @@ pub struct GuardRequest<'a> {
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
     /// A known device whose own log blocks is not treated as a stranger.
-    pub alone: bool,
+    pub device_only: bool,
     pub means: ClientCapabilities,
 }
 

@@ -32,7 +32,7 @@ pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
         name: login.as_str(),
         origin: &origin,
         solved: false,
-        alone: false,
+        device_only: false,
         means: ClientCapabilities::BROWSER,
     };
     match guard.admit(&live.limits, who, SignInPath::Stranger).await {
