@@ -416,14 +416,23 @@ const MOST_OF_NETWORK: f64 = 0.5;
 
 impl LoginGuard {
     /// Of the failures at a login.
-    pub async fn strain(&self, login: GuardedLogin, limits: &Limits, origin: &RequestOrigin) -> Option<f64> {
+    pub async fn limit_usage(
+        &self,
+        login: GuardedLogin,
+        limits: &Limits,
+        origin: &RequestOrigin,
+    ) -> Option<f64> {
         let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
-        self.strain_on([address, network], origin).await
+        self.limit_usage_on([address, network], origin).await
     }
 
     /// From 0 to 1: that of the fullest rule of a limit of addresses and one of networks. None while the store does not
     /// answer.
-    pub async fn strain_on(&self, [address, network]: [&Limit; 2], origin: &RequestOrigin) -> Option<f64> {
+    pub async fn limit_usage_on(
+        &self,
+        [address, network]: [&Limit; 2],
+        origin: &RequestOrigin,
+    ) -> Option<f64> {
         let (address, network) =
             tokio::join!(self.used(address, &origin.address), self.used(network, &origin.network));
         Some(address.ok()?.max(network.ok()?.min(MOST_OF_NETWORK)))
