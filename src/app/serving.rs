@@ -63,7 +63,7 @@ impl Application {
             .map_err(failed)?;
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let (kept_up, stop) = (tuning.clone(), stopper.stop());
-        background.spawn(async move { kept_up.keep_up(stop).await });
+        background.spawn(async move { kept_up.run(stop).await });
         background.spawn(upkeep::watch(connections, parts, metrics, stopper.stop()));
         Ok(RunningServer { address, server: server.run(), audit, codes, tuning, db, stopper, background })
     }

@@ -71,7 +71,7 @@ impl Tuning {
     }
 
     /// Sends a sign of life, and removes instances without one for a minute.
-    pub(super) async fn beat(&self) -> Result<(), DbError> {
+    pub(super) async fn heartbeat(&self) -> Result<(), DbError> {
         const SQL: &str =
             "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused)
             VALUES ($1, $2, $3, $4, $5, $4, $6)

@@ -222,10 +222,10 @@ impl Tuning {
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
     /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
-    pub async fn keep_up(&self, mut stop: StopSignal) {
+    pub async fn run(&self, mut stop: StopSignal) {
         let mut changes = self.0.live.changes();
         loop {
-            self.look_after().await;
+            self.sync_once().await;
             self.0.previews.tidy(&self.0.clock);
             tokio::select! {
                 () = stop.told() => return,
@@ -242,9 +242,9 @@ impl Tuning {
         }
     }
 
-    /// One round of [`Self::keep_up`].
-    pub async fn look_after(&self) {
-        for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
+    /// One round of [`Self::run`].
+    pub async fn sync_once(&self) {
+        for failed in [self.record().await.err(), self.heartbeat().await.err()].into_iter().flatten() {
             tracing::warn!(error = %failed, "the history of the document and the list of instances are not up to date");
         }
     }

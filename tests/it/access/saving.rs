@@ -130,7 +130,7 @@ async fn what_may_not_be_saved_is_told_at_its_field_and_changes_nothing() {
 async fn the_history_says_who_set_what_and_why_and_returning_to_limits_leaves_it_alone(store: Store) {
     let app = start(store).await;
     let boss = boss(&app).await;
-    app.services.tuning.look_after().await;
+    app.services.tuning.sync_once().await;
     let body = json!({ "deny": denying("203.0.113.0/24"), "reason": "they guess" });
     assert_eq!(put(&boss, &version(&boss).await, body).await.status, 200);
     app.advance(Duration::from_secs(60));

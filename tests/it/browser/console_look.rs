@@ -54,7 +54,7 @@ async fn tour(language: &str) {
     look.at("console-quiet").await;
     fits_a_phone(&browser).await;
     traffic(&app).await;
-    app.services.tuning.look_after().await;
+    app.services.tuning.sync_once().await;
     browser.open("/admin").await;
     look.at("console").await;
     if language == "en" {
