@@ -14,8 +14,8 @@ use strum::{EnumString, IntoStaticStr};
 
 use self::ticket::{AttemptSeen, NotedRule};
 use super::guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
-    REALM_VERSION, SettleError, SignInPath,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
+    GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
 use crate::audit;
@@ -147,13 +147,13 @@ impl GuardedAttempts {
             GuardedDevice::Sent(text) => devices.recognise(text).at(account),
             GuardedDevice::Known(id) => Some(devices.known(account, id, REALM_VERSION)),
         };
-        let path = SignInPath::of(GuardedLogin::Realm, &live.limits, device);
+        let mode = CountingMode::of(GuardedLogin::Realm, &live.limits, device);
         let everyone = guard.challenges_everyone(live, attempt.solved);
         let check_access_rules = || {
-            let event = self.event(&attempt, &account, SignInPath::Stranger);
+            let event = self.event(&attempt, &account, CountingMode::Stranger);
             guard.check_access_rules(attempt.denied, everyone, event)
         };
-        if path == SignInPath::Stranger
+        if mode == CountingMode::Stranger
             && let Some(denied) = check_access_rules()
         {
             return Ok(GuardedOutcome::Denied(denied));
@@ -168,25 +168,25 @@ impl GuardedAttempts {
             device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
-        match guard.admit(&live.limits, who, path).await {
+        match guard.admit(&live.limits, who, mode).await {
             GuardAdmission::Held(slot) => {
                 Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, (account, device), slot) })
             }
-            GuardAdmission::Refused { path, refusal, .. }
-                if path.device().is_some()
+            GuardAdmission::Refused { mode, refusal, .. }
+                if mode.device().is_some()
                     && refusal.then == RuleAction::Block
                     && let Some(denied) = check_access_rules() =>
             {
                 Ok(GuardedOutcome::Denied(denied))
             }
-            GuardAdmission::Refused { path, limit, refusal } => {
+            GuardAdmission::Refused { mode, limit, refusal } => {
                 if !attempt.is_asked_again(&refusal) {
-                    guard.record_refused(self.event(&attempt, &account, path), limit, &refusal);
+                    guard.record_refused(self.event(&attempt, &account, mode), limit, &refusal);
                 }
                 Ok(GuardedOutcome::Denied(Denied::by(limit, &refusal)))
             }
             GuardAdmission::Busy { retry_after } => {
-                self.audit().record(self.event(&attempt, &account, path));
+                self.audit().record(self.event(&attempt, &account, mode));
                 let limit = LimitName::GuardAccount.as_str().into();
                 Ok(GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }))
             }
@@ -233,11 +233,11 @@ impl GuardedAttempts {
         slot: AttemptSlot,
     ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
-        let path = slot.path();
+        let mode = slot.mode();
         let (hit, buckets) = slot.hit();
-        let names = path.limits(GuardedLogin::Realm).iter().copied();
+        let names = mode.limits(GuardedLogin::Realm).iter().copied();
         let noted = |refusal: Refusal| NotedRule {
-            limit: path.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
+            limit: mode.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
             rule: refusal.rule,
             frees_at: refusal.frees_at.0,
         };
@@ -422,12 +422,12 @@ impl GuardedAttempts {
         &self,
         attempt: &'a GuardedAttempt<'_>,
         account: &'a AccountId,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> AuditEvent<'a> {
         let id = account.as_bytes();
         AuditEvent {
             name: Some(attempt.realm.as_str()),
-            detail: detail(path.device().map(|device| device.id), []),
+            detail: detail(mode.device().map(|device| device.id), []),
             solved: attempt.solved,
             account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
             address: Some(EventSubject::Address(&attempt.origin.address)),

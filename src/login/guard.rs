@@ -2,7 +2,7 @@
 //! client's address and network; and what replaces them while the store is out.
 //!
 //! ```text
-//! hold     admit: a slot in every log of the path (path.rs), or in none
+//! hold     admit: a slot in every log of its counting mode (counting.rs), or in none
 //!          |- Refused   a limit is full: solve a challenge with it, or wait
 //!          |- Busy      others in flight did not end in time
 //!          '- Held      AttemptSlot: it counts as if it were wrong, until it is settled
@@ -10,22 +10,21 @@
 //! verify        the account is read and the password compared, in another task: a client that hangs up
 //!               |  leaves no slot unsettled
 //! settle        |- keep     wrong: the failure is recorded in SQL before the answer, and counts
-//!               |- succeed  right: the slot is given back, and the path's own log forgives what asked for
-//!               |           challenges
+//!               |- succeed  right: the slot is given back, and its own log forgives what asked for challenges
 //!               '- refund   nothing was compared: the slot is given back
 //! ```
 //!
-//! A known device has the path `Known`: its own log alone. If that blocks, it goes on as a stranger, unless only
+//! A known device is counted in its own log alone (`Known`). If that blocks, it goes on as a stranger, unless only
 //! the device may try at all (`device_only`). While the limit on devices is in monitor mode, or the account's limit
-//! refuses nobody, its path is counted as a stranger's (`Watched`, `Open`). A device that knew an older password
-//! is void (`is_void`): its slot is refunded, and it tries again as a stranger.
+//! refuses nobody, it is counted as a stranger (`DeviceMonitored`, `AccountUnlimited`). A device that knew an older
+//! password is void (`is_void`): its slot is refunded, and it tries again as a stranger.
 //!
 //! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
 //! and the way back to the store are in outage.rs.
 
+mod counting;
 mod failure_record;
 mod outage;
-mod path;
 mod slot;
 
 use std::sync::Arc;
@@ -34,8 +33,8 @@ use std::time::Duration;
 
 use metrics::Counter;
 
+use self::counting::{LoginLimits, OWN, account_key};
 use self::failure_record::FailedAttempt;
-use self::path::{LoginLimits, OWN, account_key};
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::accounts::{Account, Accounts};
 use super::id::AccountId;
@@ -51,11 +50,11 @@ use crate::throttle::{
     Refusal, Rule, RuleAction, StoreError, SubjectKey,
 };
 
-pub use failure_record::FailureRecord;
-pub use path::{
-    AccountSubject, ClientCapabilities, GuardRequest, GuardedLogin, REALM_VERSION, SignInPath,
+pub use counting::{
+    AccountSubject, ClientCapabilities, CountingMode, GuardRequest, GuardedLogin, REALM_VERSION,
     account_subject,
 };
+pub use failure_record::FailureRecord;
 pub use slot::AttemptSlot;
 
 /// A store that loses its data more often than this during one request has another problem.
@@ -91,7 +90,7 @@ pub enum GuardAdmission {
     Held(AttemptSlot),
     /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.
     Refused {
-        path: SignInPath,
+        mode: CountingMode,
         limit: &'static str,
         refusal: Refusal,
     },
@@ -212,15 +211,15 @@ impl LoginGuard {
         self: &Arc<Self>,
         limits: &Limits,
         who: GuardRequest<'_>,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> GuardAdmission {
         let before = LoginLimits::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
-            if let Some(admission) = self.admit_by_store(limits, before, who, path).await {
+            if let Some(admission) = self.admit_by_store(limits, before, who, mode).await {
                 return admission;
             }
             // Boxed, because it rarely runs and would make the future of every attempt larger.
-            if let Some(admission) = Box::pin(self.admit_in_outage(before, who, path)).await {
+            if let Some(admission) = Box::pin(self.admit_in_outage(before, who, mode)).await {
                 return admission;
             }
         }
@@ -234,21 +233,21 @@ impl LoginGuard {
         limits: &Limits,
         before: LoginLimits<'_>,
         who: GuardRequest<'_>,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> Option<GuardAdmission> {
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
-            let error = match path::hold(&self.limiter, before, who, path).await {
-                Ok((path, HoldDecision::Refused(refusal))) => {
-                    return Some(refused(who.guarded, path, refusal));
+            let error = match counting::hold(&self.limiter, before, who, mode).await {
+                Ok((mode, HoldDecision::Refused(refusal))) => {
+                    return Some(refused(who.guarded, mode, refusal));
                 }
                 Ok((_, HoldDecision::OutOfPatience)) => {
                     return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY });
                 }
-                Ok((path, HoldDecision::Held(hold))) => {
+                Ok((mode, HoldDecision::Held(hold))) => {
                     let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
                     let hold = UnclaimedHold::new(hold);
                     let now = self.rebuild.generation(outage::SHAPE).await;
@@ -256,7 +255,7 @@ impl LoginGuard {
                         && now == generation
                     {
                         let (hold, failures) = (SlotHold::Store(hold.claim()), self.failures.clone());
-                        return Some(GuardAdmission::Held(AttemptSlot { hold, path, ticket, failures }));
+                        return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
                     // It was given by incomplete windows, or nobody can tell that it was not.
                     match (hold.refund().await, now) {
@@ -277,10 +276,10 @@ impl LoginGuard {
 
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
-    pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, path: SignInPath) -> bool {
+    pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, mode: CountingMode) -> bool {
         let before = LoginLimits::of(who.guarded, limits);
         self.in_flight.generation().is_none()
-            || path::challenges_next(&self.limiter, before, who, path).await.unwrap_or(true)
+            || counting::challenges_next(&self.limiter, before, who, mode).await.unwrap_or(true)
     }
 
     /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
@@ -398,8 +397,8 @@ impl LoginGuard {
     }
 }
 
-fn refused(login: GuardedLogin, path: SignInPath, refusal: Refusal) -> GuardAdmission {
-    GuardAdmission::Refused { path, limit: path.limits(login)[refusal.bucket].as_str(), refusal }
+fn refused(login: GuardedLogin, mode: CountingMode, refusal: Refusal) -> GuardAdmission {
+    GuardAdmission::Refused { mode, limit: mode.limits(login)[refusal.bucket].as_str(), refusal }
 }
 
 /// Half of everything, because one instance does not see what the others admit.

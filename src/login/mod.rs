@@ -36,8 +36,8 @@ pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, 
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, RequestOrigin, SignInClient, device_subject};
 pub use guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, FailureRecord, GuardAdmission,
-    GuardRequest, GuardedLogin, LoginGuard, SettleError, SignInPath, account_subject,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, FailureRecord,
+    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SettleError, account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};

@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, GuardAdmission, GuardRequest,
-    GuardedLogin, LoginGuard, SignInPath,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, GuardAdmission,
+    GuardRequest, GuardedLogin, LoginGuard,
 };
 use super::{
     Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
@@ -180,7 +180,7 @@ impl SignInService {
         let SignInInner { guard, hasher, .. } = &*self.0;
         let everyone = guard.challenges_everyone(live, attempt.solved);
         let check_access_rules = |subject: AccountSubject| {
-            let event = self.event(attempt, &subject, SignInPath::Stranger);
+            let event = self.event(attempt, &subject, CountingMode::Stranger);
             guard.check_access_rules(attempt.denied, everyone, event)
         };
         if attempt.client.devices.is_empty()
@@ -191,13 +191,13 @@ impl SignInService {
         let subject = match self.subject(attempt).await? {
             Ok(subject) => subject,
             Err(busy) => {
-                let (subject, path) = (AccountSubject::UNKNOWN, SignInPath::Stranger);
-                return Ok(Err(self.record_busy(attempt, subject, path, busy.retry_after)));
+                let (subject, mode) = (AccountSubject::UNKNOWN, CountingMode::Stranger);
+                return Ok(Err(self.record_busy(attempt, subject, mode, busy.retry_after)));
             }
         };
         let device = subject.known_device(&attempt.client.devices);
-        let first = SignInPath::of(GuardedLogin::Own, &live.limits, device);
-        if first == SignInPath::Stranger
+        let first = CountingMode::of(GuardedLogin::Own, &live.limits, device);
+        if first == CountingMode::Stranger
             && let Some(denied) = check_access_rules(subject)
         {
             return Ok(Err(denied));
@@ -210,20 +210,20 @@ impl SignInService {
         let who = GuardRequest { device_only, ..who(attempt, subject) };
         Ok(match guard.admit(&live.limits, who, first).await {
             GuardAdmission::Held(slot) => Ok((subject, slot)),
-            GuardAdmission::Refused { path, refusal, .. }
+            GuardAdmission::Refused { mode, refusal, .. }
                 if !attempt.denied
-                    && path.device().is_some()
+                    && mode.device().is_some()
                     && refusal.then == RuleAction::Block
                     && let Some(denied) = check_access_rules(subject) =>
             {
                 Err(denied)
             }
-            GuardAdmission::Refused { path, limit, refusal } => {
-                guard.record_refused(self.event(attempt, &subject, path), limit, &refusal);
+            GuardAdmission::Refused { mode, limit, refusal } => {
+                guard.record_refused(self.event(attempt, &subject, mode), limit, &refusal);
                 Err(Denied::by(limit, &refusal))
             }
             GuardAdmission::Busy { retry_after } => {
-                Err(self.record_busy(attempt, subject, SignInPath::Stranger, retry_after))
+                Err(self.record_busy(attempt, subject, CountingMode::Stranger, retry_after))
             }
         })
     }
@@ -238,23 +238,23 @@ impl SignInService {
     ) -> Result<VerifyEnd, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
-        let path = slot.path();
+        let mode = slot.mode();
         let busy = |retry_after| {
-            let denied = self.record_busy(attempt, subject, path, retry_after);
+            let denied = self.record_busy(attempt, subject, mode, retry_after);
             Ok(VerifyEnd::Outcome(SignInOutcome::Denied(denied)))
         };
-        let lookup = consecutive.look_up(&attempt.login, subject.account(), path.known(), most).await;
+        let lookup = consecutive.look_up(&attempt.login, subject.account(), mode.known(), most).await;
         let Ok(Some(lookup)) = lookup else {
             slot.refund().await;
             lookup?;
             return busy(BUSY_RETRY);
         };
         let found = lookup.account.as_ref();
-        if !guard.learn(&attempt.login, found, subject) || path.is_void(found) || lookup.is_spent() {
+        if !guard.learn(&attempt.login, found, subject) || mode.is_void(found) || lookup.is_spent() {
             slot.refund().await;
             return Ok(VerifyEnd::WrongSubject);
         }
-        let compared = match self.compare(attempt, path, &lookup, hung_up).await {
+        let compared = match self.compare(attempt, mode, &lookup, hung_up).await {
             Ok(Ok(compared)) => compared,
             Ok(Err(none)) => {
                 slot.refund().await;
@@ -281,35 +281,35 @@ impl SignInService {
         compared: VerifyResult,
     ) -> Result<SignInOutcome, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
-        let (path, taken) = (slot.path(), slot.taken());
+        let (mode, taken) = (slot.mode(), slot.taken());
         if compared.ok
             && let Some(account) = lookup.account.take()
         {
             let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
-            let event = self.settled(attempt, &subject, path, taken);
+            let event = self.settled(attempt, &subject, mode, taken);
             let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
             let settled = Some(at);
             guard.audit().record(AuditEvent { outcome: Outcome::Ok, settled, detail, ..event });
             if compared.rehash {
-                self.rehash(account.clone(), attempt.password.clone(), caller(attempt, path));
+                self.rehash(account.clone(), attempt.password.clone(), caller(attempt, mode));
             }
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
         let kept = slot.keep().await;
         let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
-        let event = self.settled(attempt, &subject, path, taken);
+        let event = self.settled(attempt, &subject, mode, taken);
         guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
         let most = live.login.max_consecutive_failures;
         if consecutive.count(&attempt.login, &lookup, most).await? {
-            self.record_disabled(attempt, subject, path);
+            self.record_disabled(attempt, subject, mode);
         }
         kept?;
         drop(lookup.permit);
         let everyone =
-            path == SignInPath::Stranger && live.access.challenges_everyone(guard.audit().now()).is_some();
+            mode == CountingMode::Stranger && live.access.challenges_everyone(guard.audit().now()).is_some();
         let captcha_required =
-            everyone || guard.challenges_next(&live.limits, who(attempt, subject), path).await;
+            everyone || guard.challenges_next(&live.limits, who(attempt, subject), mode).await;
         Ok(SignInOutcome::Rejected { captcha_required })
     }
 
@@ -317,13 +317,13 @@ impl SignInService {
     async fn compare(
         &self,
         attempt: &SignInAttempt,
-        path: SignInPath,
+        mode: CountingMode,
         lookup: &LoginLookup,
         hung_up: HungUp,
     ) -> Result<Result<VerifyResult, HasherBusy>, DbError> {
         let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
-        let caller = caller(attempt, path);
+        let caller = caller(attempt, mode);
         let mut compared = hasher.verify(&caller, hung_up, &attempt.password, lookup.open_hash()).await;
         if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
             *ok = consecutive.confirm(lookup).await?;
@@ -342,9 +342,9 @@ impl SignInService {
         if account.password_disabled_at.is_none() {
             return Ok(true);
         }
-        let path = SignInPath::of(GuardedLogin::Own, &live.limits, client.devices.at(account.id));
-        match path.known() {
-            Some(device) if !path.is_void(Some(account)) => {
+        let mode = CountingMode::of(GuardedLogin::Own, &live.limits, client.devices.at(account.id));
+        match mode.known() {
+            Some(device) if !mode.is_void(Some(account)) => {
                 self.0.accounts.is_device_spent(device.account, device.id).await.map(|spent| !spent)
             }
             _ => Ok(false),
@@ -359,7 +359,7 @@ impl SignInService {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, SignInPath::Stranger)).await
+            && let Err(busy) = hasher.has_room(&caller(attempt, CountingMode::Stranger)).await
         {
             return Ok(Err(busy));
         }
@@ -371,9 +371,9 @@ impl SignInService {
         &self,
         attempt: &'a SignInAttempt,
         subject: &'a AccountSubject,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> AuditEvent<'a> {
-        let (name, detail) = from_device(path.device());
+        let (name, detail) = from_device(mode.device());
         AuditEvent {
             account: Some(subject.recorded(&attempt.login)),
             address: Some(audit::EventSubject::Address(&attempt.origin.address)),
@@ -390,12 +390,12 @@ impl SignInService {
         &self,
         attempt: &'a SignInAttempt,
         subject: &'a AccountSubject,
-        path: SignInPath,
+        mode: CountingMode,
         CountedAttempt { at, noted }: CountedAttempt,
     ) -> AuditEvent<'a> {
-        let limit = |refusal: &Refusal| path.limits(GuardedLogin::Own)[refusal.bucket].as_str();
+        let limit = |refusal: &Refusal| mode.limits(GuardedLogin::Own)[refusal.bucket].as_str();
         let why = noted.map(|refusal| EventRule::noted(limit(&refusal), &refusal));
-        AuditEvent { at, why, ..self.event(attempt, subject, path) }
+        AuditEvent { at, why, ..self.event(attempt, subject, mode) }
     }
 
     /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
@@ -403,16 +403,16 @@ impl SignInService {
         &self,
         attempt: &SignInAttempt,
         subject: AccountSubject,
-        path: SignInPath,
+        mode: CountingMode,
         retry_after: Duration,
     ) -> Denied {
-        self.0.guard.audit().record(self.event(attempt, &subject, path));
+        self.0.guard.audit().record(self.event(attempt, &subject, mode));
         Denied::no_room(attempt.solved, retry_after)
     }
 
-    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {
+    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, mode: CountingMode) {
         let audit = self.0.guard.audit();
-        let (name, detail) = from_device(path.known());
+        let (name, detail) = from_device(mode.known());
         audit.record(AuditEvent {
             name,
             detail,
@@ -438,9 +438,9 @@ impl SignInService {
     }
 }
 
-/// The caller of the hash: its lane follows from the path on which it was admitted.
-fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
-    HashCaller::of(&attempt.origin, attempt.solved, path.known())
+/// The caller of the hash: its lane follows from how it is counted.
+fn caller(attempt: &SignInAttempt, mode: CountingMode) -> HashCaller {
+    HashCaller::of(&attempt.origin, attempt.solved, mode.known())
 }
 
 fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {

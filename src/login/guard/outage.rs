@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::counting::{CountingMode, GuardedLogin, LoginLimits, OWN, is_milder};
 use super::failure_record::{FailureRecord, RecordPlace};
-use super::path::{GuardedLogin, LoginLimits, OWN, SignInPath, is_milder};
 use super::slot::{
     AttemptSlot, HeldInOutage, InFlightAttempts, InFlightTicket, NotYet, SlotHold, UnclaimedHold,
 };
@@ -52,17 +52,17 @@ impl LoginGuard {
         &self,
         limits: LoginLimits<'_>,
         who: GuardRequest<'_>,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> Option<GuardAdmission> {
-        let buckets = path.buckets(&self.limiter, limits, who);
+        let buckets = mode.buckets(&self.limiter, limits, who);
         let (own, others) = buckets.split_first().expect("the own log stands first");
-        let elsewhere = match self.hold_elsewhere(others, who, path).await {
+        let elsewhere = match self.hold_elsewhere(others, who, mode).await {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
         // Nobody signs in without a challenge while the real windows cannot be read, but for known devices that
         // cannot be shown one.
-        let known = path.device().is_some() && !who.means.challenges;
+        let known = mode.device().is_some() && !who.means.challenges;
         let decision = if who.solved || known {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
             let id = self.limiter.fresh_id();
@@ -73,7 +73,7 @@ impl LoginGuard {
                     let limiter = self.limiter.clone();
                     let hold = SlotHold::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
                     let failures = self.failures.clone();
-                    return Some(GuardAdmission::Held(AttemptSlot { hold, path, ticket, failures }));
+                    return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                 }
                 Ok(Ok(decision)) => decision,
                 Ok(Err(_)) | Err(_) => RecordDecision::Busy,
@@ -89,14 +89,14 @@ impl LoginGuard {
             RecordDecision::Busy => return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
             RecordDecision::Allowed(..) | RecordDecision::StoreIsBack => return None,
         };
-        if path.device().is_some() && refusal.then == RuleAction::Block && !who.device_only {
-            let other = Box::pin(self.admit_in_outage(limits, who, SignInPath::Stranger)).await?;
+        if mode.device().is_some() && refusal.then == RuleAction::Block && !who.device_only {
+            let other = Box::pin(self.admit_in_outage(limits, who, CountingMode::Stranger)).await?;
             let ends_sooner = matches!(&other, GuardAdmission::Refused { refusal: theirs, .. } if is_milder(&refusal, theirs));
             if !ends_sooner {
                 return Some(other);
             }
         }
-        Some(refused(limits.login, path, refusal))
+        Some(refused(limits.login, mode, refusal))
     }
 
     /// The logs of address and network in this process, with half the limits.
@@ -104,7 +104,7 @@ impl LoginGuard {
         &self,
         others: &[Bucket<'_>],
         who: GuardRequest<'_>,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> Result<Option<UnclaimedHold<MemoryStore>>, GuardAdmission> {
         let others: Vec<OwnedBucket> = others
             .iter()
@@ -117,7 +117,7 @@ impl LoginGuard {
         match self.insurance.hold(&buckets, who.solved, who.means.patience).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
-                Err(refused(who.guarded, path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
+                Err(refused(who.guarded, mode, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
         }

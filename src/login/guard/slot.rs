@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use super::CountedAttempt;
+use super::counting::{CountingMode, SHARED};
 use super::failure_record::{FailedAttempt, FailureRecord};
-use super::path::{SHARED, SignInPath};
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
 use crate::throttle::{
@@ -21,7 +21,7 @@ use crate::throttle::{
 /// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
     pub(super) hold: SlotHold,
-    pub(super) path: SignInPath,
+    pub(super) mode: CountingMode,
     /// Dropped last.
     pub(super) ticket: InFlightTicket,
     pub(super) failures: FailureRecord,
@@ -87,8 +87,8 @@ impl AttemptSlot {
     }
 
     /// The logs that it is in.
-    pub const fn path(&self) -> SignInPath {
-        self.path
+    pub const fn mode(&self) -> CountingMode {
+        self.mode
     }
 
     /// The attempt failed and counts; returns from when, if the store could say. It is in the record when

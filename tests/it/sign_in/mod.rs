@@ -15,7 +15,7 @@ mod shared;
 pub mod throttling;
 
 use gatehouse::login::{
-    AttemptSlot, ClientCapabilities, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, SignInPath,
+    AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin,
     Username,
 };
 
@@ -35,7 +35,7 @@ pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
         device_only: false,
         means: ClientCapabilities::BROWSER,
     };
-    match guard.admit(&live.limits, who, SignInPath::Stranger).await {
+    match guard.admit(&live.limits, who, CountingMode::Stranger).await {
         GuardAdmission::Held(slot) => slot,
         _ => panic!("the account has room"),
     }

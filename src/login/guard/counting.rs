@@ -17,16 +17,16 @@ pub const OWN: usize = 0;
 pub const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignInPath {
+pub enum CountingMode {
     Stranger,
     /// Not counted for the account, the address or the network: what strangers do there neither stops it nor
     /// is forgiven by it.
     Known(KnownDevice),
     /// Counted as a stranger's, because the limit on devices is in monitor mode; that limit counts it, too.
-    Watched(KnownDevice),
+    DeviceMonitored(KnownDevice),
     /// Counted as a stranger's, because the account's limit refuses nobody; the device still has its own
     /// count of wrong passwords in a row.
-    Open(KnownDevice),
+    AccountUnlimited(KnownDevice),
 }
 
 /// The limits in front of a password.
@@ -64,16 +64,16 @@ impl<'a> LoginLimits<'a> {
     }
 }
 
-impl SignInPath {
-    /// The path that an attempt takes first, given its known device. A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
-    /// nobody, the device's must not be stricter.
+impl CountingMode {
+    /// How an attempt is counted at first, given its known device. A limit that refuses nobody must not be a way
+    /// around another one; and if the account's limit refuses nobody, the device's must not be stricter.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
         let limits = LoginLimits::of(login, limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
-            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::Watched(device),
-            Some(device) if enforced(limits.device) => Self::Open(device),
+            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::DeviceMonitored(device),
+            Some(device) if enforced(limits.device) => Self::AccountUnlimited(device),
             Some(_) | None => Self::Stranger,
         }
     }
@@ -85,16 +85,18 @@ impl SignInPath {
             LoginNetwork,
         };
         match (login, self) {
-            (GuardedLogin::Own, Self::Stranger | Self::Open(_)) => {
+            (GuardedLogin::Own, Self::Stranger | Self::AccountUnlimited(_)) => {
                 &[LoginAccount, LoginAddress, LoginNetwork]
             }
             (GuardedLogin::Own, Self::Known(_)) => &[LoginDevice],
-            (GuardedLogin::Own, Self::Watched(_)) => &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice],
-            (GuardedLogin::Realm, Self::Stranger | Self::Open(_)) => {
+            (GuardedLogin::Own, Self::DeviceMonitored(_)) => {
+                &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice]
+            }
+            (GuardedLogin::Realm, Self::Stranger | Self::AccountUnlimited(_)) => {
                 &[GuardAccount, GuardAddress, GuardNetwork]
             }
             (GuardedLogin::Realm, Self::Known(_)) => &[GuardDevice],
-            (GuardedLogin::Realm, Self::Watched(_)) => {
+            (GuardedLogin::Realm, Self::DeviceMonitored(_)) => {
                 &[GuardAccount, GuardAddress, GuardNetwork, GuardDevice]
             }
         }
@@ -104,15 +106,15 @@ impl SignInPath {
     pub const fn device(&self) -> Option<&KnownDevice> {
         match self {
             Self::Known(device) => Some(device),
-            Self::Stranger | Self::Watched(_) | Self::Open(_) => None,
+            Self::Stranger | Self::DeviceMonitored(_) | Self::AccountUnlimited(_) => None,
         }
     }
 
     /// The device that has its own count of wrong passwords in a row.
     pub const fn known(&self) -> Option<&KnownDevice> {
         match self {
-            Self::Known(device) | Self::Open(device) => Some(device),
-            Self::Stranger | Self::Watched(_) => None,
+            Self::Known(device) | Self::AccountUnlimited(device) => Some(device),
+            Self::Stranger | Self::DeviceMonitored(_) => None,
         }
     }
 
@@ -133,37 +135,37 @@ impl SignInPath {
         let account = || limiter.bucket(limits.account, &account_subject(who.name, who.subject.account()));
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {
-            Self::Stranger | Self::Open(_) => vec![account(), address(), network()],
+            Self::Stranger | Self::AccountUnlimited(_) => vec![account(), address(), network()],
             Self::Known(it) => vec![device(it)],
-            Self::Watched(it) => vec![account(), address(), network(), device(it)],
+            Self::DeviceMonitored(it) => vec![account(), address(), network(), device(it)],
         }
     }
 }
 
-/// Takes a slot and returns the path used. If the device's log blocks, the client is treated as a stranger,
+/// Takes a slot and returns how it is counted. If the device's log blocks, the client is treated as a stranger,
 /// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
 /// device's log asks for is required, as it would be for a stranger with as many failures.
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
-    path: SignInPath,
-) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
-    let ask = async |path: SignInPath| {
-        let buckets = path.buckets(limiter, limits, who);
+    mode: CountingMode,
+) -> Result<(CountingMode, HoldDecision<S>), StoreError> {
+    let ask = async |mode: CountingMode| {
+        let buckets = mode.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
     };
-    let refusal = match (path, ask(path).await?) {
-        (SignInPath::Known(_), HoldDecision::Refused(refusal))
+    let refusal = match (mode, ask(mode).await?) {
+        (CountingMode::Known(_), HoldDecision::Refused(refusal))
             if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.device_only =>
         {
             refusal
         }
-        (path, answer) => return Ok((path, answer)),
+        (mode, answer) => return Ok((mode, answer)),
     };
-    Ok(match ask(SignInPath::Stranger).await? {
-        HoldDecision::Refused(other) if is_milder(&refusal, &other) => (path, HoldDecision::Refused(refusal)),
-        answer => (SignInPath::Stranger, answer),
+    Ok(match ask(CountingMode::Stranger).await? {
+        HoldDecision::Refused(other) if is_milder(&refusal, &other) => (mode, HoldDecision::Refused(refusal)),
+        answer => (CountingMode::Stranger, answer),
     })
 }
 
@@ -172,16 +174,16 @@ pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
     (refusal.then, refusal.retry_after) < (other.then, other.retry_after)
 }
 
-/// Whether the next attempt on this path would be asked for a CAPTCHA.
+/// Whether the next attempt of this mode would be asked for a CAPTCHA.
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
-    path: SignInPath,
+    mode: CountingMode,
 ) -> Result<bool, StoreError> {
-    let mut buckets = path.buckets(limiter, limits, who);
-    if path.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
-        buckets = SignInPath::Stranger.buckets(limiter, limits, who);
+    let mut buckets = mode.buckets(limiter, limits, who);
+    if mode.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
+        buckets = CountingMode::Stranger.buckets(limiter, limits, who);
     }
     for bucket in buckets {
         if is_full(limiter, bucket, RuleAction::Captcha).await? {
