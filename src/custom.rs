@@ -12,7 +12,6 @@ use crate::throttle::{
     Refusal, Rule, RuleAction, StoreError,
 };
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct CustomLimits {
     limiter: Limiter<AnyStore>,
@@ -20,7 +19,6 @@ pub struct CustomLimits {
     outages: metrics::Counter,
 }
 
-/// The program that requests a hit, and the subject.
 #[derive(Clone, Copy)]
 pub struct CustomRequest<'a> {
     pub limit: &'a Limit,
@@ -98,7 +96,6 @@ pub struct TokenGate {
     limit: Limit,
 }
 
-/// The validity of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TokenCheck {
     Good(Arc<TokenBearer>),

@@ -31,7 +31,6 @@ use crate::throttle::{Refusal, RuleAction, StoreError};
 
 pub use ticket::{AttemptOutcomes, AttemptTicket};
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
 
@@ -47,7 +46,6 @@ struct AttemptsParts {
     in_flight: Mutex<HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>>,
 }
 
-/// One attempt, as a program states it.
 pub struct GuardedAttempt<'a> {
     pub realm: &'a Realm,
     pub login: &'a RealmLogin,
@@ -60,7 +58,6 @@ pub struct GuardedAttempt<'a> {
     pub means: ClientCapabilities,
 }
 
-/// What is known of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedDevice<'a> {
     Stranger,
@@ -79,7 +76,6 @@ pub enum GuardedOutcome {
     Denied(Denied),
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AttemptOutcome {

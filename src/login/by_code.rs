@@ -21,7 +21,6 @@ use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 use crate::throttle::LimitMode;
 use crate::{audit, request_id};
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct ByCode(Arc<ByCodeInner>);
 
@@ -66,7 +65,6 @@ pub enum ByCodeOutcome {
     Denied(Denied),
 }
 
-/// A request for a new password.
 #[derive(Clone, Copy)]
 pub struct ResetRequest<'a> {
     pub entry: CodeEntry<'a>,

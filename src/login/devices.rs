@@ -43,7 +43,6 @@ pub struct KnownDevice {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KnownDevices(Vec<KnownDevice>);
 
-/// Writes and reads the cookie.
 #[derive(Clone)]
 pub struct DeviceCookies {
     keys: SigningKeys,
@@ -144,7 +143,6 @@ impl KnownDevices {
         self.0.is_empty()
     }
 
-    /// The known device at an account.
     pub fn at(&self, account: AccountId) -> Option<KnownDevice> {
         self.0.iter().copied().find(|device| device.account == account)
     }

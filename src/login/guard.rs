@@ -68,7 +68,6 @@ const KNOWN_LOGINS: usize = 100_000;
 const ASKED: Refusal =
     Refusal { bucket: OWN, rule: 0, then: RuleAction::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
-/// Reserves before a password is verified.
 pub struct LoginGuard {
     limiter: Limiter<AnyStore>,
     /// Windows of addresses in this process, with stricter limits, used while the store is out.
@@ -85,7 +84,6 @@ pub struct LoginGuard {
     outages: Counter,
 }
 
-/// Whether an attempt may be verified.
 pub enum GuardAdmission {
     Held(AttemptSlot),
     /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.

@@ -28,7 +28,6 @@ use crate::throttle::{CallError, RedisLink, StoreError};
 /// (`auth_policy_server_timeout_msecs`), and would take that for a failure.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct AuthPolicy(Arc<PolicyParts>);
 
@@ -54,7 +53,6 @@ pub struct PolicyAttempt {
     pub denied: bool,
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyReport {
     Success,

@@ -16,7 +16,6 @@ use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
-/// The registration service. Clones share it.
 #[derive(Clone)]
 pub struct Registration(Arc<RegistrationInner>);
 
@@ -27,7 +26,6 @@ struct RegistrationInner {
     codes: SmsCodes,
 }
 
-/// A request for an account.
 #[derive(Clone, Copy)]
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,

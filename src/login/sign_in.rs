@@ -32,7 +32,6 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Resolves when the client has hung up.
 type HungUp = oneshot::Receiver<Infallible>;
 
-/// The sign-in service. Clones share it.
 #[derive(Clone)]
 pub struct SignInService(Arc<SignInInner>);
 
@@ -44,7 +43,6 @@ struct SignInInner {
     counters: SignInCounters,
 }
 
-/// One attempt at one account's password.
 pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,

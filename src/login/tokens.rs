@@ -64,7 +64,6 @@ pub struct TokenEntry {
     pub expires_at: Option<Micros>,
 }
 
-/// The properties of a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: String,
@@ -419,7 +418,6 @@ impl AdminScope {
     }
 }
 
-/// The scopes of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenScopes {
     custom: CustomScopes,

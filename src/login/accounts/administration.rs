@@ -14,7 +14,6 @@ use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::login::{AccountId, session_changes};
 use crate::sms::Phone;
 
-/// A change of an account's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AccountAct {
@@ -31,13 +30,10 @@ pub enum AccountAct {
     Delete,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountChange {
     Done,
-    /// It is so already.
     Unchanged,
-    /// There would be no administrator left.
     LastAdmin,
     /// It has no password, and needs one for this.
     NoPassword,
@@ -47,7 +43,6 @@ pub enum AccountChange {
     Gone,
 }
 
-/// Which accounts are listed.
 #[derive(Debug, Clone, Default)]
 pub struct AccountFilter {
     /// The first letters of the name.

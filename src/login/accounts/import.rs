@@ -20,7 +20,6 @@ const COLUMNS: usize = 6;
 /// How often the import starts anew when names are registered while it runs.
 const TRIES: usize = 3;
 
-/// What became of an import.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
     /// Every account was created, or would have been.
@@ -31,7 +30,6 @@ pub enum ImportOutcome {
     Raced,
 }
 
-/// Why an account cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportConflict {
     LoginTaken,
@@ -185,7 +183,6 @@ const MOST_MISTAKES: usize = 50;
 /// How much of what the file says is repeated.
 const LONGEST_REASON: usize = 200;
 
-/// An account to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportRow {
     pub line: usize,
@@ -202,7 +199,6 @@ pub struct ImportMistake {
     pub reason: String,
 }
 
-/// What a file contains.
 #[derive(Debug, Default)]
 pub struct ImportFile {
     pub rows: Vec<ImportRow>,

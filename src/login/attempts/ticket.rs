@@ -21,7 +21,6 @@ const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
 const LONGEST: usize = 2048;
 
-/// An attempt that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptTicket {
     pub realm: Realm,

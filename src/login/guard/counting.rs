@@ -29,7 +29,6 @@ pub enum CountingMode {
     AccountUnlimited(KnownDevice),
 }
 
-/// The limits in front of a password.
 #[derive(Clone, Copy)]
 pub struct LoginLimits<'a> {
     pub login: GuardedLogin,
@@ -276,7 +275,6 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
 /// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whose passwords are guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedLogin {
     Own,
