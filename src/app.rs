@@ -21,9 +21,9 @@ use crate::entropy::Entropy;
 use crate::gate::Gate;
 use crate::https;
 use crate::login::{
-    Accounts, ApiTokens, AppSessions, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs,
-    LocalOutcomes, LoginGuard, OutcomeMarks, PasswordHasher, RedisOutcomes, Registration, SavedAsks,
-    SessionChanges, Sessions, SignInService, SubmittedForms,
+    Accounts, ApiTokens, AppSessions, AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts,
+    KnownPairs, LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SessionChanges, Sessions,
+    SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -125,13 +125,11 @@ impl Application {
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
-        let outcomes: Arc<dyn OutcomeMarks> = match &link {
-            Some(link) => Arc::new(RedisOutcomes::new(link.clone(), REDIS_PREFIX)),
-            None => Arc::new(LocalOutcomes::new(clock.clone())),
-        };
+        let shared = || link.clone().map(|link| (link, REDIS_PREFIX.to_owned()));
+        let outcomes = AttemptOutcomes::new(clock.clone(), shared());
         let attempts =
             GuardedAttempts::new(Arc::clone(&guard), outcomes, &master, clock.clone(), entropy.clone());
-        let asks = SavedAsks::new(clock.clone(), link.clone().map(|link| (link, REDIS_PREFIX.to_owned())));
+        let asks = OpenAttemptStore::new(clock.clone(), shared());
         let pairs = KnownPairs::new(db.clone(), clock.clone());
         let policy = AuthPolicy::new(attempts.clone(), asks, pairs, &master);
         let sessions = Sessions::new(

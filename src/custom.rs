@@ -12,7 +12,6 @@ use crate::throttle::{
     Refusal, Rule, RuleAction, StoreError,
 };
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct CustomLimits {
     limiter: Limiter<AnyStore>,
@@ -20,20 +19,12 @@ pub struct CustomLimits {
     outages: metrics::Counter,
 }
 
-/// The program that requests a hit, and the subject.
 #[derive(Clone, Copy)]
 pub struct CustomRequest<'a> {
     pub limit: &'a Limit,
     pub subject: &'a str,
     /// The program's address in the form that limits count.
     pub address: &'a [u8],
-}
-
-/// The result of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CustomDecision {
-    Admitted(AdmittedHit),
-    Refused(Refusal),
 }
 
 impl CustomLimits {
@@ -43,19 +34,16 @@ impl CustomLimits {
 
     /// Takes a hit, or returns when one is possible. If the store is out there is none: the program must not
     /// go on, and a hit that may have been taken anyway is refunded.
-    pub async fn reserve(&self, ask: CustomRequest<'_>) -> Result<CustomDecision, StoreError> {
-        match self.failing(self.limiter.reserve_or_nothing(&[self.bucket(ask)], false).await)? {
-            HitDecision::Admitted(admission) => {
-                if let Some(noted) = &admission.noted {
-                    self.record(ask, noted, true);
-                }
-                Ok(CustomDecision::Admitted(admission))
+    pub async fn reserve(&self, ask: CustomRequest<'_>) -> Result<HitDecision, StoreError> {
+        let decision = self.failing(self.limiter.reserve_or_nothing(&[self.bucket(ask)], false).await)?;
+        match &decision {
+            HitDecision::Refused(refusal) => self.record(ask, refusal, false),
+            HitDecision::Admitted(AdmittedHit { noted: Some(refusal), .. }) => {
+                self.record(ask, refusal, true)
             }
-            HitDecision::Refused(refusal) => {
-                self.record(ask, &refusal, false);
-                Ok(CustomDecision::Refused(refusal))
-            }
+            HitDecision::Admitted(_) => {}
         }
+        Ok(decision)
     }
 
     /// The state of the subject's log. Takes nothing.
@@ -108,7 +96,6 @@ pub struct TokenGate {
     limit: Limit,
 }
 
-/// The validity of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TokenCheck {
     Good(Arc<TokenBearer>),

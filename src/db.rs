@@ -129,13 +129,7 @@ impl Db {
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(DbPools {
-                exclusive: all.clone(),
-                turns: LockQueue::default(),
-                own: None,
-                health: Arc::default(),
-                all,
-            }));
+            return Ok(Self::Sqlite(DbPools::new(all.clone(), all, None)));
         }
         let own = Some(OwnConnections::new(&options));
         // What is decided under the lock is on disk before anybody acts on it: after a power failure a sent
@@ -143,7 +137,7 @@ impl Db {
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(DbPools { all, exclusive, turns: LockQueue::default(), own, health: Arc::default() }))
+        Ok(Self::Sqlite(DbPools::new(all, exclusive, own)))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -167,13 +161,7 @@ impl Db {
         };
         let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(DbPools {
-            all,
-            exclusive,
-            turns: LockQueue::default(),
-            own: None,
-            health: Arc::default(),
-        }))
+        Ok(Self::Postgres(DbPools::new(all, exclusive, None)))
     }
 
     /// Begins a transaction that may read, and write based on what it read: no other transaction with the
@@ -244,6 +232,10 @@ impl<D: sqlx::Database> Clone for DbPools<D> {
 }
 
 impl<D: sqlx::Database> DbPools<D> {
+    fn new(all: Pool<D>, exclusive: Pool<D>, own: Option<OwnConnections>) -> Self {
+        Self { all, exclusive, turns: LockQueue::default(), own, health: Arc::default() }
+    }
+
     /// The connections for everything except exclusive transactions. Returns an error immediately if the
     /// database does not answer, instead of waiting for a connection that cannot be made.
     pub fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {

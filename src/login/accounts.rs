@@ -50,7 +50,6 @@ pub struct Account {
     pub deleted_at: Option<Micros>,
 }
 
-/// The roles of an account. Everyone is a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Roles {
     pub admin: bool,
@@ -233,6 +232,18 @@ impl Account {
     pub fn device_hash(&self) -> Option<&Phc> {
         self.password_hash.as_ref().filter(|_| self.disabled_at.is_none())
     }
+
+    /// The account as it is when this password was set as that version.
+    pub(super) fn with_password(self, hash: Phc, version: i64) -> Self {
+        Self {
+            password_hash: Some(hash),
+            password_version: version,
+            password_failures: 0,
+            password_disabled_at: None,
+            must_change_password: false,
+            ..self
+        }
+    }
 }
 
 impl Roles {
@@ -384,7 +395,6 @@ impl Accounts {
 /// Rows of `unheld_failures`: so many that two names seldom share one.
 const SLOTS: u16 = 1024;
 
-/// The effect of one more wrong password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureResult {
     Counted,
@@ -463,7 +473,6 @@ pub const DEVICE_LIFE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 /// removed. Each device has signed in before, so only somebody who wants to fill the table has this many.
 const MOST: i64 = 100;
 
-/// The failures of a known device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceFailures {
     pub device: DeviceId,
@@ -567,11 +576,9 @@ struct DeviceRow {
 
 // The number of an account; no two accounts have the same.
 
-/// The result of setting a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhoneSet {
     Done,
-    /// Another account has it.
     Taken,
     /// The account no longer exists, was disabled, or has another password.
     Gone,

@@ -6,16 +6,16 @@ mod ticket;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
+use strum::{EnumString, IntoStaticStr};
 
 use self::ticket::{AttemptSeen, NotedRule};
 use super::guard::{
-    AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
-    REALM_VERSION, SettleError, SignInPath,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
+    GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
 use crate::audit;
@@ -23,31 +23,29 @@ use crate::audit::{Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, O
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
-use crate::denied::{ACCESS, Denied};
+use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::window::HOLD_LIFE;
 use crate::throttle::{Refusal, RuleAction, StoreError};
 
-pub use ticket::{AttemptTicket, LocalOutcomes, OutcomeMarks, RedisOutcomes};
+pub use ticket::{AttemptOutcomes, AttemptTicket};
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
 
 struct AttemptsParts {
     guard: Arc<LoginGuard>,
-    outcomes: Arc<dyn OutcomeMarks>,
+    outcomes: AttemptOutcomes,
     tickets: SigningKeys,
     devices: DeviceCookies,
     subjects: SubKey,
     clock: Clock,
     entropy: Entropy,
-    /// The attempts that this instance has admitted and that have not ended.
-    in_flight: Mutex<AttemptsInFlight>,
+    /// The attempts that this instance has admitted and that have not ended, by what their outcome is noted under.
+    in_flight: Mutex<HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>>,
 }
 
-/// One attempt, as a program states it.
 pub struct GuardedAttempt<'a> {
     pub realm: &'a Realm,
     pub login: &'a RealmLogin,
@@ -57,10 +55,9 @@ pub struct GuardedAttempt<'a> {
     pub solved: bool,
     /// The client's address is refused.
     pub denied: bool,
-    pub means: GuardMeans,
+    pub means: ClientCapabilities,
 }
 
-/// What is known of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedDevice<'a> {
     Stranger,
@@ -79,8 +76,8 @@ pub enum GuardedOutcome {
     Denied(Denied),
 }
 
-/// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AttemptOutcome {
     Failure,
     Success,
@@ -103,32 +100,6 @@ pub enum AttemptSettled {
     Unknown,
 }
 
-/// The outcome is not noted; tell it again.
-#[derive(Debug, thiserror::Error)]
-pub enum AttemptsError {
-    #[error(transparent)]
-    Db(#[from] DbError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl AttemptOutcome {
-    const ALL: [Self; 4] = [Self::Failure, Self::Success, Self::Abandoned, Self::Lapsed];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Failure => "failure",
-            Self::Success => "success",
-            Self::Abandoned => "abandoned",
-            Self::Lapsed => "lapsed",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
-    }
-}
-
 impl GuardedAttempt<'_> {
     /// As a stranger's, and is recorded then: nobody can show a challenge to this device.
     fn is_asked_again(&self, refusal: &Refusal) -> bool {
@@ -140,7 +111,7 @@ impl GuardedAttempt<'_> {
 impl GuardedAttempts {
     pub fn new(
         guard: Arc<LoginGuard>,
-        outcomes: Arc<dyn OutcomeMarks>,
+        outcomes: AttemptOutcomes,
         master: &MasterKey,
         clock: Clock,
         entropy: Entropy,
@@ -172,42 +143,46 @@ impl GuardedAttempts {
             GuardedDevice::Sent(text) => devices.recognise(text).at(account),
             GuardedDevice::Known(id) => Some(devices.known(account, id, REALM_VERSION)),
         };
-        let path = LoginGuard::path(GuardedLogin::Realm, &live.limits, device);
-        let everyone = live.access.challenges_everyone(self.audit().now()).filter(|_| !attempt.solved);
-        if path == SignInPath::Stranger
-            && let Some(denied) = self.bar_stranger(&attempt, account, everyone)
+        let mode = CountingMode::of(GuardedLogin::Realm, &live.limits, device);
+        let everyone = guard.challenges_everyone(live, attempt.solved);
+        let check_access_rules = || {
+            let event = self.event(&attempt, &account, CountingMode::Stranger);
+            guard.check_access_rules(attempt.denied, everyone, event)
+        };
+        if mode == CountingMode::Stranger
+            && let Some(denied) = check_access_rules()
         {
             return Ok(GuardedOutcome::Denied(denied));
         }
-        let origin = in_realm(attempt.realm, attempt.origin);
+        let origin = Self::origin(attempt.realm, attempt.origin);
         let who = GuardRequest {
             guarded: GuardedLogin::Realm,
+            subject: AccountSubject::in_realm(account),
             name: attempt.login.as_str(),
             origin: &origin,
             solved: attempt.solved,
-            alone: attempt.denied || everyone.is_some(),
+            device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
-        let subject = AccountSubject::in_realm(account);
-        match guard.admit_known(&live.limits, subject, who, device).await {
+        match guard.admit(&live.limits, who, mode).await {
             GuardAdmission::Held(slot) => {
                 Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, (account, device), slot) })
             }
-            GuardAdmission::Refused { path, refusal, .. }
-                if path.device().is_some()
+            GuardAdmission::Refused { mode, refusal, .. }
+                if mode.device().is_some()
                     && refusal.then == RuleAction::Block
-                    && let Some(denied) = self.bar_stranger(&attempt, account, everyone) =>
+                    && let Some(denied) = check_access_rules() =>
             {
                 Ok(GuardedOutcome::Denied(denied))
             }
-            GuardAdmission::Refused { path, limit, refusal } => {
+            GuardAdmission::Refused { mode, limit, refusal } => {
                 if !attempt.is_asked_again(&refusal) {
-                    self.record_refused(&attempt, (account, path), limit, &refusal);
+                    guard.record_refused(self.event(&attempt, &account, mode), limit, &refusal);
                 }
                 Ok(GuardedOutcome::Denied(Denied::by(limit, &refusal)))
             }
             GuardAdmission::Busy { retry_after } => {
-                self.record(&attempt, (account, path), self.audit().now(), Outcome::Busy, None);
+                self.audit().record(self.event(&attempt, &account, mode));
                 let limit = LimitName::GuardAccount.as_str().into();
                 Ok(GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }))
             }
@@ -223,13 +198,19 @@ impl GuardedAttempts {
     ) -> Result<(), StoreError> {
         let account = login.id(realm, &self.0.subjects);
         self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await?;
-        self.record_forgiven(realm, login, account);
+        let audit = self.audit();
+        audit.record(AuditEvent {
+            name: Some(realm.as_str()),
+            limit: Some(LimitName::GuardAccount.as_str()),
+            account: Some(EventSubject::Realm { id: account.as_bytes(), login: login.as_str() }),
+            ..AuditEvent::new(audit.now(), Action::Reset, Outcome::Ok)
+        });
         Ok(())
     }
 
-    /// What an address is bound to in a challenge of this realm.
+    /// The address and the network as subjects of the realm, which a challenge is bound to, too.
     pub fn origin(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
-        in_realm(realm, origin)
+        RequestOrigin { address: realm.subject(&origin.address), network: realm.subject(&origin.network) }
     }
 
     /// What a name is counted as.
@@ -248,11 +229,11 @@ impl GuardedAttempts {
         slot: AttemptSlot,
     ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
-        let path = slot.path();
+        let mode = slot.mode();
         let (hit, buckets) = slot.hit();
-        let names = path.limits(GuardedLogin::Realm).iter().copied();
+        let names = mode.limits(GuardedLogin::Realm).iter().copied();
         let noted = |refusal: Refusal| NotedRule {
-            limit: path.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
+            limit: mode.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
             rule: refusal.rule,
             frees_at: refusal.frees_at.0,
         };
@@ -277,7 +258,7 @@ impl GuardedAttempts {
             },
         };
         let text = ticket.sign(tickets);
-        in_flight.lock().0.insert(self.mark(&ticket), (ticket, slot));
+        in_flight.lock().insert(self.mark(&ticket), (ticket, slot));
         text
     }
 
@@ -294,24 +275,16 @@ impl GuardedAttempts {
             .then(|| self.0.devices.entry(ticket.account, ticket.device, REALM_VERSION));
         AttemptSettled::Told { device }
     }
-}
 
-/// The address and the network as subjects of the realm.
-fn in_realm(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
-    RequestOrigin { address: realm.subject(&origin.address), network: realm.subject(&origin.network) }
-}
-
-// How an attempt's outcome is taken: noted first, once for all instances, and then carried out.
-
-impl GuardedAttempts {
-    /// Settles an attempt. Telling the same outcome again changes nothing.
+    /// Settles an attempt: its outcome is noted first, once for all instances, and then carried out. Telling the same
+    /// outcome again changes nothing.
     pub async fn settle(
         &self,
         live: &Arc<LiveSettings>,
         realm: &Realm,
         ticket: &str,
         outcome: AttemptOutcome,
-    ) -> Result<AttemptSettled, AttemptsError> {
+    ) -> Result<AttemptSettled, SettleError> {
         let AttemptsParts { tickets, clock, .. } = &*self.0;
         let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
         else {
@@ -332,7 +305,7 @@ impl GuardedAttempts {
         live: &LiveSettings,
         ticket: AttemptTicket,
         outcome: AttemptOutcome,
-    ) -> Result<AttemptSettled, AttemptsError> {
+    ) -> Result<AttemptSettled, SettleError> {
         let AttemptsParts { outcomes, clock, .. } = &*self.0;
         let age = clock.now().since(ticket.at);
         let lapsed = age >= HOLD_LIFE;
@@ -374,50 +347,26 @@ impl GuardedAttempts {
         id: [u8; 16],
         ticket: &AttemptTicket,
         outcome: AttemptOutcome,
-    ) -> Result<(), AttemptsError> {
+    ) -> Result<(), SettleError> {
         let done = match (self.take_slot(&id), outcome) {
             (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
-                slot.keep().await.map(TicketEnd::kept).map_err(AttemptsError::from)
+                slot.keep().await.map(|at| at.map(|at| (at, false))).map_err(SettleError::from)
             }
-            (Some(slot), AttemptOutcome::Success) => Ok(TicketEnd::right(slot.succeed().await)),
+            (Some(slot), AttemptOutcome::Success) => Ok(slot.succeed().await),
             (Some(slot), AttemptOutcome::Abandoned) => {
                 slot.refund().await;
-                Ok(TicketEnd::default())
+                Ok(None)
             }
             (None, _) => {
                 let guard = &self.0.guard;
                 let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
-                let end = || TicketEnd::kept(Some(self.audit().now()));
-                settled.await.map(|()| end()).map_err(AttemptsError::from)
+                settled.await.map(|()| Some((self.audit().now(), false)))
             }
         };
         self.record_settled(ticket, outcome, done.as_ref().copied().unwrap_or_default());
         done.map(drop)
     }
-}
 
-impl From<SettleError> for AttemptsError {
-    fn from(error: SettleError) -> Self {
-        match error {
-            SettleError::Db(error) => Self::Db(error),
-            SettleError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
-/// Whether it counts.
-const fn failed(outcome: AttemptOutcome) -> bool {
-    matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
-}
-
-// The attempts that this instance has admitted and that have not ended, and what becomes of those about which nobody
-// says anything.
-
-/// By what their outcome is noted under.
-#[derive(Default)]
-pub struct AttemptsInFlight(HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>);
-
-impl GuardedAttempts {
     /// Ends the attempts about which nobody has said anything in time. Call it every second.
     pub async fn lapse(&self, live: &LiveSettings) {
         const AT_ONCE: usize = 64;
@@ -425,7 +374,7 @@ impl GuardedAttempts {
         let overdue = |(id, (ticket, _)): (&[u8; 16], &(AttemptTicket, AttemptSlot))| {
             (now.since(ticket.at) >= HOLD_LIFE).then(|| (*id, ticket.clone()))
         };
-        let overdue: Vec<_> = self.0.in_flight.lock().0.iter().filter_map(overdue).collect();
+        let overdue: Vec<_> = self.0.in_flight.lock().iter().filter_map(overdue).collect();
         let out = AtomicBool::new(false);
         let ends = overdue.into_iter().map(|(id, ticket)| {
             let out = &out;
@@ -448,11 +397,11 @@ impl GuardedAttempts {
     }
 
     fn has_slot(&self, id: &[u8; 16]) -> bool {
-        self.0.in_flight.lock().0.contains_key(id)
+        self.0.in_flight.lock().contains_key(id)
     }
 
     fn take_slot(&self, id: &[u8; 16]) -> Option<AttemptSlot> {
-        self.0.in_flight.lock().0.remove(id).map(|(_, slot)| slot)
+        self.0.in_flight.lock().remove(id).map(|(_, slot)| slot)
     }
 
     /// The slot of an attempt that another instance has recorded. Repeating what that did changes nothing.
@@ -463,87 +412,30 @@ impl GuardedAttempts {
             None => {}
         }
     }
-}
 
-// What the record of events holds of attempts in realms.
-
-/// How an attempt of another program ended.
-#[derive(Debug, Clone, Copy, Default)]
-struct TicketEnd {
-    /// When it was settled, if the store could say.
-    settled: Option<Micros>,
-    /// Whether its success was to forgive.
-    forgave: bool,
-}
-
-impl TicketEnd {
-    /// A failure, or what another instance has admitted: nothing is forgiven.
-    pub const fn kept(settled: Option<Micros>) -> Self {
-        Self { settled, forgave: false }
-    }
-
-    pub fn right(done: Option<(Micros, bool)>) -> Self {
-        Self { settled: done.map(|(at, _)| at), forgave: done.is_some_and(|(_, forgave)| forgave) }
-    }
-}
-
-impl GuardedAttempts {
-    /// What `[access]` answers to who does not come from the name's known device.
-    fn bar_stranger(
+    /// The event of an attempt for which there is no room. What ended otherwise says so with `..`.
+    fn event<'a>(
         &self,
-        attempt: &GuardedAttempt<'_>,
-        account: AccountId,
-        everyone: Option<Duration>,
-    ) -> Option<Denied> {
-        let (outcome, denied) = match everyone {
-            _ if attempt.denied => (Outcome::Refused, Denied::AddressDenied),
-            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
-            None => return None,
-        };
-        let (who, why) = ((account, SignInPath::Stranger), Some(EventRule::by_nobody(ACCESS)));
-        self.record(attempt, who, self.audit().now(), outcome, why);
-        Some(denied)
-    }
-
-    fn record_refused(
-        &self,
-        attempt: &GuardedAttempt<'_>,
-        who: (AccountId, SignInPath),
-        limit: &'static str,
-        refusal: &Refusal,
-    ) {
-        let (at, why) = (self.audit().decided(refusal), EventRule::refused(limit, refusal));
-        self.record(attempt, who, at, Outcome::refused(refusal), Some(why));
-    }
-
-    fn record(
-        &self,
-        attempt: &GuardedAttempt<'_>,
-        (account, path): (AccountId, SignInPath),
-        at: Micros,
-        outcome: Outcome,
-        why: Option<EventRule<'_>>,
-    ) {
+        attempt: &'a GuardedAttempt<'_>,
+        account: &'a AccountId,
+        mode: CountingMode,
+    ) -> AuditEvent<'a> {
         let id = account.as_bytes();
-        self.audit().record(AuditEvent {
+        AuditEvent {
             name: Some(attempt.realm.as_str()),
-            why,
-            detail: detail(path.device().map(|device| device.id), []),
+            detail: detail(mode.device().map(|device| device.id), []),
             solved: attempt.solved,
             account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
             address: Some(EventSubject::Address(&attempt.origin.address)),
             network: Some(EventSubject::Network(&attempt.origin.network)),
-            ..AuditEvent::new(at, Action::Attempt, outcome)
-        });
+            ..AuditEvent::new(self.audit().now(), Action::Attempt, Outcome::Busy)
+        }
     }
 
-    fn record_settled(
-        &self,
-        ticket: &AttemptTicket,
-        ended: AttemptOutcome,
-        TicketEnd { settled, forgave }: TicketEnd,
-    ) {
+    /// `settled`: when, if the store could say, and whether a success was to forgive.
+    fn record_settled(&self, ticket: &AttemptTicket, ended: AttemptOutcome, settled: Option<(Micros, bool)>) {
         let seen = &ticket.seen;
+        let forgave = settled.is_some_and(|(_, forgave)| forgave);
         let (outcome, more) = match ended {
             AttemptOutcome::Success => (Outcome::Ok, (!forgave).then_some(("forgave", false))),
             AttemptOutcome::Failure => (Outcome::Wrong, None),
@@ -554,7 +446,7 @@ impl GuardedAttempts {
         let id = ticket.account.as_bytes();
         let account = self.audit().subject(&EventSubject::Realm { id, login: "" });
         self.audit().record(AuditEvent {
-            settled,
+            settled: settled.map(|(at, _)| at),
             name: Some(ticket.realm.as_str()),
             why: seen.noted.as_ref().map(noted),
             detail: detail(ticket.known_device(), more),
@@ -565,17 +457,11 @@ impl GuardedAttempts {
             ..AuditEvent::new(Micros(seen.at), Action::Attempt, outcome)
         });
     }
+}
 
-    /// The name's failures are gone.
-    fn record_forgiven(&self, realm: &Realm, login: &RealmLogin, account: AccountId) {
-        let audit = self.audit();
-        audit.record(AuditEvent {
-            name: Some(realm.as_str()),
-            limit: Some(LimitName::GuardAccount.as_str()),
-            account: Some(EventSubject::Realm { id: account.as_bytes(), login: login.as_str() }),
-            ..AuditEvent::new(audit.now(), Action::Reset, Outcome::Ok)
-        });
-    }
+/// Whether it counts.
+const fn failed(outcome: AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
 }
 
 /// The device first: by that, attempts from known devices are told from others.

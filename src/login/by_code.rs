@@ -17,11 +17,10 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
-use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
+use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 use crate::throttle::LimitMode;
 use crate::{audit, request_id};
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct ByCode(Arc<ByCodeInner>);
 
@@ -66,7 +65,6 @@ pub enum ByCodeOutcome {
     Denied(Denied),
 }
 
-/// A request for a new password.
 #[derive(Clone, Copy)]
 pub struct ResetRequest<'a> {
     pub entry: CodeEntry<'a>,
@@ -143,9 +141,10 @@ impl ByCode {
         entry: CodeEntry<'_>,
     ) -> Result<ByCodeOutcome, ServiceError> {
         let ByCodeInner { codes, guard, accounts, .. } = &*self.0;
-        let proven = match opened(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?) {
-            Ok(proven) => proven,
-            Err(not) => return Ok(not.into()),
+        let proven = match codes.check(live, self.guess(live, entry, Purpose::Login).await?).await? {
+            CheckOutcome::Right(proven) => proven,
+            CheckOutcome::Wrong => return Ok(ByCodeOutcome::WrongCode),
+            CheckOutcome::Denied(denied) => return Ok(ByCodeOutcome::Denied(denied)),
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
@@ -162,7 +161,7 @@ impl ByCode {
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
-                    guard.made(&account);
+                    guard.account_created(&account);
                     self.signed_in(&account, entry);
                     return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: true });
                 }
@@ -215,8 +214,8 @@ impl ByCode {
             return Ok(no_room(&caller, busy));
         }
         let guess = self.guess(live, ask.entry, Purpose::Reset).await?;
-        let everyone = live.access.challenges_everyone(guard.audit().now());
-        if let Some(left) = everyone.filter(|_| !guess.solved && !guess.known) {
+        let everyone = guard.challenges_everyone(live, guess.solved);
+        if let Some(left) = everyone.filter(|_| !guess.known) {
             return Ok(ResetOutcome::Denied(Denied::challenged_with_everyone(left)));
         }
         let admitted = match codes.admit(live, guess).await? {
@@ -228,7 +227,7 @@ impl ByCode {
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
         // task.
         let compared = request_id::spawn(async move {
-            let not = match service.0.hasher.hash_beside(&caller, &password, phone.as_str()).await {
+            let not = match service.0.hasher.hash_new_for(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
                 Ok(Err(unfit)) => ResetOutcome::Unfit(unfit),
                 Err(busy) => no_room(&caller, busy),
@@ -240,9 +239,10 @@ impl ByCode {
             Ok(compared) => compared,
             Err(not) => return Ok(not),
         };
-        let proven = match opened(checked?) {
-            Ok(proven) => proven,
-            Err(not) => return Ok(not.into()),
+        let proven = match checked? {
+            CheckOutcome::Right(proven) => proven,
+            CheckOutcome::Wrong => return Ok(ResetOutcome::WrongCode),
+            CheckOutcome::Denied(denied) => return Ok(ResetOutcome::Denied(denied)),
         };
         let phone = proven.phone();
         let Some(account) = self.0.accounts.find_by_phone(phone).await? else {
@@ -264,15 +264,7 @@ impl ByCode {
             password_enabled_counter().increment(1);
         }
         self.record(&account, ask.entry, (Action::Reset, None));
-        let account = Account {
-            password_hash: Some(hash),
-            password_version: version,
-            password_failures: 0,
-            password_disabled_at: None,
-            must_change_password: false,
-            ..account
-        };
-        Ok(ResetOutcome::Done(Box::new(account)))
+        Ok(ResetOutcome::Done(Box::new(account.with_password(hash, version))))
     }
 
     /// Gives an account the number, replacing any earlier one. A number opens the account, so the account's
@@ -283,11 +275,12 @@ impl ByCode {
         account: &Account,
         entry: CodeEntry<'_>,
     ) -> Result<PhoneOutcome, ServiceError> {
-        let proven =
-            match opened(self.0.codes.check(live, self.guess(live, entry, Purpose::Verify).await?).await?) {
-                Ok(proven) => proven,
-                Err(not) => return Ok(not.into()),
-            };
+        let guess = self.guess(live, entry, Purpose::Verify).await?;
+        let proven = match self.0.codes.check(live, guess).await? {
+            CheckOutcome::Right(proven) => proven,
+            CheckOutcome::Wrong => return Ok(PhoneOutcome::WrongCode),
+            CheckOutcome::Denied(denied) => return Ok(PhoneOutcome::Denied(denied)),
+        };
         match self.0.accounts.set_phone(account, proven.phone()).await? {
             PhoneSet::Done => Ok(PhoneOutcome::Done),
             PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
@@ -311,33 +304,3 @@ fn are_devices_known(live: &LiveSettings) -> bool {
     let limit = &live.limits.login_device;
     limit.mode() == LimitMode::Enforce && !limit.rules().is_empty()
 }
-
-/// A code that opened nothing, whatever it was for.
-enum NotOpened {
-    WrongCode,
-    Denied(Denied),
-}
-
-fn opened(checked: CheckOutcome) -> Result<ProvenPhone, NotOpened> {
-    match checked {
-        CheckOutcome::Right(proven) => Ok(proven),
-        CheckOutcome::Wrong => Err(NotOpened::WrongCode),
-        CheckOutcome::Denied(denied) => Err(NotOpened::Denied(denied)),
-    }
-}
-
-/// Every outcome tells it in the same words.
-macro_rules! tells_not_opened {
-    ($($outcome:ty),+) => {
-        $(impl From<NotOpened> for $outcome {
-            fn from(not: NotOpened) -> Self {
-                match not {
-                    NotOpened::WrongCode => Self::WrongCode,
-                    NotOpened::Denied(denied) => Self::Denied(denied),
-                }
-            }
-        })+
-    };
-}
-
-tells_not_opened!(ByCodeOutcome, ResetOutcome, PhoneOutcome);

@@ -43,7 +43,6 @@ pub struct KnownDevice {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KnownDevices(Vec<KnownDevice>);
 
-/// Writes and reads the cookie.
 #[derive(Clone)]
 pub struct DeviceCookies {
     keys: SigningKeys,
@@ -73,7 +72,7 @@ impl DeviceCookies {
 
     /// The entry of one device alone, as a program keeps it for its user.
     pub fn entry(&self, account: AccountId, id: DeviceId, password_version: i64) -> String {
-        self.write(&KnownDevice { account, id, password_version, issued_at: self.clock.now() })
+        self.write(&self.known(account, id, password_version))
     }
 
     /// A device that is known by something else than a cookie.
@@ -88,12 +87,7 @@ impl DeviceCookies {
             .at(account.id)
             .filter(|device| device.password_version == account.password_version)
             .map_or_else(|| DeviceId::random(&self.entropy), |device| device.id);
-        let newest = KnownDevice {
-            account: account.id,
-            id,
-            password_version: account.password_version,
-            issued_at: self.clock.now(),
-        };
+        let newest = self.known(account.id, id, account.password_version);
         let others = known.0.iter().filter(|device| device.account != account.id);
         let entries: Vec<String> =
             [&newest].into_iter().chain(others).take(MOST).map(|device| self.write(device)).collect();
@@ -149,7 +143,6 @@ impl KnownDevices {
         self.0.is_empty()
     }
 
-    /// The known device at an account.
     pub fn at(&self, account: AccountId) -> Option<KnownDevice> {
         self.0.iter().copied().find(|device| device.account == account)
     }

@@ -1,9 +1,30 @@
 //! The limits in front of every password: on the known device, or otherwise on the account and on the
 //! client's address and network; and what replaces them while the store is out.
+//!
+//! ```text
+//! hold     admit: a slot in every log of its counting mode (counting.rs), or in none
+//!          |- Refused   a limit is full: solve a challenge with it, or wait
+//!          |- Busy      others in flight did not end in time
+//!          '- Held      AttemptSlot: it counts as if it were wrong, until it is settled
+//!               |
+//! verify        the account is read and the password compared, in another task: a client that hangs up
+//!               |  leaves no slot unsettled
+//! settle        |- keep     wrong: the failure is recorded in SQL before the answer, and counts
+//!               |- succeed  right: the slot is given back, and its own log forgives what asked for challenges
+//!               '- refund   nothing was compared: the slot is given back
+//! ```
+//!
+//! A known device is counted in its own log alone (`Known`). If that blocks, it goes on as a stranger, unless only
+//! the device may try at all (`device_only`). While the limit on devices is in monitor mode, or the account's limit
+//! refuses nobody, it is counted as a stranger (`DeviceMonitored`, `AccountUnlimited`). A device that knew an older
+//! password is void (`is_void`): its slot is refunded, and it tries again as a stranger.
+//!
+//! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
+//! and the way back to the store are in outage.rs.
 
+mod counting;
 mod failure_record;
 mod outage;
-mod path;
 mod slot;
 
 use std::sync::Arc;
@@ -12,27 +33,28 @@ use std::time::Duration;
 
 use metrics::Counter;
 
+use self::counting::{LoginLimits, OWN, account_key};
 use self::failure_record::FailedAttempt;
-use self::path::{BeforePasswords, OWN, account_key};
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::accounts::{Account, Accounts};
-use super::devices::KnownDevice;
 use super::id::AccountId;
 use super::{RequestOrigin, Username};
-use crate::audit::Audit;
+use crate::audit::{Audit, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, Limits};
+use crate::config::{LimitName, Limits, LiveSettings};
 use crate::db::DbError;
+use crate::denied::{ACCESS, Denied};
 use crate::throttle;
 use crate::throttle::{
     AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, Limiter, MemoryStore, OwnedBucket,
     Refusal, Rule, RuleAction, StoreError, SubjectKey,
 };
 
-pub use failure_record::FailureRecord;
-pub use path::{
-    AccountSubject, GuardMeans, GuardRequest, GuardedLogin, REALM_VERSION, SignInPath, account_subject,
+pub use counting::{
+    AccountSubject, ClientCapabilities, CountingMode, GuardRequest, GuardedLogin, REALM_VERSION,
+    account_subject,
 };
+pub use failure_record::FailureRecord;
 pub use slot::AttemptSlot;
 
 /// A store that loses its data more often than this during one request has another problem.
@@ -46,7 +68,6 @@ const KNOWN_LOGINS: usize = 100_000;
 const ASKED: Refusal =
     Refusal { bucket: OWN, rule: 0, then: RuleAction::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
-/// Reserves before a password is verified.
 pub struct LoginGuard {
     limiter: Limiter<AnyStore>,
     /// Windows of addresses in this process, with stricter limits, used while the store is out.
@@ -63,12 +84,11 @@ pub struct LoginGuard {
     outages: Counter,
 }
 
-/// Whether an attempt may be verified.
 pub enum GuardAdmission {
     Held(AttemptSlot),
     /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.
     Refused {
-        path: SignInPath,
+        mode: CountingMode,
         limit: &'static str,
         refusal: Refusal,
     },
@@ -77,7 +97,7 @@ pub enum GuardAdmission {
     },
 }
 
-/// An attempt could not be settled.
+/// An attempt could not be settled, and its outcome is not noted; tell it again.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
     #[error(transparent)]
@@ -137,11 +157,6 @@ impl LoginGuard {
         self.logins.get(login)
     }
 
-    /// The path that an attempt takes first, given its known device.
-    pub fn path(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
-        SignInPath::of(device, BeforePasswords::of(login, limits))
-    }
-
     /// Remembers what the database says about a login. Returns whether that is what was `assumed`.
     pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: AccountSubject) -> bool {
         let found = AccountSubject::of(found);
@@ -151,39 +166,58 @@ impl LoginGuard {
         assumed.account() == found.account()
     }
 
+    /// How long everybody without a solved challenge is challenged (`[access]`); None if this attempt is not.
+    pub fn challenges_everyone(&self, live: &LiveSettings, solved: bool) -> Option<Duration> {
+        live.access.challenges_everyone(self.audit.now()).filter(|_| !solved)
+    }
+
+    /// What `[access]` answers to an attempt that does not come from the account's known device: `denied` if its
+    /// address is refused, or while everybody is challenged. It is recorded as `event`. Nothing is counted, and
+    /// the answer is the same for a name without an account.
+    pub fn check_access_rules(
+        &self,
+        denied: bool,
+        everyone: Option<Duration>,
+        event: AuditEvent<'_>,
+    ) -> Option<Denied> {
+        let (outcome, denied) = match everyone {
+            _ if denied => (Outcome::Refused, Denied::AddressDenied),
+            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
+            None => return None,
+        };
+        let (at, why) = (self.audit.now(), Some(EventRule::by_nobody(ACCESS)));
+        self.audit.record(AuditEvent { at, outcome, why, ..event });
+        Some(denied)
+    }
+
+    /// Records as `event` that a limit refused it.
+    pub fn record_refused(&self, event: AuditEvent<'_>, limit: &'static str, refusal: &Refusal) {
+        let (at, outcome) = (self.audit.decided(refusal), Outcome::refused(refusal));
+        let why = Some(EventRule::refused(limit, refusal));
+        self.audit.record(AuditEvent { at, outcome, why, ..event });
+    }
+
     /// An account was just created. It starts without the failures at its name.
-    pub fn made(&self, account: &Account) {
+    pub fn account_created(&self, account: &Account) {
         self.logins.insert(account.login.clone(), AccountSubject::of(Some(account)));
     }
 
     /// Takes a slot on the account, the address and the network, or returns why there is none. In an outage
     /// of the store: a CAPTCHA for everyone, the record in SQL for accounts, and stricter windows of this
-    /// process for addresses and networks.
+    /// process for addresses and networks. For a known device: on the device, as long as that has a slot.
     pub async fn admit(
         self: &Arc<Self>,
         limits: &Limits,
-        subject: AccountSubject,
         who: GuardRequest<'_>,
+        mode: CountingMode,
     ) -> GuardAdmission {
-        self.admit_known(limits, subject, who, None).await
-    }
-
-    /// The same for an attempt that may come from a known device: on the device, as long as that has a slot.
-    pub async fn admit_known(
-        self: &Arc<Self>,
-        limits: &Limits,
-        subject: AccountSubject,
-        who: GuardRequest<'_>,
-        device: Option<KnownDevice>,
-    ) -> GuardAdmission {
-        let before = BeforePasswords::of(who.guarded, limits);
-        let path = SignInPath::of(device, before);
+        let before = LoginLimits::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
-            if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
+            if let Some(admission) = self.admit_by_store(limits, before, who, mode).await {
                 return admission;
             }
             // Boxed, because it rarely runs and would make the future of every attempt larger.
-            if let Some(admission) = Box::pin(self.admit_in_outage(before, (subject, who), path)).await {
+            if let Some(admission) = Box::pin(self.admit_in_outage(before, who, mode)).await {
                 return admission;
             }
         }
@@ -195,36 +229,31 @@ impl LoginGuard {
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
-        (subject, who): (AccountSubject, GuardRequest<'_>),
-        path: SignInPath,
+        before: LoginLimits<'_>,
+        who: GuardRequest<'_>,
+        mode: CountingMode,
     ) -> Option<GuardAdmission> {
-        let before = BeforePasswords::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
-            let error = match path::hold(&self.limiter, before, (subject, who), path).await {
-                Ok((path, HoldDecision::Refused(refusal))) => {
-                    return Some(refused(who.guarded, path, refusal));
+            let error = match counting::hold(&self.limiter, before, who, mode).await {
+                Ok((mode, HoldDecision::Refused(refusal))) => {
+                    return Some(refused(who.guarded, mode, refusal));
                 }
                 Ok((_, HoldDecision::OutOfPatience)) => {
                     return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY });
                 }
-                Ok((path, HoldDecision::Held(hold))) => {
+                Ok((mode, HoldDecision::Held(hold))) => {
                     let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
                     let hold = UnclaimedHold::new(hold);
                     let now = self.rebuild.generation(outage::SHAPE).await;
                     if let Ok(Some(now)) = now
                         && now == generation
                     {
-                        let failures = self.failures.clone();
-                        return Some(GuardAdmission::Held(AttemptSlot::new(
-                            SlotHold::Store(hold.claim()),
-                            path,
-                            ticket,
-                            failures,
-                        )));
+                        let (hold, failures) = (SlotHold::Store(hold.claim()), self.failures.clone());
+                        return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
                     // It was given by incomplete windows, or nobody can tell that it was not.
                     match (hold.refund().await, now) {
@@ -245,16 +274,10 @@ impl LoginGuard {
 
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
-    pub async fn challenges_next(
-        &self,
-        limits: &Limits,
-        subject: AccountSubject,
-        who: GuardRequest<'_>,
-        path: SignInPath,
-    ) -> bool {
-        let before = BeforePasswords::of(who.guarded, limits);
+    pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, mode: CountingMode) -> bool {
+        let before = LoginLimits::of(who.guarded, limits);
         self.in_flight.generation().is_none()
-            || path::challenges_next(&self.limiter, before, (subject, who), path).await.unwrap_or(true)
+            || counting::challenges_next(&self.limiter, before, who, mode).await.unwrap_or(true)
     }
 
     /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
@@ -302,7 +325,7 @@ impl LoginGuard {
         origin: &RequestOrigin,
     ) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
-        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
+        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
         let counting = [(address, &origin.address), (network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
@@ -330,7 +353,7 @@ impl LoginGuard {
         limits: &Limits,
         account: AccountId,
     ) -> Result<(), StoreError> {
-        let limit = BeforePasswords::of(login, limits).account;
+        let limit = LoginLimits::of(login, limits).account;
         let bucket = self.limiter.bucket(limit, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
@@ -372,8 +395,8 @@ impl LoginGuard {
     }
 }
 
-fn refused(login: GuardedLogin, path: SignInPath, refusal: Refusal) -> GuardAdmission {
-    GuardAdmission::Refused { path, limit: path.limits(login)[refusal.bucket].as_str(), refusal }
+fn refused(login: GuardedLogin, mode: CountingMode, refusal: Refusal) -> GuardAdmission {
+    GuardAdmission::Refused { mode, limit: mode.limits(login)[refusal.bucket].as_str(), refusal }
 }
 
 /// Half of everything, because one instance does not see what the others admit.
@@ -384,22 +407,29 @@ fn stricter(limit: &Limit) -> Limit {
     half.keeping(limit.capacity())
 }
 
-// How much of what is allowed a client's address and network have used up: what a proof of work is priced by.
-
 /// The most that a network counts for: strangers share it, and one of them must not set the price of all others to the
 /// highest.
 const MOST_OF_NETWORK: f64 = 0.5;
 
 impl LoginGuard {
     /// Of the failures at a login.
-    pub async fn strain(&self, login: GuardedLogin, limits: &Limits, origin: &RequestOrigin) -> Option<f64> {
-        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
-        self.strain_on([address, network], origin).await
+    pub async fn limit_usage(
+        &self,
+        login: GuardedLogin,
+        limits: &Limits,
+        origin: &RequestOrigin,
+    ) -> Option<f64> {
+        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
+        self.limit_usage_on([address, network], origin).await
     }
 
     /// From 0 to 1: that of the fullest rule of a limit of addresses and one of networks. None while the store does not
     /// answer.
-    pub async fn strain_on(&self, [address, network]: [&Limit; 2], origin: &RequestOrigin) -> Option<f64> {
+    pub async fn limit_usage_on(
+        &self,
+        [address, network]: [&Limit; 2],
+        origin: &RequestOrigin,
+    ) -> Option<f64> {
         let (address, network) =
             tokio::join!(self.used(address, &origin.address), self.used(network, &origin.network));
         Some(address.ok()?.max(network.ok()?.min(MOST_OF_NETWORK)))

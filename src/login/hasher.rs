@@ -1,6 +1,6 @@
 //! The bounded pool for all password hashing: argon2id, and what imported passwords were hashed with.
 
-mod pace;
+mod response_timing;
 mod workers;
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OnceCell, oneshot};
 use tracing::Instrument;
 
-use self::pace::Pace;
+use self::response_timing::ResponseTiming;
 use self::workers::{HashTurn, HashWorkers};
 use super::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
 use super::{Password, PasswordError, Username};
@@ -23,7 +23,7 @@ use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::{secret, spans};
 
-pub use pace::AnswerTime;
+pub use response_timing::AnswerTime;
 pub use workers::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
@@ -56,8 +56,8 @@ struct HasherPool {
     decoys: AtomicU64,
     mean_micros: AtomicU64,
     /// While there are imported passwords.
-    pace: RwLock<Option<Pace>>,
-    /// See [`pace::measure_slowness`].
+    timing: RwLock<Option<ResponseTiming>>,
+    /// See [`response_timing::measure_slowness`].
     slowness: OnceCell<f64>,
     patient: AtomicBool,
 }
@@ -88,7 +88,7 @@ impl PasswordHasher {
         let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
         let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
         let function = HashFunction::own(params.clone());
-        pace::note_deadline(None);
+        response_timing::note_deadline(None);
         Ok(Self(Arc::new(HasherPool {
             decoy: StoredHash { function: function.clone(), salt, output, imported: false },
             function,
@@ -100,7 +100,7 @@ impl PasswordHasher {
             computed: AtomicU64::new(0),
             decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
-            pace: RwLock::new(None),
+            timing: RwLock::new(None),
             slowness: OnceCell::new(),
             patient: AtomicBool::new(false),
         })))
@@ -118,28 +118,9 @@ impl PasswordHasher {
         Err(self.0.busy())
     }
 
-    /// The hash to store for a new password, if it is acceptable. Estimating whether it is guessable takes up
-    /// to 30 ms for an adversarial input, so a worker does that, too.
+    /// The hash to store for a new password, if it is acceptable: it must not consist of `own`, a name or a number.
+    /// Estimating whether it is guessable takes up to 30 ms for an adversarial input, so a worker does that, too.
     pub async fn hash_new_for(
-        &self,
-        caller: &HashCaller,
-        input: &str,
-        login: &Username,
-    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
-        self.hash_beside(caller, input, login.as_str()).await
-    }
-
-    /// The same for somebody at the machine itself.
-    pub async fn hash_new(
-        &self,
-        input: &str,
-        login: &Username,
-    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
-        self.hash_new_for(&HashCaller::OPERATOR, input, login).await
-    }
-
-    /// The same for an account of which only something else is known: the password must not consist of `own`.
-    pub async fn hash_beside(
         &self,
         caller: &HashCaller,
         input: &str,
@@ -157,6 +138,15 @@ impl PasswordHasher {
         .await
     }
 
+    /// The same for somebody at the machine itself.
+    pub async fn hash_new(
+        &self,
+        input: &str,
+        login: &Username,
+    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
+        self.hash_new_for(&HashCaller::OPERATOR, input, login.as_str()).await
+    }
+
     /// The hash to store for a password that was checked already, with its own salt.
     pub async fn hash(&self, caller: &HashCaller, password: &Password) -> Result<Phc, HasherBusy> {
         let password = password.clone();
@@ -167,8 +157,8 @@ impl PasswordHasher {
     /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
     /// its parameters are out of bounds, which is logged.
     ///
-    /// While there are imported passwords, each answer takes the same time from the start of its turn; see `pace.rs`.
-    /// This returns at the end of the turn, which is the same for all, too, so that slots are not held until the answer.
+    /// While there are imported passwords, each answer takes the same time from the start of its turn; see
+    /// `response_timing.rs`. This returns at the end of the turn, which is the same for all, too, so that slots are not held until the answer.
     /// Otherwise a hash that was stored with other parameters takes the time of those until it is hashed again: after
     /// a change of the parameters, the response time tells such an account from none.
     ///
@@ -193,11 +183,11 @@ impl PasswordHasher {
         let stored = real.unwrap_or_else(|| self.0.decoy.clone());
         let imported = stored.imported;
         let stale = imported || stored.function != self.0.function;
-        if imported && self.pace().is_none() {
+        if imported && self.timing().is_none() {
             // It was imported a moment ago.
-            self.keep_pace(Some(stored.cost())).await;
+            self.update_timing(Some(stored.cost())).await;
         }
-        let pace = self.pace();
+        let timing = self.timing();
         // Its weight is that of a stranger's turn.
         let caller = if imported { caller.as_stranger() } else { *caller };
         let password = password.clone();
@@ -205,11 +195,11 @@ impl PasswordHasher {
             let typed = if imported { password.bytes_as_typed() } else { password.bytes() };
             let StoredHash { function, salt, output, .. } = &stored;
             let computed = pool.compute(typed, function, salt, output.len());
-            (secret::same(&computed, output), pace.map(|pace| (pace, turn)))
+            (secret::same(&computed, output), timing.map(|timing| (timing, turn)))
         });
-        let (same, paced) = same.await?;
-        let answer = match paced {
-            Some((pace, turn)) => finish(pace, turn).await,
+        let (same, timed) = same.await?;
+        let answer = match timed {
+            Some((timing, turn)) => finish(timing, turn).await,
             None => AnswerTime::AT_ONCE,
         };
         let ok = same & known;
@@ -219,42 +209,43 @@ impl PasswordHasher {
         Ok(VerifyResult { ok, answer, rehash: ok && stale })
     }
 
-    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too.
-    pub(super) async fn keep_pace(&self, dearest: Option<HashCost>) {
-        if self.pace().map(|pace| pace.dearest) == dearest {
+    /// Follows the slowest of the imported passwords; None if there are none. Clones follow, too.
+    pub(super) async fn update_timing(&self, slowest_hash: Option<HashCost>) {
+        if self.timing().map(|timing| timing.slowest_hash) == slowest_hash {
             return;
         }
-        let pace = match dearest {
+        let timing = match slowest_hash {
             None => None,
-            Some(dearest) => {
-                let measured = || async { tokio::task::spawn_blocking(pace::measure_slowness).await };
+            Some(slowest_hash) => {
+                let measured =
+                    || async { tokio::task::spawn_blocking(response_timing::measure_slowness).await };
                 let slowness = self.0.slowness.get_or_try_init(measured).await.copied().unwrap_or(1.0);
                 let own = self.0.function.cost(OUTPUT_BYTES);
-                Some(Pace::of(dearest, own, slowness, self.0.worker_count))
+                Some(ResponseTiming::of(slowest_hash, own, slowness, self.0.worker_count))
             }
         };
-        self.0.workers.set_most_strangers(pace.map_or(usize::MAX, |pace| pace.strangers));
-        match pace {
-            Some(pace) => {
+        self.0.workers.set_most_strangers(timing.map_or(usize::MAX, |timing| timing.strangers));
+        match timing {
+            Some(timing) => {
                 tracing::info!(
-                    answer = ?pace.answer,
+                    answer = ?timing.answer,
                     "there are imported passwords: sign-ins are answered at one deadline"
                 );
-                if pace.is_too_slow() {
+                if timing.is_too_slow() {
                     tracing::warn!(
-                        expected = ?pace.expected,
+                        expected = ?timing.expected,
                         "the dearest imported password takes longer than the deadline: its answers tell it from others"
                     );
                 }
             }
             None => tracing::info!("no imported password is left: sign-ins are answered at once"),
         }
-        pace::note_deadline(pace);
-        *self.0.pace.write() = pace;
+        response_timing::note_deadline(timing);
+        *self.0.timing.write() = timing;
     }
 
-    fn pace(&self) -> Option<Pace> {
-        *self.0.pace.read()
+    fn timing(&self) -> Option<ResponseTiming> {
+        *self.0.timing.read()
     }
 
     /// Within this time, 95 of 100 passwords were taken up in the last five minutes, in the lane where it took longest;
@@ -342,7 +333,7 @@ impl HasherPool {
         let waiting: usize = HashLane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
         let mean = Duration::from_micros(self.mean_micros.load(Ordering::Relaxed));
         let (at_once, each) =
-            self.pace.read().map_or((self.worker_count, mean), |pace| (pace.strangers, pace.turn));
+            self.timing.read().map_or((self.worker_count, mean), |timing| (timing.strangers, timing.turn));
         let rounds = u32::try_from((waiting + at_once).div_ceil(at_once)).unwrap_or(u32::MAX);
         let retry_after =
             Duration::from_secs(each.saturating_mul(rounds).as_micros().div_ceil(1_000_000) as u64);
@@ -375,11 +366,11 @@ impl HasherPool {
 }
 
 /// Ends a turn, and returns when it may be answered.
-async fn finish(pace: Pace, turn: HashTurn) -> AnswerTime {
+async fn finish(timing: ResponseTiming, turn: HashTurn) -> AnswerTime {
     let started = turn.started;
-    tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
+    tokio::time::sleep(timing.turn.saturating_sub(started.elapsed())).await;
     drop(turn);
-    AnswerTime::at(started + pace.answer_after(started.elapsed()))
+    AnswerTime::at(started + timing.answer_after(started.elapsed()))
 }
 
 // Memory of finished hashes, kept for the next. Under load memory use stays level, and no hash has to fault

@@ -29,21 +29,21 @@ pub use accounts::{
 };
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use attempts::{
-    AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
-    GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
+    AttemptOutcome, AttemptOutcomes, AttemptSettled, AttemptTicket, GuardedAttempt, GuardedAttempts,
+    GuardedDevice, GuardedOutcome,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device_subject};
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, FailureRecord, GuardAdmission, GuardMeans, GuardRequest,
-    GuardedLogin, LoginGuard, SignInPath, account_subject,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, FailureRecord,
+    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SettleError, account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
-pub use policy::{AuthPolicy, KnownPairs, PolicyAttempt, PolicyReport, SavedAsks};
+pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt, PolicyReport};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};

@@ -13,8 +13,8 @@ use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, AttemptsError, DeviceId, GuardMeans, GuardedAttempt, GuardedAttempts, GuardedDevice,
-    GuardedOutcome, Realm, RealmLogin, RequestOrigin,
+    AttemptOutcome, ClientCapabilities, DeviceId, GuardedAttempt, GuardedAttempts, GuardedDevice,
+    GuardedOutcome, Realm, RealmLogin, RequestOrigin, SettleError,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
@@ -28,13 +28,12 @@ use crate::throttle::{CallError, RedisLink, StoreError};
 /// (`auth_policy_server_timeout_msecs`), and would take that for a failure.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// The service. Clones share it.
 #[derive(Clone)]
 pub struct AuthPolicy(Arc<PolicyParts>);
 
 struct PolicyParts {
     attempts: GuardedAttempts,
-    asks: SavedAsks,
+    asks: OpenAttemptStore,
     pairs: KnownPairs,
     keys: SubKey,
 }
@@ -54,7 +53,6 @@ pub struct PolicyAttempt {
     pub denied: bool,
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyReport {
     Success,
@@ -64,7 +62,12 @@ pub enum PolicyReport {
 }
 
 impl AuthPolicy {
-    pub fn new(attempts: GuardedAttempts, asks: SavedAsks, pairs: KnownPairs, master: &MasterKey) -> Self {
+    pub fn new(
+        attempts: GuardedAttempts,
+        asks: OpenAttemptStore,
+        pairs: KnownPairs,
+        master: &MasterKey,
+    ) -> Self {
         let keys = master.derive("guard.policy");
         Self(Arc::new(PolicyParts { attempts, asks, pairs, keys }))
     }
@@ -75,7 +78,7 @@ impl AuthPolicy {
         let key = self.key(attempt);
         // Within a session one attempt follows the other. Without one, the same password may be tried twice at once,
         // and a password that no hash tells from it.
-        if !attempt.session.is_empty() && asks.change(key, AskedBefore::ask_again).await {
+        if !attempt.session.is_empty() && asks.change(key, OpenAttempts::ask_again).await {
             return Ok(true);
         }
         let Some(ticket) = self.admit(live, attempt).await? else { return Ok(false) };
@@ -94,7 +97,7 @@ impl AuthPolicy {
         live: &Arc<LiveSettings>,
         attempt: PolicyAttempt,
         report: PolicyReport,
-    ) -> Result<(), AttemptsError> {
+    ) -> Result<(), SettleError> {
         let (this, live) = (self.clone(), Arc::clone(live));
         let told = tokio::spawn(async move {
             match report {
@@ -111,11 +114,11 @@ impl AuthPolicy {
         self.0.pairs.purge(batch).await
     }
 
-    async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
+    async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
         let PolicyParts { attempts, asks, pairs, .. } = &*self.0;
         // Without a session and a hash, attempts of others look the same.
         let alike = !attempt.session.is_empty() || !attempt.password.is_empty();
-        let succeed = if alike { AskedBefore::succeed } else { AskedBefore::succeed_one };
+        let succeed = if alike { OpenAttempts::succeed } else { OpenAttempts::succeed_one };
         let open = asks.change(self.key(attempt), succeed).await;
         let outcomes =
             std::iter::once(AttemptOutcome::Success).chain(std::iter::repeat(AttemptOutcome::Abandoned));
@@ -130,9 +133,9 @@ impl AuthPolicy {
         Ok(remembered?)
     }
 
-    async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
+    async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
         let PolicyParts { attempts, asks, .. } = &*self.0;
-        let ticket = match asks.change(self.key(attempt), AskedBefore::fail).await {
+        let ticket = match asks.change(self.key(attempt), OpenAttempts::fail).await {
             FailureOf::Open(ticket) => Some(ticket),
             FailureOf::Counted => None,
             FailureOf::Unasked => self.count(live, attempt).await?,
@@ -180,7 +183,7 @@ impl AuthPolicy {
             device,
             solved,
             denied: attempt.denied,
-            means: GuardMeans { patience, challenges: false },
+            means: ClientCapabilities { patience, challenges: false },
         };
         self.0.attempts.ask(live, asked).await
     }
@@ -235,7 +238,7 @@ const MOST: usize = 64;
 
 /// The open attempts, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedBefore {
+pub struct OpenAttempts {
     open: Vec<OpenAttempt>,
     /// Answers without a slot of their own that may have led to a look at a password, and were not reported.
     unpaid: u8,
@@ -262,7 +265,7 @@ pub enum FailureOf {
     Counted,
 }
 
-impl AskedBefore {
+impl OpenAttempts {
     /// Whether this is the second question about an open attempt, which Dovecot asks after a right password. It gets
     /// the first one's answer, once.
     pub fn ask_again(&mut self, now: Micros) -> bool {
@@ -339,7 +342,7 @@ const TRIES: usize = 256;
 const SWEEP_FROM: usize = 1024;
 
 /// The store of what was asked, by a keyed hash of the attempt.
-pub struct SavedAsks {
+pub struct OpenAttemptStore {
     clock: Clock,
     local: Mutex<LocalAsks>,
     shared: Option<(RedisLink, String)>,
@@ -347,18 +350,18 @@ pub struct SavedAsks {
 
 #[derive(Default)]
 struct LocalAsks {
-    asked: HashMap<[u8; 16], (AskedBefore, Micros)>,
+    asked: HashMap<[u8; 16], (OpenAttempts, Micros)>,
     sweep_at: usize,
 }
 
-impl SavedAsks {
+impl OpenAttemptStore {
     /// On Redis, keys are named `{prefix}:asked:{keyed hash}`.
     pub fn new(clock: Clock, shared: Option<(RedisLink, String)>) -> Self {
         Self { clock, local: Mutex::default(), shared }
     }
 
     /// Changes what is kept, in one step. `change` may run several times.
-    async fn change<T>(&self, attempt: [u8; 16], change: impl Fn(&mut AskedBefore, Micros) -> T) -> T {
+    async fn change<T>(&self, attempt: [u8; 16], change: impl Fn(&mut OpenAttempts, Micros) -> T) -> T {
         let Some((link, prefix)) = &self.shared else { return self.change_here(attempt, change) };
         if self.has_here(&attempt) {
             // It was asked while Redis was out.
@@ -378,12 +381,12 @@ impl SavedAsks {
         &self,
         link: &RedisLink,
         key: &str,
-        change: impl Fn(&mut AskedBefore, Micros) -> T,
+        change: impl Fn(&mut OpenAttempts, Micros) -> T,
     ) -> Result<T, StoreError> {
         for _ in 0..TRIES {
             let seen: Option<String> = call(link, redis::cmd("GET").arg(key)).await?;
             // Nobody else writes there.
-            let before: AskedBefore =
+            let before: OpenAttempts =
                 seen.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             let mut after = before.clone();
             let done = change(&mut after, self.clock.now());
@@ -405,7 +408,7 @@ impl SavedAsks {
         self.local.lock().asked.get(attempt).is_some_and(|(_, until)| *until > self.clock.now())
     }
 
-    fn change_here<T>(&self, attempt: [u8; 16], change: impl Fn(&mut AskedBefore, Micros) -> T) -> T {
+    fn change_here<T>(&self, attempt: [u8; 16], change: impl Fn(&mut OpenAttempts, Micros) -> T) -> T {
         let now = self.clock.now();
         let mut local = self.local.lock();
         if local.asked.len() >= local.sweep_at {
@@ -499,8 +502,8 @@ mod tests {
 
     const NOW: Micros = Micros(1_000_000);
 
-    fn asked(tickets: &[&str]) -> AskedBefore {
-        let mut asked = AskedBefore::default();
+    fn asked(tickets: &[&str]) -> OpenAttempts {
+        let mut asked = OpenAttempts::default();
         for ticket in tickets {
             asked.begin(ticket, NOW);
         }

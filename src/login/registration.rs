@@ -11,13 +11,11 @@ use super::{
 use crate::audit;
 use crate::audit::{Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
-use crate::denied::{ACCESS, Denied};
+use crate::denied::Denied;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
-use crate::throttle::Refusal;
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
-/// The registration service. Clones share it.
 #[derive(Clone)]
 pub struct Registration(Arc<RegistrationInner>);
 
@@ -28,7 +26,6 @@ struct RegistrationInner {
     codes: SmsCodes,
 }
 
-/// A request for an account.
 #[derive(Clone, Copy)]
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
@@ -86,27 +83,27 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
     ) -> Result<RegistrationOutcome, ServiceError> {
         let RegistrationRequest { origin, solved, .. } = newcomer;
-        if !solved && let Some(left) = live.access.challenges_everyone(self.0.guard.audit().now()) {
-            self.record_challenged(newcomer);
-            return Ok(RegistrationOutcome::Denied(Denied::challenged_with_everyone(left)));
+        let guard = &self.0.guard;
+        let everyone = guard.challenges_everyone(live, solved);
+        if let Some(denied) = guard.check_access_rules(false, everyone, self.event(newcomer)) {
+            return Ok(RegistrationOutcome::Denied(denied));
         }
         if let Err(busy) = self.0.hasher.has_room(&HashCaller::stranger(&origin.network, solved)).await {
-            self.record_busy(newcomer);
+            guard.audit().record(self.event(newcomer));
             return Ok(refused(solved, busy));
         }
         let limit = &live.limits.register_address;
-        let counted = self.0.guard.count_address(limit, &origin.address, solved).await;
-        let (counted, hit) = match counted {
+        let (counted, hit) = match guard.count_address(limit, &origin.address, solved).await {
             Ok(counted) => counted,
             Err(refusal) => {
-                self.record_refused(newcomer, &refusal);
+                guard.record_refused(self.event(newcomer), LIMIT, &refusal);
                 return Ok(RegistrationOutcome::Denied(Denied::by(LIMIT, &refusal)));
             }
         };
         let registered = match self.hash(newcomer).await {
             Ok(hash) => self.with_hash(live, newcomer, &hash).await?,
             Err(unhashed) => {
-                self.0.guard.uncount_address(limit, &origin.address, hit).await;
+                guard.uncount_address(limit, &origin.address, hit).await;
                 unhashed
             }
         };
@@ -118,7 +115,7 @@ impl Registration {
     async fn hash(&self, newcomer: RegistrationRequest<'_>) -> Result<Phc, RegistrationOutcome> {
         let RegistrationRequest { login, password, origin, solved, .. } = newcomer;
         let caller = HashCaller::stranger(&origin.network, solved);
-        match self.0.hasher.hash_new_for(&caller, password, login).await {
+        match self.0.hasher.hash_new_for(&caller, password, login.as_str()).await {
             Ok(hash) => hash.map_err(RegistrationOutcome::Unfit),
             Err(busy) => Err(refused(solved, busy)),
         }
@@ -130,15 +127,9 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
         hash: &Phc,
     ) -> Result<RegistrationOutcome, ServiceError> {
-        let accounts = &self.0.accounts;
-        let RegistrationRequest {
-            login,
-            phone,
-            origin: RequestOrigin { address, network },
-            browser,
-            solved,
-            ..
-        } = newcomer;
+        let RegistrationInner { accounts, codes, .. } = &*self.0;
+        let RegistrationRequest { login, phone, origin, browser, solved, .. } = newcomer;
+        let RequestOrigin { address, network } = origin;
         // Looked up although it is known, so that it takes the same time.
         let taken = accounts.find(login).await?.is_some();
         if is_reserved(live, login) || (taken && phone.is_some()) {
@@ -150,17 +141,6 @@ impl Registration {
         // If an account has the number already, no code creates another.
         let purpose = Purpose::Register;
         let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };
-        self.with_number(live, login, hash, guess).await
-    }
-
-    async fn with_number(
-        &self,
-        live: &LiveSettings,
-        login: &Username,
-        hash: &Phc,
-        guess: CodeGuess<'_>,
-    ) -> Result<RegistrationOutcome, ServiceError> {
-        let RegistrationInner { accounts, codes, .. } = &*self.0;
         match codes.check(live, guess).await? {
             CheckOutcome::Right(proven) => {
                 self.made(accounts.create_with_phone(login, Some(hash), proven.phone()).await)
@@ -173,7 +153,7 @@ impl Registration {
     fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, ServiceError> {
         match created {
             Ok(account) => {
-                self.0.guard.made(&account);
+                self.0.guard.account_created(&account);
                 Ok(RegistrationOutcome::Made(Box::new(account)))
             }
             Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),
@@ -182,22 +162,19 @@ impl Registration {
         }
     }
 
-    fn record_refused(&self, newcomer: RegistrationRequest<'_>, refusal: &Refusal) {
-        let audit = self.0.guard.audit();
-        let event =
-            AuditEvent::new(audit.decided(refusal), Action::Register, audit::Outcome::refused(refusal));
-        audit.record(AuditEvent { why: Some(EventRule::refused(LIMIT, refusal)), ..about(newcomer, event) });
-    }
-
-    fn record_challenged(&self, newcomer: RegistrationRequest<'_>) {
-        let audit = self.0.guard.audit();
-        let event = AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Challenged);
-        audit.record(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..about(newcomer, event) });
-    }
-
-    fn record_busy(&self, newcomer: RegistrationRequest<'_>) {
-        let audit = self.0.guard.audit();
-        audit.record(about(newcomer, AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Busy)));
+    /// The event of an attempt for which there is no room. What ended otherwise says so with `..`. The name has no
+    /// account yet, or belongs to somebody else.
+    fn event<'a>(&self, newcomer: RegistrationRequest<'a>) -> AuditEvent<'a> {
+        let phone = newcomer.phone.map(|(phone, _)| phone);
+        AuditEvent {
+            account: Some(audit::EventSubject::Login(newcomer.login.as_str())),
+            address: Some(audit::EventSubject::Address(&newcomer.origin.address)),
+            network: Some(audit::EventSubject::Network(&newcomer.origin.network)),
+            phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
+            prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
+            solved: newcomer.solved,
+            ..AuditEvent::new(self.0.guard.audit().now(), Action::Register, audit::Outcome::Busy)
+        }
     }
 
     /// Events of attempts that were admitted. Those that are unfit or met a busy server do not count: a replay knows
@@ -221,12 +198,13 @@ impl Registration {
             }
         };
         let why = counted.noted.as_ref().map(|refusal| EventRule::noted(LIMIT, refusal));
-        let event = AuditEvent { name, why, ..AuditEvent::new(counted.at, Action::Register, outcome) };
-        let event = about(newcomer, event);
-        audit.record(match registered {
-            RegistrationOutcome::Made(account) => AuditEvent { account: Some(account.recorded()), ..event },
-            _ => event,
-        });
+        let account = match registered {
+            RegistrationOutcome::Made(account) => Some(account.recorded()),
+            _ => None,
+        };
+        let event = self.event(newcomer);
+        let account = account.or(event.account);
+        audit.record(AuditEvent { at: counted.at, outcome, name, why, account, ..event });
     }
 
     /// Sets a new password for somebody who has just proved the old one, with the account as it was then.
@@ -239,7 +217,7 @@ impl Registration {
         new: &str,
     ) -> Result<PasswordChangeOutcome, ServiceError> {
         let RegistrationInner { accounts, hasher, .. } = &*self.0;
-        let hash = match hasher.hash_new_for(caller, new, &verified.login).await {
+        let hash = match hasher.hash_new_for(caller, new, verified.login.as_str()).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(PasswordChangeOutcome::Unfit(unfit)),
             Err(HasherBusy { retry_after }) => {
@@ -255,29 +233,8 @@ impl Registration {
         if verified.password_disabled_at.is_some() {
             password_enabled_counter().increment(1);
         }
-        let account = Account {
-            password_hash: Some(hash),
-            password_version: version,
-            password_failures: 0,
-            password_disabled_at: None,
-            must_change_password: false,
-            ..verified.account.clone()
-        };
+        let account = verified.account.clone().with_password(hash, version);
         Ok(PasswordChangeOutcome::Done(Box::new(account)))
-    }
-}
-
-/// The name has no account yet, or belongs to somebody else.
-fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditEvent<'a> {
-    let phone = newcomer.phone.map(|(phone, _)| phone);
-    AuditEvent {
-        account: Some(audit::EventSubject::Login(newcomer.login.as_str())),
-        address: Some(audit::EventSubject::Address(&newcomer.origin.address)),
-        network: Some(audit::EventSubject::Network(&newcomer.origin.network)),
-        phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
-        prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
-        solved: newcomer.solved,
-        ..event
     }
 }
 

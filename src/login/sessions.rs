@@ -83,6 +83,8 @@ impl Sessions {
         const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
             s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
+        const TOUCH: &str =
+            "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
         let now = self.clock.now();
         let hash = self.hash(token);
         let row: Option<AuthenticatedRow> =
@@ -93,7 +95,8 @@ impl Sessions {
         if now.since(session.last_seen) >= TOUCH_EVERY {
             session.last_seen = now;
             session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
-            self.touch(&hash, &session).await?;
+            let (seen, idle_until) = (now.0, session.idle_until.0);
+            on_db!(&self.db, pool => query(TOUCH).bind(seen).bind(idle_until).bind(hash).execute(pool).await.map(drop))?;
         }
         Ok(Some(AuthenticatedSession { session, account }))
     }
@@ -116,14 +119,6 @@ impl Sessions {
         // A time in the future is not valid, except for small differences between clocks.
         session.verified_at <= now.plus(self.settings.confirm)
             && now.since(session.verified_at) < self.settings.confirm
-    }
-
-    async fn touch(&self, hash: &str, session: &Session) -> Result<(), DbError> {
-        const SQL: &str =
-            "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
-        on_db!(&self.db, pool => query(SQL).bind(session.last_seen.0).bind(session.idle_until.0).bind(hash)
-            .execute(pool).await.map(drop))?;
-        Ok(())
     }
 
     /// Where the account is signed in, last used first; at most 100.

@@ -10,18 +10,18 @@ use tokio::sync::oneshot;
 
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin,
-    LoginGuard, SignInPath,
+    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, GuardAdmission,
+    GuardRequest, GuardedLogin, LoginGuard,
 };
 use super::{
     Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
     RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
 };
-use crate::audit::{Action, AuditEvent, EventRule};
+use crate::audit::{Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::denied::{ACCESS, Denied};
+use crate::denied::Denied;
 use crate::telemetry::SIGN_IN_SECONDS;
 use crate::throttle::{Refusal, RuleAction};
 use crate::{audit, request_id};
@@ -32,7 +32,6 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Resolves when the client has hung up.
 type HungUp = oneshot::Receiver<Infallible>;
 
-/// The sign-in service. Clones share it.
 #[derive(Clone)]
 pub struct SignInService(Arc<SignInInner>);
 
@@ -44,7 +43,6 @@ struct SignInInner {
     counters: SignInCounters,
 }
 
-/// One attempt at one account's password.
 pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
@@ -91,6 +89,13 @@ impl SignedInOwner {
     }
 }
 
+/// What came of a slot.
+enum VerifyEnd {
+    Outcome(SignInOutcome),
+    /// It was taken on the wrong subject, and is refunded: try again, from no known device.
+    WrongSubject,
+}
+
 impl SignInService {
     pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher) -> Self {
         let consecutive = ConsecutiveFailures::new(accounts.clone());
@@ -110,8 +115,8 @@ impl SignInService {
     /// Lets every answer that follows a comparison leave at one deadline while there are imported passwords. Other
     /// instances import, too: call it every few seconds.
     pub async fn follow_imported(&self) -> Result<(), DbError> {
-        let dearest = self.0.accounts.dearest_imported().await?;
-        self.0.hasher.keep_pace(dearest).await;
+        let slowest_hash = self.0.accounts.slowest_imported().await?;
+        self.0.hasher.update_timing(slowest_hash).await;
         Ok(())
     }
 
@@ -140,53 +145,9 @@ impl SignInService {
         // Twice if the account was created or removed a moment ago, or its password changed since the device
         // was known; the second time reads the database.
         for _ in 0..2 {
-            let everyone = self.challenges(live, &attempt);
-            if attempt.client.devices.is_empty()
-                && let Some(outcome) = self.bar_stranger(&attempt, AccountSubject::UNKNOWN, everyone)
-            {
-                return Ok(outcome);
-            }
-            let subject = match self.subject(&attempt).await? {
-                Ok(subject) => subject,
-                Err(busy) => {
-                    return Ok(self.record_busy(
-                        &attempt,
-                        AccountSubject::UNKNOWN,
-                        SignInPath::Stranger,
-                        busy.retry_after,
-                    ));
-                }
-            };
-            let device = subject.known_device(&attempt.client.devices);
-            let first = LoginGuard::path(GuardedLogin::Own, &live.limits, device);
-            if first == SignInPath::Stranger
-                && let Some(outcome) = self.bar_stranger(&attempt, subject, everyone)
-            {
-                return Ok(outcome);
-            }
-            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)).await {
-                return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
-            }
-            // Past its own guesses a known device would go on as a stranger, which is barred.
-            let who = GuardRequest { alone: attempt.denied || everyone.is_some(), ..who(&attempt) };
-            let admission = self.0.guard.admit_known(&live.limits, subject, who, device).await;
-            let slot = match admission {
-                GuardAdmission::Held(slot) => slot,
-                GuardAdmission::Refused { path, refusal, .. }
-                    if !attempt.denied
-                        && path.device().is_some()
-                        && refusal.then == RuleAction::Block
-                        && let Some(outcome) = self.bar_stranger(&attempt, subject, everyone) =>
-                {
-                    return Ok(outcome);
-                }
-                GuardAdmission::Refused { path, limit, refusal } => {
-                    self.record(&attempt, subject, path, AttemptEnd::Refused(limit, refusal));
-                    return Ok(SignInOutcome::Denied(Denied::by(limit, &refusal)));
-                }
-                GuardAdmission::Busy { retry_after } => {
-                    return Ok(self.record_busy(&attempt, subject, SignInPath::Stranger, retry_after));
-                }
+            let (subject, slot) = match self.admit(live, &attempt).await? {
+                Ok(held) => held,
+                Err(denied) => return Ok(SignInOutcome::Denied(denied)),
             };
             // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its
             // own task.
@@ -198,16 +159,73 @@ impl SignInService {
             });
             let (verified, back) = verified.await.expect("verification does not panic");
             match verified? {
-                Some(outcome) => return Ok(outcome),
-                None => {
-                    attempt = SignInAttempt { client: back.client.known_as(KnownDevices::default()), ..back }
+                VerifyEnd::Outcome(outcome) => return Ok(outcome),
+                VerifyEnd::WrongSubject => {
+                    attempt = SignInAttempt { client: back.client.known_as(KnownDevices::default()), ..back };
                 }
             }
         }
         Ok(SignInOutcome::Denied(Denied::Busy { retry_after: BUSY_RETRY }))
     }
 
-    /// None if the slot was taken on the wrong subject; it is refunded.
+    /// Takes a slot, or records why there is none. What `[access]` says comes before what is counted, and room
+    /// to hash before the slot.
+    async fn admit(
+        &self,
+        live: &LiveSettings,
+        attempt: &SignInAttempt,
+    ) -> Result<Result<(AccountSubject, AttemptSlot), Denied>, DbError> {
+        let SignInInner { guard, hasher, .. } = &*self.0;
+        let everyone = guard.challenges_everyone(live, attempt.solved);
+        let check_access_rules = |subject: AccountSubject| {
+            let event = self.event(attempt, &subject, CountingMode::Stranger);
+            guard.check_access_rules(attempt.denied, everyone, event)
+        };
+        if attempt.client.devices.is_empty()
+            && let Some(denied) = check_access_rules(AccountSubject::UNKNOWN)
+        {
+            return Ok(Err(denied));
+        }
+        let subject = match self.subject(attempt).await? {
+            Ok(subject) => subject,
+            Err(busy) => {
+                let (subject, mode) = (AccountSubject::UNKNOWN, CountingMode::Stranger);
+                return Ok(Err(self.record_busy(attempt, subject, mode, busy.retry_after)));
+            }
+        };
+        let device = subject.known_device(&attempt.client.devices);
+        let first = CountingMode::of(GuardedLogin::Own, &live.limits, device);
+        if first == CountingMode::Stranger
+            && let Some(denied) = check_access_rules(subject)
+        {
+            return Ok(Err(denied));
+        }
+        if let Err(busy) = hasher.has_room(&caller(attempt, first)).await {
+            return Ok(Err(self.record_busy(attempt, subject, first, busy.retry_after)));
+        }
+        // Past its own guesses a known device would go on as a stranger, which is barred.
+        let device_only = attempt.denied || everyone.is_some();
+        let who = GuardRequest { device_only, ..who(attempt, subject) };
+        Ok(match guard.admit(&live.limits, who, first).await {
+            GuardAdmission::Held(slot) => Ok((subject, slot)),
+            GuardAdmission::Refused { mode, refusal, .. }
+                if !attempt.denied
+                    && mode.device().is_some()
+                    && refusal.then == RuleAction::Block
+                    && let Some(denied) = check_access_rules(subject) =>
+            {
+                Err(denied)
+            }
+            GuardAdmission::Refused { mode, limit, refusal } => {
+                guard.record_refused(self.event(attempt, &subject, mode), limit, &refusal);
+                Err(Denied::by(limit, &refusal))
+            }
+            GuardAdmission::Busy { retry_after } => {
+                Err(self.record_busy(attempt, subject, CountingMode::Stranger, retry_after))
+            }
+        })
+    }
+
     async fn verify(
         &self,
         live: &LiveSettings,
@@ -215,34 +233,39 @@ impl SignInService {
         subject: AccountSubject,
         slot: AttemptSlot,
         hung_up: HungUp,
-    ) -> Result<Option<SignInOutcome>, DbError> {
+    ) -> Result<VerifyEnd, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
-        let path = slot.path();
-        let lookup = consecutive.look_up(&attempt.login, subject.account(), path.known(), most).await;
+        let mode = slot.mode();
+        let busy = |retry_after| {
+            let denied = self.record_busy(attempt, subject, mode, retry_after);
+            Ok(VerifyEnd::Outcome(SignInOutcome::Denied(denied)))
+        };
+        let lookup = consecutive.look_up(&attempt.login, subject.account(), mode.known(), most).await;
         let Ok(Some(lookup)) = lookup else {
             slot.refund().await;
             lookup?;
-            return Ok(Some(self.record_busy(attempt, subject, path, BUSY_RETRY)));
+            return busy(BUSY_RETRY);
         };
         let found = lookup.account.as_ref();
-        if !guard.learn(&attempt.login, found, subject) || path.is_void(found) || lookup.is_spent() {
+        if !guard.learn(&attempt.login, found, subject) || mode.is_void(found) || lookup.is_spent() {
             slot.refund().await;
-            return Ok(None);
+            return Ok(VerifyEnd::WrongSubject);
         }
-        let compared = match self.compare(attempt, path, &lookup, hung_up).await {
-            Ok(compared) => compared,
+        let compared = match self.compare(attempt, mode, &lookup, hung_up).await {
+            Ok(Ok(compared)) => compared,
+            Ok(Err(none)) => {
+                slot.refund().await;
+                return busy(none.retry_after);
+            }
             Err(error) => {
                 slot.refund().await;
                 return Err(error);
             }
         };
-        let answer = compared.as_ref().ok().map(|verified| verified.answer);
-        let outcome = self.settle(live, attempt, (subject, path), slot, (lookup, compared)).await;
-        if let Some(answer) = answer {
-            answer.wait().await;
-        }
-        outcome
+        let outcome = self.settle(live, attempt, subject, slot, lookup, compared).await;
+        compared.answer.wait().await;
+        outcome.map(VerifyEnd::Outcome)
     }
 
     /// Settles the slot by what was compared, and records it.
@@ -250,78 +273,55 @@ impl SignInService {
         &self,
         live: &LiveSettings,
         attempt: &SignInAttempt,
-        (subject, path): (AccountSubject, SignInPath),
-        slot: AttemptSlot,
-        (mut lookup, compared): (LoginLookup, Result<VerifyResult, HasherBusy>),
-    ) -> Result<Option<SignInOutcome>, DbError> {
-        let SignInInner { guard, consecutive, .. } = &*self.0;
-        let (most, taken) = (live.login.max_consecutive_failures, slot.taken());
-        match (compared, lookup.account.take()) {
-            (Ok(verified), Some(account)) if verified.ok => {
-                let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
-                self.record(attempt, subject, path, AttemptEnd::Right(taken, at, forgave));
-                if verified.rehash {
-                    self.rehash(account.clone(), attempt.password.clone(), caller(attempt, path));
-                }
-                let device = lookup.device.map(|from| from.device);
-                Ok(Some(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device }))))
-            }
-            (Ok(_), account) => {
-                let kept = slot.keep().await;
-                let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
-                self.record(attempt, subject, path, AttemptEnd::Wrong(taken, counts_from));
-                lookup.account = account;
-                if consecutive.count(&attempt.login, &lookup, most).await? {
-                    self.record_disabled(attempt, subject, path);
-                }
-                kept?;
-                drop(lookup.permit);
-                let everyone = path == SignInPath::Stranger
-                    && live.access.challenges_everyone(guard.audit().now()).is_some();
-                let captcha_required =
-                    everyone || guard.challenges_next(&live.limits, subject, who(attempt), path).await;
-                Ok(Some(SignInOutcome::Rejected { captcha_required }))
-            }
-            (Err(busy), _) => {
-                slot.refund().await;
-                Ok(Some(self.record_busy(attempt, subject, path, busy.retry_after)))
-            }
-        }
-    }
-
-    /// How long everybody without a solved challenge is challenged; None if this attempt is not.
-    fn challenges(&self, live: &LiveSettings, attempt: &SignInAttempt) -> Option<Duration> {
-        live.access.challenges_everyone(self.0.guard.audit().now()).filter(|_| !attempt.solved)
-    }
-
-    /// What `[access]` answers to an attempt that does not come from the account's known device. Nothing is counted,
-    /// and the answer is the same for a name without an account.
-    fn bar_stranger(
-        &self,
-        attempt: &SignInAttempt,
         subject: AccountSubject,
-        everyone: Option<Duration>,
-    ) -> Option<SignInOutcome> {
-        let (end, denied) = match everyone {
-            _ if attempt.denied => (AttemptEnd::Denied, Denied::AddressDenied),
-            Some(left) => (AttemptEnd::ChallengedWithEveryone, Denied::challenged_with_everyone(left)),
-            None => return None,
-        };
-        self.record(attempt, subject, SignInPath::Stranger, end);
-        Some(SignInOutcome::Denied(denied))
+        slot: AttemptSlot,
+        mut lookup: LoginLookup,
+        compared: VerifyResult,
+    ) -> Result<SignInOutcome, DbError> {
+        let SignInInner { guard, consecutive, .. } = &*self.0;
+        let (mode, taken) = (slot.mode(), slot.taken());
+        if compared.ok
+            && let Some(account) = lookup.account.take()
+        {
+            let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
+            let event = self.settled(attempt, &subject, mode, taken);
+            let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
+            let settled = Some(at);
+            guard.audit().record(AuditEvent { outcome: Outcome::Ok, settled, detail, ..event });
+            if compared.rehash {
+                self.rehash(account.clone(), attempt.password.clone(), caller(attempt, mode));
+            }
+            let device = lookup.device.map(|from| from.device);
+            return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
+        }
+        let kept = slot.keep().await;
+        let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
+        let event = self.settled(attempt, &subject, mode, taken);
+        guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
+        let most = live.login.max_consecutive_failures;
+        if consecutive.count(&attempt.login, &lookup, most).await? {
+            self.record_disabled(attempt, subject, mode);
+        }
+        kept?;
+        drop(lookup.permit);
+        let everyone =
+            mode == CountingMode::Stranger && live.access.challenges_everyone(guard.audit().now()).is_some();
+        let captcha_required =
+            everyone || guard.challenges_next(&live.limits, who(attempt, subject), mode).await;
+        Ok(SignInOutcome::Rejected { captcha_required })
     }
 
     /// With the account's own password if it is usable for this client, otherwise with a decoy.
     async fn compare(
         &self,
         attempt: &SignInAttempt,
-        path: SignInPath,
+        mode: CountingMode,
         lookup: &LoginLookup,
         hung_up: HungUp,
     ) -> Result<Result<VerifyResult, HasherBusy>, DbError> {
         let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
-        let caller = caller(attempt, path);
+        let caller = caller(attempt, mode);
         let mut compared = hasher.verify(&caller, hung_up, &attempt.password, lookup.open_hash()).await;
         if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
             *ok = consecutive.confirm(lookup).await?;
@@ -340,9 +340,9 @@ impl SignInService {
         if account.password_disabled_at.is_none() {
             return Ok(true);
         }
-        let path = SignInPath::at(account, &client.devices, &live.limits);
-        match path.known() {
-            Some(device) if !path.is_void(Some(account)) => {
+        let mode = CountingMode::of(GuardedLogin::Own, &live.limits, client.devices.at(account.id));
+        match mode.known() {
+            Some(device) if !mode.is_void(Some(account)) => {
                 self.0.accounts.is_device_spent(device.account, device.id).await.map(|spent| !spent)
             }
             _ => Ok(false),
@@ -357,11 +357,67 @@ impl SignInService {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, SignInPath::Stranger)).await
+            && let Err(busy) = hasher.has_room(&caller(attempt, CountingMode::Stranger)).await
         {
             return Ok(Err(busy));
         }
         guard.subject(&attempt.login).await.map(Ok)
+    }
+
+    /// The event of an attempt for which there is no room. What ended otherwise says so with `..`.
+    fn event<'a>(
+        &self,
+        attempt: &'a SignInAttempt,
+        subject: &'a AccountSubject,
+        mode: CountingMode,
+    ) -> AuditEvent<'a> {
+        let (name, detail) = from_device(mode.device());
+        AuditEvent {
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
+            solved: attempt.solved,
+            name,
+            detail,
+            ..AuditEvent::new(self.0.guard.audit().now(), Action::SignIn, Outcome::Busy)
+        }
+    }
+
+    /// The event of an attempt that took a slot.
+    fn settled<'a>(
+        &self,
+        attempt: &'a SignInAttempt,
+        subject: &'a AccountSubject,
+        mode: CountingMode,
+        CountedAttempt { at, noted }: CountedAttempt,
+    ) -> AuditEvent<'a> {
+        let limit = |refusal: &Refusal| mode.limits(GuardedLogin::Own)[refusal.bucket].as_str();
+        let why = noted.map(|refusal| EventRule::noted(limit(&refusal), &refusal));
+        AuditEvent { at, why, ..self.event(attempt, subject, mode) }
+    }
+
+    /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
+    fn record_busy(
+        &self,
+        attempt: &SignInAttempt,
+        subject: AccountSubject,
+        mode: CountingMode,
+        retry_after: Duration,
+    ) -> Denied {
+        self.0.guard.audit().record(self.event(attempt, &subject, mode));
+        Denied::no_room(attempt.solved, retry_after)
+    }
+
+    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, mode: CountingMode) {
+        let audit = self.0.guard.audit();
+        let (name, detail) = from_device(mode.known());
+        audit.record(AuditEvent {
+            name,
+            detail,
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            ..AuditEvent::new(audit.now(), Action::PasswordDisabled, Outcome::Ok)
+        });
     }
 
     /// This password was imported, or the parameters have changed since it was hashed. Nobody waits for this; if it
@@ -380,31 +436,31 @@ impl SignInService {
     }
 }
 
-/// The caller of the hash: its lane follows from the path on which it was admitted.
-fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
-    HashCaller::of(&attempt.origin, attempt.solved, path.known())
+/// The caller of the hash: its lane follows from how it is counted.
+fn caller(attempt: &SignInAttempt, mode: CountingMode) -> HashCaller {
+    HashCaller::of(&attempt.origin, attempt.solved, mode.known())
 }
 
-fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
+fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {
     GuardRequest {
         guarded: GuardedLogin::Own,
+        subject,
         name: attempt.login.as_str(),
         origin: &attempt.origin,
         solved: attempt.solved,
-        alone: false,
-        means: GuardMeans::BROWSER,
+        device_only: false,
+        means: ClientCapabilities::BROWSER,
     }
 }
-
-// `gatehouse_sign_ins_total`: how sign-ins ended; and how long those took whose password was compared.
 
 /// Every successful sign-in, by any method.
 pub fn signed_in_counter() -> Counter {
     metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
 }
 
-/// By outcome. The handles are kept, because refusals come by the million.
-pub struct SignInCounters {
+/// How sign-ins ended, and how long those took whose password was compared. The handles are kept, because refusals
+/// come by the million.
+struct SignInCounters {
     signed_in: Counter,
     rejected: Counter,
     challenged: Counter,
@@ -412,11 +468,11 @@ pub struct SignInCounters {
     busy: Counter,
     seconds: Histogram,
     /// The same, lately.
-    pub took: RecentTimes,
+    took: RecentTimes,
 }
 
 impl SignInCounters {
-    pub fn register() -> Self {
+    fn register() -> Self {
         let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
         Self {
             signed_in: signed_in_counter(),
@@ -429,7 +485,7 @@ impl SignInCounters {
         }
     }
 
-    pub fn count(&self, outcome: &SignInOutcome, begun: Micros, now: Micros) {
+    fn count(&self, outcome: &SignInOutcome, begun: Micros, now: Micros) {
         let counter = match outcome {
             SignInOutcome::SignedIn(_) => &self.signed_in,
             SignInOutcome::Rejected { .. } => &self.rejected,
@@ -445,95 +501,8 @@ impl SignInCounters {
     }
 }
 
-// What the record of events holds of sign-ins.
-
-/// How an attempt ended, for the record.
-#[derive(Clone, Copy)]
-enum AttemptEnd {
-    Refused(&'static str, Refusal),
-    Busy,
-    /// The client's address is refused.
-    Denied,
-    ChallengedWithEveryone,
-    /// When it was taken and when it was refunded, and whether forgiveness was requested.
-    Right(CountedAttempt, Micros, bool),
-    /// When it was taken, and from when it counts.
-    Wrong(CountedAttempt, Micros),
-}
-
-impl SignInService {
-    /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
-    fn record_busy(
-        &self,
-        attempt: &SignInAttempt,
-        subject: AccountSubject,
-        path: SignInPath,
-        retry_after: Duration,
-    ) -> SignInOutcome {
-        self.record(attempt, subject, path, AttemptEnd::Busy);
-        SignInOutcome::Denied(Denied::no_room(attempt.solved, retry_after))
-    }
-
-    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {
-        let audit = self.0.guard.audit();
-        let (name, detail) = from_device(path.known());
-        audit.record(AuditEvent {
-            name,
-            detail,
-            account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
-            ..AuditEvent::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
-        });
-    }
-
-    fn record(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath, ended: AttemptEnd) {
-        let audit = self.0.guard.audit();
-        let (at, outcome) = match ended {
-            AttemptEnd::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
-            AttemptEnd::Busy => (audit.now(), audit::Outcome::Busy),
-            AttemptEnd::Denied => (audit.now(), audit::Outcome::Refused),
-            AttemptEnd::ChallengedWithEveryone => (audit.now(), audit::Outcome::Challenged),
-            AttemptEnd::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
-            AttemptEnd::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
-        };
-        let (name, detail) = from_device(path.device());
-        let event = AuditEvent {
-            account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
-            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
-            solved: attempt.solved,
-            name,
-            detail,
-            ..AuditEvent::new(at, Action::SignIn, outcome)
-        };
-        audit.record(match ended {
-            AttemptEnd::Refused(limit, refusal) => {
-                AuditEvent { why: Some(EventRule::refused(limit, &refusal)), ..event }
-            }
-            AttemptEnd::Busy => event,
-            AttemptEnd::Denied | AttemptEnd::ChallengedWithEveryone => {
-                AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event }
-            }
-            AttemptEnd::Right(taken, at, forgave) => {
-                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
-                AuditEvent { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
-            }
-            AttemptEnd::Wrong(taken, at) => {
-                AuditEvent { settled: Some(at), why: why_noted(path, &taken), ..event }
-            }
-        });
-    }
-}
-
 /// The event fields for an attempt from a known device.
 fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
     let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
     (device.map(|_| audit::FROM_DEVICE), detail)
-}
-
-fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'static>> {
-    taken
-        .noted
-        .as_ref()
-        .map(|refusal| EventRule::noted(path.limits(GuardedLogin::Own)[refusal.bucket].as_str(), refusal))
 }

@@ -12,7 +12,7 @@ use sha2::{Sha256, Sha512};
 const MAX_PHC_BYTES: usize = 512;
 
 /// Begins a hash that was imported and not replaced by one of ours yet. Its cost follows, in digits of one width, so
-/// that the database finds the dearest: `imported$` milliseconds `$` MiB `$` and the hash as it came. An older version
+/// that the database finds the slowest: `imported$` milliseconds `$` MiB `$` and the hash as it came. An older version
 /// reads it as damaged. Whoever replaces the hash removes the mark with it. See `migrations/0021_imported.sql`.
 const IMPORTED: &str = "imported$";
 const MILLIS_DIGITS: usize = 5;
@@ -36,8 +36,8 @@ impl StoredHash {
     /// None if it is neither ours nor imported, or exceeds the bounds; `current` always passes.
     pub(super) fn parse(phc: &str, current: &Params) -> Option<Self> {
         if let Some(marked) = phc.strip_prefix(IMPORTED) {
-            let ForeignHash { function, salt, output } =
-                ForeignHash::parse(marked.splitn(3, '$').nth(2)?).ok()?;
+            let ImportedHash { function, salt, output } =
+                ImportedHash::parse(marked.splitn(3, '$').nth(2)?).ok()?;
             return Some(Self { function, salt, output, imported: true });
         }
         let hash = (phc.len() <= MAX_PHC_BYTES).then(|| PasswordHash::new(phc).ok())??;
@@ -72,8 +72,8 @@ impl Phc {
     }
 
     /// A hash that another system made.
-    pub(super) fn import(foreign: &str) -> Result<Self, ForeignHashError> {
-        let hash = ForeignHash::parse(foreign)?;
+    pub(super) fn import(foreign: &str) -> Result<Self, ImportedHashError> {
+        let hash = ImportedHash::parse(foreign)?;
         let HashCost { millis, memory_mib } = hash.function.cost(hash.output.len());
         let cost = format!("{millis:0MILLIS_DIGITS$}${memory_mib:0MEMORY_DIGITS$}");
         Ok(Self(format!("{IMPORTED}{cost}${foreign}")))
@@ -106,7 +106,7 @@ const BCRYPT_OUTPUT: usize = 23;
 
 /// A hash with its function, whose parameters are within bounds.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ForeignHash {
+pub struct ImportedHash {
     pub function: HashFunction,
     pub salt: Vec<u8>,
     pub output: Vec<u8>,
@@ -114,7 +114,7 @@ pub struct ForeignHash {
 
 /// Why a text is no hash that can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ForeignHashError {
+pub enum ImportedHashError {
     #[error(
         "is in no known format; write an argon2, scrypt, bcrypt ($2a$, $2b$, $2y$) or PBKDF2 (SHA-256, SHA-512) hash"
     )]
@@ -129,11 +129,11 @@ pub enum ForeignHashError {
     Bounds(#[from] OutOfBounds),
 }
 
-impl ForeignHash {
+impl ImportedHash {
     /// Reads PHC strings of argon2 and scrypt, bcrypt, and PBKDF2 as PHC, passlib and Django write it.
-    pub fn parse(text: &str) -> Result<Self, ForeignHashError> {
+    pub fn parse(text: &str) -> Result<Self, ImportedHashError> {
         if text.len() > LONGEST {
-            return Err(ForeignHashError::Format);
+            return Err(ImportedHashError::Format);
         }
         let fields: Vec<&str> = text.split('$').collect();
         let Self { function, salt, output } = match fields[..] {
@@ -148,20 +148,20 @@ impl ForeignHash {
             }
             ["pbkdf2_sha256", rounds, salt, output] => django(Pbkdf2Digest::Sha256, rounds, salt, output),
             ["pbkdf2_sha512", rounds, salt, output] => django(Pbkdf2Digest::Sha512, rounds, salt, output),
-            _ => return Err(ForeignHashError::Format),
+            _ => return Err(ImportedHashError::Format),
         }
-        .ok_or(ForeignHashError::Damaged)?;
+        .ok_or(ImportedHashError::Damaged)?;
         if !SALTS.contains(&salt.len()) {
-            return Err(ForeignHashError::Salt);
+            return Err(ImportedHashError::Salt);
         }
         if !OUTPUTS.contains(&output.len()) {
-            return Err(ForeignHashError::Output);
+            return Err(ImportedHashError::Output);
         }
         Ok(Self { function: function.within_bounds(None)?, salt, output })
     }
 }
 
-fn argon2_hash(text: &str) -> Option<ForeignHash> {
+fn argon2_hash(text: &str) -> Option<ImportedHash> {
     let hash = PasswordHash::new(text).ok()?;
     let params = Params::try_from(&hash).ok()?;
     // A secret key beside the password, which is not in the hash.
@@ -172,22 +172,22 @@ fn argon2_hash(text: &str) -> Option<ForeignHash> {
     let version = hash.version.map_or(Ok(Version::V0x10), Version::try_from).ok()?;
     let algorithm = Algorithm::new(hash.algorithm.as_str()).ok()?;
     let function = HashFunction::Argon2 { algorithm, version, params };
-    Some(ForeignHash { function, salt: hash.salt?.to_vec(), output: hash.hash?.as_bytes().to_vec() })
+    Some(ImportedHash { function, salt: hash.salt?.to_vec(), output: hash.hash?.as_bytes().to_vec() })
 }
 
 /// `ln=17,r=8,p=1`, in this order, as passlib writes it, too.
-fn scrypt_hash(params: &str, salt: &str, output: &str) -> Option<ForeignHash> {
+fn scrypt_hash(params: &str, salt: &str, output: &str) -> Option<ImportedHash> {
     let mut parts = params.split(',');
     let log_n = number(parts.next()?.strip_prefix("ln=")?)?;
     let r = number(parts.next()?.strip_prefix("r=")?)?;
     let p = number(parts.next()?.strip_prefix("p=")?)?;
     let function = HashFunction::Scrypt { log_n: u8::try_from(log_n).ok()?, r, p };
     parts.next().is_none().then_some(())?;
-    Some(ForeignHash { function, salt: base64_of(salt)?, output: base64_of(output)? })
+    Some(ImportedHash { function, salt: base64_of(salt)?, output: base64_of(output)? })
 }
 
 /// Two digits, then 22 letters of salt and 31 of hash.
-fn bcrypt_hash(cost: &str, rest: &str) -> Option<ForeignHash> {
+fn bcrypt_hash(cost: &str, rest: &str) -> Option<ImportedHash> {
     // The last letter of each holds bits that belong to no byte, and some implementations set them.
     const LETTERS: GeneralPurpose = engine(&alphabet::BCRYPT);
     if cost.len() != 2 || rest.len() != 53 || !rest.is_ascii() {
@@ -196,11 +196,11 @@ fn bcrypt_hash(cost: &str, rest: &str) -> Option<ForeignHash> {
     let (salt, output) = rest.split_at(22);
     let function = HashFunction::Bcrypt { cost: number(cost)? };
     let (salt, output) = (LETTERS.decode(salt).ok()?, LETTERS.decode(output).ok()?);
-    (output.len() == BCRYPT_OUTPUT).then_some(ForeignHash { function, salt, output })
+    (output.len() == BCRYPT_OUTPUT).then_some(ImportedHash { function, salt, output })
 }
 
 /// `i=600000,l=32` (PHC) or `29000` (passlib).
-fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ForeignHash> {
+fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ImportedHash> {
     let output = base64_of(output)?;
     let iterations = match rounds.strip_prefix("i=") {
         None => number(rounds)?,
@@ -213,13 +213,13 @@ fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> 
         },
     };
     let function = HashFunction::Pbkdf2 { digest, iterations };
-    Some(ForeignHash { function, salt: base64_of(salt)?, output })
+    Some(ImportedHash { function, salt: base64_of(salt)?, output })
 }
 
 /// The salt is a text, and hashed as it stands there.
-fn django(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ForeignHash> {
+fn django(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ImportedHash> {
     let function = HashFunction::Pbkdf2 { digest, iterations: number(rounds)? };
-    Some(ForeignHash { function, salt: salt.as_bytes().to_vec(), output: base64_of(output)? })
+    Some(ImportedHash { function, salt: salt.as_bytes().to_vec(), output: base64_of(output)? })
 }
 
 /// Digits only, without a sign.

@@ -64,7 +64,6 @@ pub struct TokenEntry {
     pub expires_at: Option<Micros>,
 }
 
-/// The properties of a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: String,
@@ -161,7 +160,7 @@ impl ApiTokens {
             FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by WHERE t.revoked_at IS NULL
             ORDER BY t.created_at DESC, t.id LIMIT 200";
         let rows: Vec<EntryRow> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(EntryRow::parse).collect::<Result<_, _>>()?)
+        Ok(rows.into_iter().map(entry).collect::<Result<_, _>>()?)
     }
 
     /// Revokes a token: at once here, within a second on other instances. False if there is no such token or
@@ -233,7 +232,7 @@ impl ApiTokens {
             let (now, revoked) = (self.clock.now(), self.known().revoked);
             let rows: Vec<BearerRow> =
                 on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-            let tokens = rows.into_iter().map(BearerRow::parse).collect::<Result<_, _>>()?;
+            let tokens = rows.into_iter().map(bearer).collect::<Result<_, _>>()?;
             let mut known = self.known();
             if known.revoked == revoked {
                 known.learn(tokens, now);
@@ -322,58 +321,38 @@ fn text(hash: &[u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)
 }
 
-#[derive(sqlx::FromRow)]
-struct EntryRow {
-    id: String,
-    name: String,
-    scopes: String,
-    login: Option<String>,
-    created_at: i64,
-    last_used_at: Option<i64>,
-    expires_at: Option<i64>,
+type EntryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<i64>);
+
+fn entry(row: EntryRow) -> Result<TokenEntry, sqlx::Error> {
+    let (id, name, scopes, made_by, created_at, last_used_at, expires_at) = row;
+    Ok(TokenEntry {
+        id: id::stored(TokenId::parse(&id))?,
+        name,
+        scopes: stored_scopes(&scopes)?,
+        made_by,
+        created_at: Micros(created_at),
+        last_used_at: last_used_at.map(Micros),
+        expires_at: expires_at.map(Micros),
+    })
 }
 
-#[derive(sqlx::FromRow)]
-struct BearerRow {
-    id: String,
-    name: String,
-    token_hash: String,
-    scopes: String,
-    created_by: String,
-    last_used_at: Option<i64>,
-    expires_at: Option<i64>,
-}
+type BearerRow = (String, String, String, String, String, Option<i64>, Option<i64>);
 
-impl EntryRow {
-    fn parse(self) -> Result<TokenEntry, sqlx::Error> {
-        Ok(TokenEntry {
-            id: id::stored(TokenId::parse(&self.id))?,
-            name: self.name,
-            scopes: stored_scopes(&self.scopes)?,
-            made_by: self.login,
-            created_at: Micros(self.created_at),
-            last_used_at: self.last_used_at.map(Micros),
-            expires_at: self.expires_at.map(Micros),
-        })
+fn bearer(row: BearerRow) -> Result<([u8; 32], KnownToken), sqlx::Error> {
+    let (id, name, token_hash, scopes, made_by, last_used_at, expires_at) = row;
+    let mut hash = [0; 32];
+    match URL_SAFE_NO_PAD.decode_slice(&token_hash, &mut hash) {
+        Ok(length) if length == hash.len() => {}
+        _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
     }
-}
-
-impl BearerRow {
-    fn parse(self) -> Result<([u8; 32], KnownToken), sqlx::Error> {
-        let mut hash = [0; 32];
-        match URL_SAFE_NO_PAD.decode_slice(&self.token_hash, &mut hash) {
-            Ok(length) if length == hash.len() => {}
-            _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
-        }
-        let bearer = TokenBearer {
-            id: id::stored(TokenId::parse(&self.id))?,
-            name: self.name,
-            scopes: stored_scopes(&self.scopes)?,
-            made_by: id::stored(AccountId::parse(&self.created_by))?,
-            expires_at: self.expires_at.map(Micros),
-        };
-        Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: self.last_used_at.map(Micros) }))
-    }
+    let bearer = TokenBearer {
+        id: id::stored(TokenId::parse(&id))?,
+        name,
+        scopes: stored_scopes(&scopes)?,
+        made_by: id::stored(AccountId::parse(&made_by))?,
+        expires_at: expires_at.map(Micros),
+    };
+    Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: last_used_at.map(Micros) }))
 }
 
 fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
@@ -439,7 +418,6 @@ impl AdminScope {
     }
 }
 
-/// The scopes of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenScopes {
     custom: CustomScopes,

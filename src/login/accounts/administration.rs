@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{Account, AccountRow, Accounts};
 use crate::clock::Micros;
@@ -13,8 +14,8 @@ use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::login::{AccountId, session_changes};
 use crate::sms::Phone;
 
-/// A change of an account's state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AccountAct {
     /// Nothing opens it any more, and its sessions end.
     Disable,
@@ -29,13 +30,10 @@ pub enum AccountAct {
     Delete,
 }
 
-/// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountChange {
     Done,
-    /// It is so already.
     Unchanged,
-    /// There would be no administrator left.
     LastAdmin,
     /// It has no password, and needs one for this.
     NoPassword,
@@ -45,7 +43,6 @@ pub enum AccountChange {
     Gone,
 }
 
-/// Which accounts are listed.
 #[derive(Debug, Clone, Default)]
 pub struct AccountFilter {
     /// The first letters of the name.
@@ -70,19 +67,11 @@ impl AccountAct {
 
     /// The name in URLs.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Disable => "disable",
-            Self::Enable => "enable",
-            Self::EndSessions => "end-sessions",
-            Self::RequireNewPassword => "require-new-password",
-            Self::MakeAdmin => "make-admin",
-            Self::UnmakeAdmin => "unmake-admin",
-            Self::Delete => "delete",
-        }
+        self.into_str()
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|act| act.as_str() == text)
+        text.parse().ok()
     }
 
     /// Whether it is about who administrates.
@@ -224,7 +213,7 @@ impl AccountCursor {
     }
 }
 
-pub(super) async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
+async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
     let row: Option<AccountRow> = on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
     })?;

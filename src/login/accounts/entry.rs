@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::{AssertSqlSafe, Row, query, query_as};
+use sqlx::{AssertSqlSafe, query_as};
 
 use super::Accounts;
 use crate::config::Who;
@@ -57,21 +57,19 @@ impl EntryRule<'_> {
     }
 }
 
-/// Conditions on the rows of [`ENABLED`], and what is bound in them.
+/// What is bound in conditions on the rows of [`ENABLED`].
 #[derive(Default)]
-struct Conditions {
-    bound: Vec<String>,
-}
+struct BoundValues(Vec<String>);
 
 /// Accounts that may sign in, with their groups between commas.
 const ENABLED: &str = "(SELECT a.id, a.login, a.password_hash, ',' || COALESCE(g.names, '') || ',' AS names
     FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
     WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL) AS enabled";
 
-impl Conditions {
+impl BoundValues {
     fn bind(&mut self, value: String) -> String {
-        self.bound.push(value);
-        format!("${}", self.bound.len())
+        self.0.push(value);
+        format!("${}", self.0.len())
     }
 
     /// None: nobody.
@@ -117,49 +115,33 @@ impl Accounts {
         before: Option<&EntryRule<'_>>,
         after: Option<&EntryRule<'_>>,
     ) -> Result<EntryChange, DbError> {
-        let mut conditions = Conditions::default();
-        let (before, after) = (conditions.of_rule(before), conditions.of_rule(after));
+        let mut bound = BoundValues::default();
+        let (before, after) = (bound.of_rule(before), bound.of_rule(after));
         let (loses, gains) = (format!("{before} AND NOT {after}"), format!("{after} AND NOT {before}"));
-        let bound = conditions.bound.clone();
-        let counts = self.count_each(vec![loses.clone(), gains.clone()], conditions).await?;
-        let named = async |condition: &str, count: u64| {
-            let first = if count == 0 { Vec::new() } else { self.first_named(condition, &bound).await? };
-            Ok::<_, DbError>(EntryCount { count, first })
-        };
-        Ok(EntryChange { loses: named(&loses, counts[0]).await?, gains: named(&gains, counts[1]).await? })
-    }
-
-    /// How many accounts meet each condition, in one pass.
-    async fn count_each(&self, conditions: Vec<String>, bound: Conditions) -> Result<Vec<u64>, DbError> {
-        let sums = conditions.iter().map(|it| format!("COALESCE(SUM(CASE WHEN {it} THEN 1 ELSE 0 END), 0)"));
-        let sql = format!("SELECT {} FROM {ENABLED}", sums.collect::<Vec<_>>().join(", "));
-        let counts: Vec<i64> = on_db!(&self.db, pool => {
-            let mut question = query(AssertSqlSafe(sql)).persistent(false);
-            for value in bound.bound {
-                question = question.bind(value);
-            }
-            let row = question.fetch_one(pool).await;
-            row.and_then(|row| (0..conditions.len()).map(|index| row.try_get(index)).collect())
+        // In one pass.
+        let sum = |condition| format!("COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0)");
+        let sql = format!("SELECT {}, {} FROM {ENABLED}", sum(&loses), sum(&gains));
+        let (lost, gained): (i64, i64) = on_db!(&self.db, pool => {
+            let question = query_as(AssertSqlSafe(sql)).persistent(false);
+            bound.0.iter().fold(question, |question, value| question.bind(value)).fetch_one(pool).await
         })?;
-        Ok(counts.into_iter().map(i64::unsigned_abs).collect())
+        let named = async |condition: &str, count: i64| {
+            let first = if count == 0 { Vec::new() } else { self.first_named(condition, &bound.0).await? };
+            Ok::<_, DbError>(EntryCount { count: count.unsigned_abs(), first })
+        };
+        Ok(EntryChange { loses: named(&loses, lost).await?, gains: named(&gains, gained).await? })
     }
 
     async fn first_named(&self, condition: &str, bound: &[String]) -> Result<Vec<NamedAccount>, DbError> {
         let sql =
             format!("SELECT id, login FROM {ENABLED} WHERE {condition} ORDER BY login LIMIT {MOST_NAMED}");
         let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
-            let mut question = query_as(AssertSqlSafe(sql)).persistent(false);
-            for value in bound {
-                question = question.bind(value);
-            }
-            question.fetch_all(pool).await
+            let question = query_as(AssertSqlSafe(sql)).persistent(false);
+            bound.iter().fold(question, |question, value| question.bind(value)).fetch_all(pool).await
         })?;
         Ok(rows.into_iter().map(|(id, login)| NamedAccount { id, login }).collect())
     }
 }
-
-// How many accounts each of many lists of names and groups lets in, and which of these nobody has. It reads the
-// accounts once, however many lists there are and however long they are.
 
 /// What accounts that may sign in say about lists.
 #[derive(Debug, PartialEq, Eq)]
@@ -253,7 +235,8 @@ impl<'a> ListTally<'a> {
 }
 
 impl Accounts {
-    /// Counts for each of the lists, and looks for every name and group in them and in `others`.
+    /// Counts for each of the lists, and looks for every name and group in them and in `others`. It reads the accounts
+    /// once, however many lists there are and however long they are.
     pub async fn find_listed<'a>(
         &self,
         lists: &[&'a [Who]],

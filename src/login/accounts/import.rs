@@ -1,4 +1,4 @@
-//! Imported accounts in the database: all of a file or none, and the dearest of their passwords.
+//! Imported accounts in the database: all of a file or none, and the slowest of their passwords.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,7 +20,6 @@ const COLUMNS: usize = 6;
 /// How often the import starts anew when names are registered while it runs.
 const TRIES: usize = 3;
 
-/// What became of an import.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ImportOutcome {
     /// Every account was created, or would have been.
@@ -31,7 +30,6 @@ pub enum ImportOutcome {
     Raced,
 }
 
-/// Why an account cannot be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportConflict {
     LoginTaken,
@@ -40,9 +38,9 @@ pub enum ImportConflict {
     PhoneTaken,
 }
 
-const DEAREST_TIME: &str = "SELECT substr(password_hash, 10, 5) FROM accounts
+const SLOWEST_TIME: &str = "SELECT substr(password_hash, 10, 5) FROM accounts
     WHERE substr(password_hash, 1, 9) = 'imported$' ORDER BY substr(password_hash, 10, 5) DESC LIMIT 1";
-const DEAREST_MEMORY: &str = "SELECT substr(password_hash, 16, 4) FROM accounts
+const SLOWEST_MEMORY: &str = "SELECT substr(password_hash, 16, 4) FROM accounts
     WHERE substr(password_hash, 1, 9) = 'imported$' ORDER BY substr(password_hash, 16, 4) DESC LIMIT 1";
 const REMAINING: &str = "SELECT COUNT(*) FROM accounts WHERE substr(password_hash, 1, 9) = 'imported$'";
 
@@ -97,16 +95,16 @@ impl Accounts {
         Ok(inserted)
     }
 
-    /// The dearest imported password that is not replaced yet: the longest time, and the most memory. None if there is
+    /// The slowest imported password that is not replaced yet: the longest time, and the most memory. None if there is
     /// none. Reads two entries of indexes.
-    pub async fn dearest_imported(&self) -> Result<Option<HashCost>, DbError> {
+    pub async fn slowest_imported(&self) -> Result<Option<HashCost>, DbError> {
         let read = async |sql: &'static str| -> Result<Option<u32>, DbError> {
             let digits: Option<String> =
                 on_db!(&self.db, pool => query_scalar(sql).fetch_optional(pool).await)?;
             // Digits that somebody has edited count as the most.
             Ok(digits.map(|digits| digits.parse().unwrap_or(u32::MAX)))
         };
-        let (millis, memory_mib) = (read(DEAREST_TIME).await?, read(DEAREST_MEMORY).await?);
+        let (millis, memory_mib) = (read(SLOWEST_TIME).await?, read(SLOWEST_MEMORY).await?);
         Ok(millis.zip(memory_mib).map(|(millis, memory_mib)| HashCost { millis, memory_mib }))
     }
 
@@ -185,7 +183,6 @@ const MOST_MISTAKES: usize = 50;
 /// How much of what the file says is repeated.
 const LONGEST_REASON: usize = 200;
 
-/// An account to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportRow {
     pub line: usize,
@@ -202,7 +199,6 @@ pub struct ImportMistake {
     pub reason: String,
 }
 
-/// What a file contains.
 #[derive(Debug, Default)]
 pub struct ImportFile {
     pub rows: Vec<ImportRow>,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::counting::{CountingMode, GuardedLogin, LoginLimits, OWN, is_milder};
 use super::failure_record::{FailureRecord, RecordPlace};
-use super::path::{BeforePasswords, GuardedLogin, OWN, SignInPath};
 use super::slot::{
     AttemptSlot, HeldInOutage, InFlightAttempts, InFlightTicket, NotYet, SlotHold, UnclaimedHold,
 };
-use super::{ASKED, AccountSubject, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
+use super::{ASKED, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
@@ -31,16 +31,13 @@ const RETURNS_SOON: Duration = Duration::from_millis(10);
 
 /// What the record decides on an attempt.
 enum RecordDecision {
-    Allowed(InFlightTicket, TakenHit),
+    /// Taken at that time.
+    Allowed(InFlightTicket, Micros),
     Refused(Refusal),
+    /// It did not answer, or not in time.
+    Busy,
     /// The store decides again.
     StoreIsBack,
-}
-
-/// When it was taken, and its id.
-struct TakenHit {
-    at: Micros,
-    id: HitId,
 }
 
 /// The failures of one log, newest first, and what is in flight there.
@@ -53,54 +50,53 @@ impl LoginGuard {
     /// None: the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
-        limits: BeforePasswords<'_>,
-        (subject, who): (AccountSubject, GuardRequest<'_>),
-        path: SignInPath,
+        limits: LoginLimits<'_>,
+        who: GuardRequest<'_>,
+        mode: CountingMode,
     ) -> Option<GuardAdmission> {
-        let buckets = path.buckets(&self.limiter, limits, subject, who);
+        let buckets = mode.buckets(&self.limiter, limits, who);
         let (own, others) = buckets.split_first().expect("the own log stands first");
-        let elsewhere = match self.hold_elsewhere(others, who, path).await {
+        let elsewhere = match self.hold_elsewhere(others, who, mode).await {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
         // Nobody signs in without a challenge while the real windows cannot be read, but for known devices that
         // cannot be shown one.
-        let known = path.device().is_some() && !who.means.challenges;
-        let refused_by = if who.solved || known {
+        let known = mode.device().is_some() && !who.means.challenges;
+        let decision = if who.solved || known {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-            let asking = self.ask_record(own.limit, &buckets, who.solved);
-            let asking = tokio::time::timeout(who.means.patience, asking).await;
-            match asking {
-                Ok(Ok(RecordDecision::Allowed(ticket, TakenHit { at, id }))) => {
-                    let limiter = self.limiter.clone();
+            let id = self.limiter.fresh_id();
+            let asking = self.ask_record(id, own.limit, &buckets, who.solved);
+            match tokio::time::timeout(who.means.patience, asking).await {
+                Ok(Ok(RecordDecision::Allowed(ticket, at))) => {
                     let elsewhere = elsewhere.map(|hold| Box::new(hold.claim()));
+                    let limiter = self.limiter.clone();
                     let hold = SlotHold::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
-                    return Some(GuardAdmission::Held(AttemptSlot::new(
-                        hold,
-                        path,
-                        ticket,
-                        self.failures.clone(),
-                    )));
+                    let failures = self.failures.clone();
+                    return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                 }
-                Ok(Ok(RecordDecision::Refused(refusal))) => Ok(refusal),
-                Ok(Ok(RecordDecision::StoreIsBack)) => Err(None),
-                Ok(Err(_)) | Err(_) => Err(Some(GuardAdmission::Busy { retry_after: BUSY_RETRY })),
+                Ok(Ok(decision)) => decision,
+                Ok(Err(_)) | Err(_) => RecordDecision::Busy,
             }
         } else {
-            Ok(ASKED)
+            RecordDecision::Refused(ASKED)
         };
         if let Some(hold) = elsewhere {
             let _ = hold.refund().await;
         }
-        match refused_by {
-            Err(other) => other,
-            Ok(refusal) if path.device().is_some() && refusal.then == RuleAction::Block && !who.alone => {
-                let other =
-                    Box::pin(self.admit_in_outage(limits, (subject, who), SignInPath::Stranger)).await?;
-                Some(milder(refused(limits.login, path, refusal), other))
+        let refusal = match decision {
+            RecordDecision::Refused(refusal) => refusal,
+            RecordDecision::Busy => return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
+            RecordDecision::Allowed(..) | RecordDecision::StoreIsBack => return None,
+        };
+        if mode.device().is_some() && refusal.then == RuleAction::Block && !who.device_only {
+            let other = Box::pin(self.admit_in_outage(limits, who, CountingMode::Stranger)).await?;
+            let ends_sooner = matches!(&other, GuardAdmission::Refused { refusal: theirs, .. } if is_milder(&refusal, theirs));
+            if !ends_sooner {
+                return Some(other);
             }
-            Ok(refusal) => Some(refused(limits.login, path, refusal)),
         }
+        Some(refused(limits.login, mode, refusal))
     }
 
     /// The logs of address and network in this process, with half the limits.
@@ -108,7 +104,7 @@ impl LoginGuard {
         &self,
         others: &[Bucket<'_>],
         who: GuardRequest<'_>,
-        path: SignInPath,
+        mode: CountingMode,
     ) -> Result<Option<UnclaimedHold<MemoryStore>>, GuardAdmission> {
         let others: Vec<OwnedBucket> = others
             .iter()
@@ -121,7 +117,7 @@ impl LoginGuard {
         match self.insurance.hold(&buckets, who.solved, who.means.patience).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
-                Err(refused(who.guarded, path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
+                Err(refused(who.guarded, mode, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
         }
@@ -129,11 +125,11 @@ impl LoginGuard {
 
     async fn ask_record(
         &self,
+        id: HitId,
         limit: &Limit,
         buckets: &[OwnedBucket],
         solved: bool,
     ) -> Result<RecordDecision, DbError> {
-        let id = self.limiter.fresh_id();
         // A failure that cannot be written would count nowhere.
         self.failures.writable()?;
         loop {
@@ -154,7 +150,7 @@ impl LoginGuard {
             // Assumes that each other instance has as many in flight.
             let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
             match self.in_flight.begin_by_record((id, now, buckets), ended, fits) {
-                Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, TakenHit { at: now, id })),
+                Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, now)),
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
                     return Ok(RecordDecision::StoreIsBack);
                 }
@@ -163,18 +159,6 @@ impl LoginGuard {
                 Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, next_end).await),
             }
         }
-    }
-}
-
-/// Of two refusals the one that ends sooner; anything else is returned unchanged.
-fn milder(one: GuardAdmission, other: GuardAdmission) -> GuardAdmission {
-    let told = |admission: &GuardAdmission| match admission {
-        GuardAdmission::Refused { refusal, .. } => Some((refusal.then, refusal.retry_after)),
-        GuardAdmission::Held(_) | GuardAdmission::Busy { .. } => None,
-    };
-    match (told(&one), told(&other)) {
-        (Some(first), Some(second)) if first < second => one,
-        _ => other,
     }
 }
 
@@ -320,7 +304,7 @@ impl RecordedFailures<'_> {
 /// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
     let logins = [GuardedLogin::Own, GuardedLogin::Realm];
-    let limits = logins.into_iter().flat_map(|login| BeforePasswords::of(login, limits).all());
+    let limits = logins.into_iter().flat_map(|login| LoginLimits::of(login, limits).all());
     let rules = limits.flat_map(|limit| limit.rules());
     rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }

@@ -1,4 +1,4 @@
-//! A slot that an attempt holds, and how it is settled.
+//! A slot that an attempt holds, and how it is settled; and all attempts of this process that hold one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use super::CountedAttempt;
+use super::counting::{CountingMode, SHARED};
 use super::failure_record::{FailedAttempt, FailureRecord};
-use super::path::{SHARED, SignInPath};
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
 use crate::throttle::{
@@ -20,11 +20,11 @@ use crate::throttle::{
 
 /// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
-    hold: SlotHold,
-    path: SignInPath,
+    pub(super) hold: SlotHold,
+    pub(super) mode: CountingMode,
     /// Dropped last.
-    ticket: InFlightTicket,
-    failures: FailureRecord,
+    pub(super) ticket: InFlightTicket,
+    pub(super) failures: FailureRecord,
 }
 
 pub(super) enum SlotHold {
@@ -70,15 +70,6 @@ pub(super) struct HeldInOutage {
 }
 
 impl AttemptSlot {
-    pub(super) const fn new(
-        hold: SlotHold,
-        path: SignInPath,
-        ticket: InFlightTicket,
-        failures: FailureRecord,
-    ) -> Self {
-        Self { hold, path, ticket, failures }
-    }
-
     /// When it was taken, and what a limit in monitor mode would have refused.
     pub const fn taken(&self) -> CountedAttempt {
         match &self.hold {
@@ -96,8 +87,8 @@ impl AttemptSlot {
     }
 
     /// The logs that it is in.
-    pub const fn path(&self) -> SignInPath {
-        self.path
+    pub const fn mode(&self) -> CountingMode {
+        self.mode
     }
 
     /// The attempt failed and counts; returns from when, if the store could say. It is in the record when
@@ -109,7 +100,7 @@ impl AttemptSlot {
                 let failed = FailedAttempt::of(hold.id(), hold.buckets());
                 let (kept, written) = tokio::join!(hold.keep(), failures.write(&failed));
                 if kept.is_err() {
-                    ticket.leave_store();
+                    ticket.all.leave_store();
                 }
                 (settled(kept), written)
             }
@@ -183,9 +174,8 @@ fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
         .ok()
 }
 
-// The attempts of this process whose passwords are being compared, and whether the window store may decide
-// on others: not while it may lack one of these, or a failure that this process could not write to it.
-
+/// The attempts of this process whose passwords are being compared, and whether the window store may decide
+/// on others: not while it may lack one of these, or a failure that this process could not write to it.
 /// Clones share it.
 #[derive(Clone)]
 pub struct InFlightAttempts(Arc<InFlightShared>);
@@ -222,7 +212,7 @@ struct InFlightAttempt {
 
 /// The attempt is in flight until this is dropped.
 pub struct InFlightTicket {
-    shared: Arc<InFlightShared>,
+    all: InFlightAttempts,
     id: HitId,
 }
 
@@ -266,7 +256,10 @@ impl InFlightAttempts {
 
     /// The store is out, has lost its data, or missed a failure.
     pub fn leave_store(&self) {
-        self.0.leave_store();
+        let mut state = self.lock();
+        if let DecisionSource::Store(_) = state.decided_by {
+            state.decided_by = DecisionSource::Record { since: self.0.clock.now() };
+        }
     }
 
     /// What must be written to the store before it decides again. Until then no attempt starts.
@@ -301,7 +294,7 @@ impl InFlightAttempts {
     /// An attempt to which the store has given a hold.
     pub fn begin(&self, id: HitId, at: Micros, buckets: Vec<OwnedBucket>) -> InFlightTicket {
         self.lock().attempts.insert(id, InFlightAttempt { at, buckets });
-        InFlightTicket { shared: Arc::clone(&self.0), id }
+        InFlightTicket { all: self.clone(), id }
     }
 
     /// How many have ended so far, which must be read before the record; and a way to wait for the next end.
@@ -328,20 +321,15 @@ impl InFlightAttempts {
             return Err(NotYet::Full);
         }
         state.attempts.insert(id, InFlightAttempt { at, buckets: buckets.to_vec() });
-        Ok(InFlightTicket { shared: Arc::clone(&self.0), id })
+        Ok(InFlightTicket { all: self.clone(), id })
     }
 
     fn lock(&self) -> MutexGuard<'_, InFlightState> {
-        self.0.lock()
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl InFlightTicket {
-    /// See [`InFlightAttempts::leave_store`].
-    pub fn leave_store(&self) {
-        self.shared.leave_store();
-    }
-
     /// Keeps the attempt in flight for this long: it failed, and that could not be recorded.
     pub fn keep_for(self, span: Duration) {
         tokio::spawn(async move {
@@ -352,20 +340,7 @@ impl InFlightTicket {
 
     /// Whether the attempt may have been written to the store since it started.
     pub fn store_may_know(&self) -> bool {
-        !matches!(self.shared.lock().decided_by, DecisionSource::Record { .. })
-    }
-}
-
-impl InFlightShared {
-    fn leave_store(&self) {
-        let mut state = self.lock();
-        if let DecisionSource::Store(_) = state.decided_by {
-            state.decided_by = DecisionSource::Record { since: self.clock.now() };
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InFlightState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        !matches!(self.all.lock().decided_by, DecisionSource::Record { .. })
     }
 }
 
@@ -379,11 +354,11 @@ impl InFlightState {
 
 impl Drop for InFlightTicket {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.all.lock();
         state.attempts.remove(&self.id);
         state.ended += 1;
         drop(state);
-        self.shared.ended.notify_waiters();
+        self.all.0.ended.notify_waiters();
     }
 }
 

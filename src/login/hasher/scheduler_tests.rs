@@ -18,7 +18,7 @@ fn scheduler() -> HashScheduler<&'static str> {
 }
 
 fn take(scheduler: &mut HashScheduler<&'static str>) -> Option<&'static str> {
-    scheduler.take(true).map(|started| started.job)
+    scheduler.take(true).map(|(job, _)| job)
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn workers_are_never_idle_while_somebody_waits() {
     }
     scheduler.push(&stranger(1, false), "three").unwrap();
     let first = scheduler.take(true).unwrap();
-    assert_eq!((first.job, take(&mut scheduler), take(&mut scheduler)), ("first", Some("three"), None));
-    scheduler.finished(first.ticket);
+    assert_eq!((first.0, take(&mut scheduler), take(&mut scheduler)), ("first", Some("three"), None));
+    scheduler.finished(first.1);
     assert_eq!(take(&mut scheduler), Some("second"));
 }
 
@@ -112,7 +112,7 @@ fn among_known_devices_of_500_busy_accounts_a_quiet_one_is_next_but_one() {
     scheduler.push(&quiet, "quiet").unwrap();
     for _ in 0..300 {
         let started = scheduler.take(true).unwrap();
-        scheduler.finished(started.ticket);
+        scheduler.finished(started.1);
         ask(&mut scheduler);
     }
     assert!(scheduler.has_room(&quiet));

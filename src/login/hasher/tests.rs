@@ -236,8 +236,9 @@ const IMPORTED: [&str; 4] = [
 
 /// Sets the time of a turn, and of an answer; one stranger at once.
 fn set_pace(hasher: &PasswordHasher, turn: Duration, answer: Duration) {
-    let dearest = HashCost { millis: 1, memory_mib: 1 };
-    *hasher.0.pace.write() = Some(Pace { dearest, expected: turn, turn, answer, strangers: 1 });
+    let slowest_hash = HashCost { millis: 1, memory_mib: 1 };
+    *hasher.0.timing.write() =
+        Some(ResponseTiming { slowest_hash, expected: turn, turn, answer, strangers: 1 });
     hasher.0.workers.set_most_strangers(1);
 }
 
@@ -312,16 +313,16 @@ async fn while_there_are_imported_hashes_no_answer_leaves_before_the_deadline() 
 #[tokio::test]
 async fn the_first_imported_hash_that_is_met_sets_the_deadline_and_the_database_lifts_it() {
     let hasher = hasher(CHEAP);
-    assert_eq!(hasher.pace(), None);
+    assert_eq!(hasher.timing(), None);
     let phc = Phc::import(IMPORTED[3]).unwrap();
     let _ = hasher.verify(&STRANGER, pending(), &password("x"), Some(&phc)).await.unwrap();
-    assert_eq!(hasher.pace().unwrap().dearest.millis, 1);
+    assert_eq!(hasher.timing().unwrap().slowest_hash.millis, 1);
     let dearer = HashCost { millis: 2, memory_mib: 128 };
-    hasher.keep_pace(Some(dearer)).await;
+    hasher.update_timing(Some(dearer)).await;
     let _ = hasher.verify(&STRANGER, pending(), &password("x"), Some(&phc)).await.unwrap();
-    assert_eq!(hasher.pace().unwrap().dearest, dearer, "a cheaper one does not shorten it");
-    hasher.keep_pace(None).await;
-    assert_eq!(hasher.pace(), None);
+    assert_eq!(hasher.timing().unwrap().slowest_hash, dearer, "a cheaper one does not shorten it");
+    hasher.update_timing(None).await;
+    assert_eq!(hasher.timing(), None);
 }
 
 /// How long a stranger waits for a turn must not tell what the one before computed.
@@ -352,9 +353,9 @@ async fn a_strangers_turn_goes_on_after_its_hash_and_a_known_device_does_not_wai
 #[tokio::test]
 async fn without_imported_hashes_strangers_use_every_worker_again() {
     let hasher = hasher(HashSettings { workers: 2, ..CHEAP });
-    hasher.keep_pace(Some(HashCost { millis: 1, memory_mib: 128 })).await;
-    assert_eq!(hasher.pace().unwrap().strangers, 1);
-    hasher.keep_pace(None).await;
+    hasher.update_timing(Some(HashCost { millis: 1, memory_mib: 128 })).await;
+    assert_eq!(hasher.timing().unwrap().strangers, 1);
+    hasher.update_timing(None).await;
     let held = hasher.keep_busy(true).await;
     assert_eq!(held.len(), 2, "each has begun");
 }

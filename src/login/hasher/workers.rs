@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Gauge, Histogram};
 use parking_lot::{Condvar, Mutex};
+use strum::IntoStaticStr;
 
 use crate::clock::{Clock, Micros, RecentTimes};
 use crate::fair_queue::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
@@ -134,7 +135,7 @@ impl WorkersShared {
         let mut queue = self.queue.lock();
         loop {
             let strangers_may = queue.strangers < queue.most_strangers;
-            let Some(StartedJob { job, ticket }) = queue.jobs.take(strangers_may) else {
+            let Some((job, ticket)) = queue.jobs.take(strangers_may) else {
                 if queue.ended {
                     return;
                 }
@@ -182,8 +183,8 @@ impl Drop for WaitingJob<'_> {
 impl LaneMetrics {
     fn of(lane: HashLane) -> Self {
         Self {
-            depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.as_str()),
-            wait: metrics::histogram!(QUEUE_SECONDS, "lane" => lane.as_str()),
+            depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.into_str()),
+            wait: metrics::histogram!(QUEUE_SECONDS, "lane" => lane.into_str()),
             recent: RecentTimes::default(),
         }
     }
@@ -211,7 +212,8 @@ pub struct HashCaller {
 }
 
 /// A lane of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum HashLane {
     KnownDevice,
     /// A stranger with a solved challenge.
@@ -227,13 +229,7 @@ pub struct JobPosition {
     id: JobId,
 }
 
-/// A job that has a worker.
-pub struct StartedJob<J> {
-    pub job: J,
-    pub ticket: RunningJob,
-}
-
-/// Return it when the job is done.
+/// Of a job that has a worker; return it when the job is done.
 #[derive(Debug, Clone, Copy)]
 pub struct RunningJob {
     pub lane: HashLane,
@@ -242,9 +238,8 @@ pub struct RunningJob {
 }
 
 pub struct HashScheduler<J> {
-    known: FairQueue<J>,
-    solved: FairQueue<J>,
-    unsolved: FairQueue<J>,
+    /// By lane.
+    queues: [FairQueue<J>; 3],
     /// The last one was a stranger's.
     known_is_next: bool,
     last_id: JobId,
@@ -290,14 +285,6 @@ impl HashCaller {
 
 impl HashLane {
     pub const ALL: [Self; 3] = [Self::KnownDevice, Self::Solved, Self::Unsolved];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::KnownDevice => "known-device",
-            Self::Solved => "solved",
-            Self::Unsolved => "unsolved",
-        }
-    }
 }
 
 impl<J> HashScheduler<J> {
@@ -305,16 +292,16 @@ impl<J> HashScheduler<J> {
     /// quarter for known devices; each has room for at least as many as can start at once.
     pub fn new(queue: usize, workers: usize) -> Self {
         let share = |part: usize| FairQueue::new(queue.div_ceil(part).max(workers));
-        Self { known: share(4), solved: share(4), unsolved: share(2), known_is_next: true, last_id: 0 }
+        Self { queues: [share(4), share(4), share(2)], known_is_next: true, last_id: 0 }
     }
 
     /// How many wait in a lane.
     pub const fn len(&self, lane: HashLane) -> usize {
-        self.queue(lane).len()
+        self.queues[lane as usize].len()
     }
 
     pub fn has_room(&mut self, caller: &HashCaller) -> bool {
-        caller.lanes().any(|(lane, owner, _)| self.queue_mut(lane).has_room(owner))
+        caller.lanes().any(|(lane, owner, _)| self.queues[lane as usize].has_room(owner))
     }
 
     /// The job's position, and the job that it displaced; or the job itself, if there is no room.
@@ -322,7 +309,7 @@ impl<J> HashScheduler<J> {
         self.last_id += 1;
         let id = self.last_id;
         for (lane, owner, source) in caller.lanes() {
-            match self.queue_mut(lane).push(owner, id, source, job) {
+            match self.queues[lane as usize].push(owner, id, source, job) {
                 Ok(displaced) => return Ok((JobPosition { lane, owner, id }, displaced)),
                 Err(refused) => job = refused,
             }
@@ -332,42 +319,26 @@ impl<J> HashScheduler<J> {
 
     /// Removes a job that should not run; None if it has started or was displaced.
     pub fn remove(&mut self, position: JobPosition) -> Option<J> {
-        self.queue_mut(position.lane).remove(position.owner, position.id)
+        self.queues[position.lane as usize].remove(position.owner, position.id)
     }
 
     /// The next job. While both lanes have jobs, every second one is a known device's; all are, unless strangers may
     /// have a turn.
-    pub fn take(&mut self, strangers_may: bool) -> Option<StartedJob<J>> {
+    pub fn take(&mut self, strangers_may: bool) -> Option<(J, RunningJob)> {
         let order = match self.known_is_next {
             true => [HashLane::KnownDevice, HashLane::Solved, HashLane::Unsolved],
             false => [HashLane::Solved, HashLane::Unsolved, HashLane::KnownDevice],
         };
         order.into_iter().filter(|lane| strangers_may || *lane == HashLane::KnownDevice).find_map(|lane| {
-            let TakenJob { job, owner, source } = self.queue_mut(lane).take()?;
+            let TakenJob { job, owner, source } = self.queues[lane as usize].take()?;
             self.known_is_next = lane != HashLane::KnownDevice;
-            Some(StartedJob { job, ticket: RunningJob { lane, owner, source } })
+            Some((job, RunningJob { lane, owner, source }))
         })
     }
 
     /// A job is done; its device may have the next.
     pub fn finished(&mut self, ticket: RunningJob) {
-        self.queue_mut(ticket.lane).finished(ticket.owner, ticket.source);
-    }
-
-    const fn queue(&self, lane: HashLane) -> &FairQueue<J> {
-        match lane {
-            HashLane::KnownDevice => &self.known,
-            HashLane::Solved => &self.solved,
-            HashLane::Unsolved => &self.unsolved,
-        }
-    }
-
-    const fn queue_mut(&mut self, lane: HashLane) -> &mut FairQueue<J> {
-        match lane {
-            HashLane::KnownDevice => &mut self.known,
-            HashLane::Solved => &mut self.solved,
-            HashLane::Unsolved => &mut self.unsolved,
-        }
+        self.queues[ticket.lane as usize].finished(ticket.owner, ticket.source);
     }
 }
 

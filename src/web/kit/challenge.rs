@@ -107,7 +107,7 @@ impl Asker<'_> {
     /// are offered.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let bound = self.counted(&self.client.origin());
-        let used = async || self.strain(services, live, &bound).await;
+        let used = async || self.limit_usage(services, live, &bound).await;
         let issued = services.captchas.issue(live, self.form, &self.client_of(&bound), used).await;
         if live.captcha.proof_of_work {
             count(PROOF, OFFERED);
@@ -119,7 +119,12 @@ impl Asker<'_> {
     }
 
     /// By what the form's own limits count: who asks for messages without end fails no password.
-    async fn strain(self, services: &Services, live: &LiveSettings, bound: &RequestOrigin) -> Option<f64> {
+    async fn limit_usage(
+        self,
+        services: &Services,
+        live: &LiveSettings,
+        bound: &RequestOrigin,
+    ) -> Option<f64> {
         let (guard, limits) = (services.sign_in.guard(), &live.limits);
         match self.form {
             CaptchaForm::Verification => {
@@ -127,17 +132,17 @@ impl Asker<'_> {
                 let RequestOrigin { address, network } = self.client.origin();
                 let own = |bytes: &[u8]| ProgramKind::Verifier.subject(name, bytes);
                 let origin = RequestOrigin { address: own(&address), network: own(&network) };
-                guard.strain_on([&limits.program_address, &limits.program_network], &origin).await
+                guard.limit_usage_on([&limits.program_address, &limits.program_network], &origin).await
             }
             CaptchaForm::SmsCode | CaptchaForm::PasswordReset => {
-                guard.strain_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
+                guard.limit_usage_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
             }
             CaptchaForm::Register => {
                 let each = [&limits.register_address, &limits.login_network];
-                guard.strain_on(each, &self.client.origin()).await
+                guard.limit_usage_on(each, &self.client.origin()).await
             }
             CaptchaForm::Login | CaptchaForm::PasswordChange | CaptchaForm::Attempt => {
-                guard.strain(self.login(), limits, bound).await
+                guard.limit_usage(self.login(), limits, bound).await
             }
         }
     }

@@ -12,8 +12,8 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    AttemptOutcome, AttemptSettled, AttemptsError, GuardMeans, GuardedAttempt, GuardedDevice, GuardedOutcome,
-    RealmLogin,
+    AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
+    RealmLogin, SettleError,
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::{CaptchaSolution, limited};
@@ -96,7 +96,7 @@ pub struct ForgiveBody {
 }
 
 fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
-    describe::one_of(TOLD.map(AttemptOutcome::as_str))
+    describe::one_of(TOLD.map(|outcome| outcome.into_str()))
 }
 
 /// What a program may say.
@@ -151,7 +151,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
         solved: matches!(answered, Answered::Solved),
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
-        means: GuardMeans::BROWSER,
+        means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await?;
     let full = match &outcome {
@@ -208,7 +208,7 @@ pub async fn settle(
     body: UnreadBody<OutcomeBody>,
 ) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
-    let outcome = AttemptOutcome::parse(&body.outcome).filter(|outcome| TOLD.contains(outcome));
+    let outcome = body.outcome.parse::<AttemptOutcome>().ok().filter(|outcome| TOLD.contains(outcome));
     let outcome = outcome.ok_or_else(|| Problem::wrong("outcome", "Send failure, success or abandoned."))?;
     let services = &program.services;
     let live = services.live.snapshot();
@@ -276,9 +276,9 @@ fn wrong_login(error: &str) -> Problem {
 }
 
 /// Nothing is told while what it takes is out.
-fn out(error: AttemptsError) -> Problem {
+fn out(error: SettleError) -> Problem {
     match error {
-        AttemptsError::Db(error) => error.into(),
-        AttemptsError::Store(_) => Problem::Unavailable { retry_after: Duration::from_secs(1) },
+        SettleError::Db(error) => error.into(),
+        SettleError::Store(_) => Problem::Unavailable { retry_after: Duration::from_secs(1) },
     }
 }

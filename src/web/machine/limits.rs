@@ -11,8 +11,8 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::custom::{CustomDecision, CustomRequest};
-use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
+use crate::custom::CustomRequest;
+use crate::throttle::{HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::describe::{self, BODY, TOKEN};
@@ -128,7 +128,7 @@ pub async fn reserve(granted: Granted, body: UnreadBody<SubjectRequest>) -> Resu
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     match granted.services.custom.reserve(ask).await.map_err(out)? {
-        CustomDecision::Admitted(admission) => {
+        HitDecision::Admitted(admission) => {
             let room = admission.room;
             let watching = granted.limit.mode() == LimitMode::Monitor;
             let body = Hit {
@@ -140,7 +140,7 @@ pub async fn reserve(granted: Granted, body: UnreadBody<SubjectRequest>) -> Resu
             let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
             Ok(granted.told(HttpResponse::Ok().json(body), standing))
         }
-        CustomDecision::Refused(refusal) => {
+        HitDecision::Refused(refusal) => {
             let retry_after = refusal.retry_after;
             let problem = Problem::LimitFull { limit: granted.name.clone(), retry_after };
             Ok(granted.told(problem.respond(), Some((0, Some(retry_after)))))

@@ -60,7 +60,7 @@ async fn an_imported_account_signs_in_with_its_old_password_and_is_hashed_anew(s
         assert_eq!(again.login(login, OLD).await.status, 200, "by our hash");
         assert_eq!(again.login(login, WRONG).await.problem(), "invalid-credentials");
     }
-    assert_eq!(app.services.accounts.dearest_imported().await.unwrap(), None);
+    assert_eq!(app.services.accounts.slowest_imported().await.unwrap(), None);
     let code = app.client().code("+8613800138000", "login").await;
     let by_code = app.client().call("/sms/login", json!({ "phone": "+8613800138000", "code": code })).await;
     assert_eq!(by_code.body["user"]["login"], "bcrypt", "{}", by_code.text);

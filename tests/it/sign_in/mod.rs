@@ -15,7 +15,8 @@ mod shared;
 pub mod throttling;
 
 use gatehouse::login::{
-    AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, RequestOrigin, Username,
+    AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin,
+    Username,
 };
 
 use crate::support::app::TestApp;
@@ -27,14 +28,14 @@ pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
     let origin = RequestOrigin { address: address.to_vec(), network: address[..4].to_vec() };
     let who = GuardRequest {
         guarded: GuardedLogin::Own,
+        subject: guard.subject(&login).await.unwrap(),
         name: login.as_str(),
         origin: &origin,
         solved: false,
-        alone: false,
-        means: GuardMeans::BROWSER,
+        device_only: false,
+        means: ClientCapabilities::BROWSER,
     };
-    let subject = guard.subject(&login).await.unwrap();
-    match guard.admit(&live.limits, subject, who).await {
+    match guard.admit(&live.limits, who, CountingMode::Stranger).await {
         GuardAdmission::Held(slot) => slot,
         _ => panic!("the account has room"),
     }

@@ -103,19 +103,19 @@ async fn of_imports_of_one_file_at_once_one_writes_it(database: TestDatabase) {
 async fn the_dearest_is_known_until_each_hash_is_replaced(database: TestDatabase) {
     let accounts = accounts(&database).await;
     accounts.create(&name("own"), &Phc::stored("$argon2id$…".into()), Roles::default()).await.unwrap();
-    assert_eq!(accounts.dearest_imported().await.unwrap(), None);
+    assert_eq!(accounts.slowest_imported().await.unwrap(), None);
     let rows = rows(&[row("cheap", CHEAP), row("slow", SLOW), row("large", LARGE)].concat());
     accounts.import(&rows, false).await.unwrap();
-    let dearest =
-        async || accounts.dearest_imported().await.unwrap().map(|cost| (cost.millis, cost.memory_mib));
+    let slowest_hash =
+        async || accounts.slowest_imported().await.unwrap().map(|cost| (cost.millis, cost.memory_mib));
     let account = async |login| accounts.find(&name(login)).await.unwrap().unwrap();
-    assert_eq!(dearest().await, Some((368, 128)), "128 MiB of scrypt");
+    assert_eq!(slowest_hash().await, Some((368, 128)), "128 MiB of scrypt");
     accounts.change(account("large").await.id, AccountAct::Delete, false).await.unwrap();
-    assert_eq!(dearest().await, Some((246, 1)), "bcrypt 12");
+    assert_eq!(slowest_hash().await, Some((246, 1)), "bcrypt 12");
     let slow = account("slow").await;
     let hash = slow.password_hash.as_ref().unwrap();
     assert!(accounts.rehash(slow.id, hash, &Phc::stored("$argon2id$…".into())).await.unwrap());
-    assert_eq!(dearest().await, Some((1, 1)));
+    assert_eq!(slowest_hash().await, Some((1, 1)));
     assert!(
         !accounts.rehash(slow.id, hash, &Phc::stored("other".into())).await.unwrap(),
         "it is replaced once"
@@ -124,7 +124,7 @@ async fn the_dearest_is_known_until_each_hash_is_replaced(database: TestDatabase
     let cheap = account("cheap").await;
     let proof = ShownBy::Password(0);
     accounts.set_password(cheap.id, &Phc::stored("$argon2id$new".into()), proof).await.unwrap().unwrap();
-    assert_eq!(dearest().await, None);
+    assert_eq!(slowest_hash().await, None);
     assert!(
         !accounts
             .rehash(cheap.id, cheap.password_hash.as_ref().unwrap(), &Phc::stored("x".into()))

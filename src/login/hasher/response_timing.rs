@@ -3,7 +3,7 @@
 //!
 //! An answer leaves at a fixed time after its turn began, whatever was compared: our hash, an imported one or a decoy.
 //! Its place in the queue must not tell either. So a stranger's turn ends at a fixed time, too, as if it had computed
-//! the dearest of the stored hashes, and as many have turns at once as there is memory for that one.
+//! the slowest of the stored hashes, and as many have turns at once as there is memory for that one.
 //! The deadline does not follow the time that hashes take: only imported ones come near it, so a deadline that moved
 //! would tell their names.
 //! What is left is that other work on the same processors is slowed a little by a hash that is computed.
@@ -14,7 +14,7 @@ use argon2::{Algorithm, Params, Version};
 
 use crate::login::stored_hash::{HashCost, HashFunction, Pbkdf2Digest};
 
-/// An answer leaves after twice the time that the dearest hash takes here, so that other load does not delay it beyond.
+/// An answer leaves after twice the time that the slowest hash takes here, so that other load does not delay it beyond.
 const ROOM: f64 = 2.0;
 /// With both queues this stays within [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const LONGEST: Duration = Duration::from_secs(4);
@@ -23,9 +23,9 @@ const MEMORY_MIB: u32 = 64;
 
 /// What every comparison takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pace {
-    /// The dearest stored hash.
-    pub dearest: HashCost,
+pub struct ResponseTiming {
+    /// The slowest stored hash.
+    pub slowest_hash: HashCost,
     /// What that one is expected to take here.
     pub expected: Duration,
     /// From the start of a turn to its end, for strangers.
@@ -36,13 +36,14 @@ pub struct Pace {
     pub strangers: usize,
 }
 
-impl Pace {
+impl ResponseTiming {
     /// `own` is the cost of our hash, `slowness` this machine's.
-    pub fn of(dearest: HashCost, own: HashCost, slowness: f64, workers: usize) -> Self {
-        let expected = Duration::from_secs_f64(f64::from(dearest.millis.max(own.millis)) * slowness / 1000.0);
-        let weight = dearest.memory_mib.div_ceil(own.memory_mib.max(MEMORY_MIB)).max(1);
+    pub fn of(slowest_hash: HashCost, own: HashCost, slowness: f64, workers: usize) -> Self {
+        let expected =
+            Duration::from_secs_f64(f64::from(slowest_hash.millis.max(own.millis)) * slowness / 1000.0);
+        let weight = slowest_hash.memory_mib.div_ceil(own.memory_mib.max(MEMORY_MIB)).max(1);
         Self {
-            dearest,
+            slowest_hash,
             expected,
             turn: expected.min(LONGEST),
             answer: expected.mul_f64(ROOM).min(LONGEST),
@@ -50,7 +51,7 @@ impl Pace {
         }
     }
 
-    /// Whether the dearest hash is expected to leave after the deadline.
+    /// Whether the slowest hash is expected to leave after the deadline.
     pub fn is_too_slow(&self) -> bool {
         self.expected > LONGEST
     }
@@ -81,9 +82,9 @@ impl AnswerTime {
     }
 }
 
-pub fn note_deadline(pace: Option<Pace>) {
+pub fn note_deadline(timing: Option<ResponseTiming>) {
     metrics::gauge!("gatehouse_sign_in_deadline_seconds")
-        .set(pace.map_or(0.0, |pace| pace.answer.as_secs_f64()));
+        .set(timing.map_or(0.0, |timing| timing.answer.as_secs_f64()));
 }
 
 /// How much longer hashes take here than on the machine on which [`HashFunction::micros`] was measured: the most that any
@@ -125,23 +126,23 @@ fn now() -> Instant {
 mod tests {
     use super::*;
 
-    const DEAREST: HashCost = HashCost { millis: 250, memory_mib: 1 };
+    const SLOWEST: HashCost = HashCost { millis: 250, memory_mib: 1 };
     const OWN: HashCost = HashCost { millis: 30, memory_mib: 19 };
 
     #[test]
     fn an_answer_takes_twice_the_dearest_hash_and_a_turn_once() {
-        let pace = Pace::of(DEAREST, OWN, 1.5, 4);
-        assert_eq!((pace.turn, pace.answer), (Duration::from_millis(375), Duration::from_millis(750)));
-        let cheap = Pace::of(HashCost { millis: 1, memory_mib: 1 }, OWN, 1.0, 4);
-        assert_eq!(cheap.turn, Duration::from_millis(30), "ours is the dearest");
+        let timing = ResponseTiming::of(SLOWEST, OWN, 1.5, 4);
+        assert_eq!((timing.turn, timing.answer), (Duration::from_millis(375), Duration::from_millis(750)));
+        let cheap = ResponseTiming::of(HashCost { millis: 1, memory_mib: 1 }, OWN, 1.0, 4);
+        assert_eq!(cheap.turn, Duration::from_millis(30), "ours is the slowest");
     }
 
     #[test]
     fn what_overruns_leaves_at_a_multiple() {
-        let pace = Pace::of(DEAREST, OWN, 1.0, 4);
+        let timing = ResponseTiming::of(SLOWEST, OWN, 1.0, 4);
         for (taken, leaves) in [(0, 500), (1, 500), (499, 500), (500, 500), (501, 1000), (1700, 2000)] {
             assert_eq!(
-                pace.answer_after(Duration::from_millis(taken)),
+                timing.answer_after(Duration::from_millis(taken)),
                 Duration::from_millis(leaves),
                 "{taken}"
             );
@@ -150,21 +151,22 @@ mod tests {
 
     #[test]
     fn strangers_share_the_memory_by_weight() {
-        let strangers =
-            |memory_mib, workers| Pace::of(HashCost { memory_mib, ..DEAREST }, OWN, 1.0, workers).strangers;
+        let strangers = |memory_mib, workers| {
+            ResponseTiming::of(HashCost { memory_mib, ..SLOWEST }, OWN, 1.0, workers).strangers
+        };
         assert_eq!(strangers(1, 4), 4);
         assert_eq!(strangers(64, 4), 4);
         assert_eq!(strangers(128, 4), 2);
         assert_eq!(strangers(128, 1), 1, "one at least");
         let large = HashCost { memory_mib: 1024, ..OWN };
-        assert_eq!(Pace::of(DEAREST, large, 1.0, 4).strangers, 4, "ours uses more");
+        assert_eq!(ResponseTiming::of(SLOWEST, large, 1.0, 4).strangers, 4, "ours uses more");
     }
 
     #[test]
     fn the_slowest_machine_answers_within_the_life_of_a_hold() {
-        let pace = Pace::of(HashCost { millis: 99_999, memory_mib: 1 }, OWN, 20.0, 1);
-        assert_eq!((pace.turn, pace.answer), (LONGEST, LONGEST));
-        assert!(pace.is_too_slow());
-        assert!(!Pace::of(DEAREST, OWN, 16.0, 1).is_too_slow());
+        let timing = ResponseTiming::of(HashCost { millis: 99_999, memory_mib: 1 }, OWN, 20.0, 1);
+        assert_eq!((timing.turn, timing.answer), (LONGEST, LONGEST));
+        assert!(timing.is_too_slow());
+        assert!(!ResponseTiming::of(SLOWEST, OWN, 16.0, 1).is_too_slow());
     }
 }

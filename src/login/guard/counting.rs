@@ -7,7 +7,8 @@ use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::{Account, AccountId, KnownDevice, KnownDevices, RequestOrigin, Username};
 use crate::throttle::{
-    Bucket, HoldDecision, Limit, LimitMode, Limiter, Rule, RuleAction, StoreError, WindowStore,
+    Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek, StoreError,
+    WindowStore,
 };
 
 /// The account's bucket, or the device's instead, comes first.
@@ -16,21 +17,20 @@ pub const OWN: usize = 0;
 pub const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignInPath {
+pub enum CountingMode {
     Stranger,
     /// Not counted for the account, the address or the network: what strangers do there neither stops it nor
     /// is forgiven by it.
     Known(KnownDevice),
     /// Counted as a stranger's, because the limit on devices is in monitor mode; that limit counts it, too.
-    Watched(KnownDevice),
+    DeviceMonitored(KnownDevice),
     /// Counted as a stranger's, because the account's limit refuses nobody; the device still has its own
     /// count of wrong passwords in a row.
-    Open(KnownDevice),
+    AccountUnlimited(KnownDevice),
 }
 
-/// The limits in front of a password.
 #[derive(Clone, Copy)]
-pub struct BeforePasswords<'a> {
+pub struct LoginLimits<'a> {
     pub login: GuardedLogin,
     pub account: &'a Limit,
     pub device: &'a Limit,
@@ -38,7 +38,7 @@ pub struct BeforePasswords<'a> {
     pub network: &'a Limit,
 }
 
-impl<'a> BeforePasswords<'a> {
+impl<'a> LoginLimits<'a> {
     pub const fn of(login: GuardedLogin, limits: &'a Limits) -> Self {
         match login {
             GuardedLogin::Own => Self {
@@ -63,22 +63,18 @@ impl<'a> BeforePasswords<'a> {
     }
 }
 
-impl SignInPath {
-    /// A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
-    /// nobody, the device's must not be stricter.
-    pub fn of(device: Option<KnownDevice>, limits: BeforePasswords<'_>) -> Self {
+impl CountingMode {
+    /// How an attempt is counted at first, given its known device. A limit that refuses nobody must not be a way
+    /// around another one; and if the account's limit refuses nobody, the device's must not be stricter.
+    pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
+        let limits = LoginLimits::of(login, limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
-            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::Watched(device),
-            Some(device) if enforced(limits.device) => Self::Open(device),
+            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::DeviceMonitored(device),
+            Some(device) if enforced(limits.device) => Self::AccountUnlimited(device),
             Some(_) | None => Self::Stranger,
         }
-    }
-
-    /// The path of a client with these cookies.
-    pub fn at(account: &Account, devices: &KnownDevices, limits: &Limits) -> Self {
-        Self::of(devices.at(account.id), BeforePasswords::of(GuardedLogin::Own, limits))
     }
 
     /// The limits that count it, in the order of its buckets.
@@ -88,16 +84,18 @@ impl SignInPath {
             LoginNetwork,
         };
         match (login, self) {
-            (GuardedLogin::Own, Self::Stranger | Self::Open(_)) => {
+            (GuardedLogin::Own, Self::Stranger | Self::AccountUnlimited(_)) => {
                 &[LoginAccount, LoginAddress, LoginNetwork]
             }
             (GuardedLogin::Own, Self::Known(_)) => &[LoginDevice],
-            (GuardedLogin::Own, Self::Watched(_)) => &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice],
-            (GuardedLogin::Realm, Self::Stranger | Self::Open(_)) => {
+            (GuardedLogin::Own, Self::DeviceMonitored(_)) => {
+                &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice]
+            }
+            (GuardedLogin::Realm, Self::Stranger | Self::AccountUnlimited(_)) => {
                 &[GuardAccount, GuardAddress, GuardNetwork]
             }
             (GuardedLogin::Realm, Self::Known(_)) => &[GuardDevice],
-            (GuardedLogin::Realm, Self::Watched(_)) => {
+            (GuardedLogin::Realm, Self::DeviceMonitored(_)) => {
                 &[GuardAccount, GuardAddress, GuardNetwork, GuardDevice]
             }
         }
@@ -107,15 +105,15 @@ impl SignInPath {
     pub const fn device(&self) -> Option<&KnownDevice> {
         match self {
             Self::Known(device) => Some(device),
-            Self::Stranger | Self::Watched(_) | Self::Open(_) => None,
+            Self::Stranger | Self::DeviceMonitored(_) | Self::AccountUnlimited(_) => None,
         }
     }
 
     /// The device that has its own count of wrong passwords in a row.
     pub const fn known(&self) -> Option<&KnownDevice> {
         match self {
-            Self::Known(device) | Self::Open(device) => Some(device),
-            Self::Stranger | Self::Watched(_) => None,
+            Self::Known(device) | Self::AccountUnlimited(device) => Some(device),
+            Self::Stranger | Self::DeviceMonitored(_) => None,
         }
     }
 
@@ -128,66 +126,63 @@ impl SignInPath {
     pub fn buckets<'a, S: WindowStore + 'static>(
         self,
         limiter: &Limiter<S>,
-        limits: BeforePasswords<'a>,
-        subject: AccountSubject,
+        limits: LoginLimits<'a>,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
         let address = || limiter.bucket(limits.address, &who.origin.address);
         let network = || limiter.bucket(limits.network, &who.origin.network);
-        let account = || match subject.account() {
-            Some(id) => limiter.bucket(limits.account, &account_key(id)),
-            None => limiter.bucket(limits.account, &account_subject(who.name, None)),
-        };
+        let account = || limiter.bucket(limits.account, &account_subject(who.name, who.subject.account()));
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {
-            Self::Stranger | Self::Open(_) => vec![account(), address(), network()],
+            Self::Stranger | Self::AccountUnlimited(_) => vec![account(), address(), network()],
             Self::Known(it) => vec![device(it)],
-            Self::Watched(it) => vec![account(), address(), network(), device(it)],
+            Self::DeviceMonitored(it) => vec![account(), address(), network(), device(it)],
         }
     }
 }
 
-/// Takes a slot and returns the path used. If the device's log blocks, the client is treated as a stranger,
+/// Takes a slot and returns how it is counted. If the device's log blocks, the client is treated as a stranger,
 /// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
 /// device's log asks for is required, as it would be for a stranger with as many failures.
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
-    limits: BeforePasswords<'_>,
-    (subject, who): (AccountSubject, GuardRequest<'_>),
-    path: SignInPath,
-) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
-    let ask = async |path: SignInPath| {
-        let buckets = path.buckets(limiter, limits, subject, who);
+    limits: LoginLimits<'_>,
+    who: GuardRequest<'_>,
+    mode: CountingMode,
+) -> Result<(CountingMode, HoldDecision<S>), StoreError> {
+    let ask = async |mode: CountingMode| {
+        let buckets = mode.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
     };
-    let refusal = match (path, ask(path).await?) {
-        (SignInPath::Known(_), HoldDecision::Refused(refusal))
-            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.alone =>
+    let refusal = match (mode, ask(mode).await?) {
+        (CountingMode::Known(_), HoldDecision::Refused(refusal))
+            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.device_only =>
         {
             refusal
         }
-        (path, answer) => return Ok((path, answer)),
+        (mode, answer) => return Ok((mode, answer)),
     };
-    Ok(match ask(SignInPath::Stranger).await? {
-        HoldDecision::Refused(other)
-            if (refusal.then, refusal.retry_after) < (other.then, other.retry_after) =>
-        {
-            (path, HoldDecision::Refused(refusal))
-        }
-        answer => (SignInPath::Stranger, answer),
+    Ok(match ask(CountingMode::Stranger).await? {
+        HoldDecision::Refused(other) if is_milder(&refusal, &other) => (mode, HoldDecision::Refused(refusal)),
+        answer => (CountingMode::Stranger, answer),
     })
 }
 
-/// Whether the next attempt on this path would be asked for a CAPTCHA.
+/// Of two refusals the one that ends sooner.
+pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
+    (refusal.then, refusal.retry_after) < (other.then, other.retry_after)
+}
+
+/// Whether the next attempt of this mode would be asked for a CAPTCHA.
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
-    limits: BeforePasswords<'_>,
-    (subject, who): (AccountSubject, GuardRequest<'_>),
-    path: SignInPath,
+    limits: LoginLimits<'_>,
+    who: GuardRequest<'_>,
+    mode: CountingMode,
 ) -> Result<bool, StoreError> {
-    let mut buckets = path.buckets(limiter, limits, subject, who);
-    if path.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
-        buckets = SignInPath::Stranger.buckets(limiter, limits, subject, who);
+    let mut buckets = mode.buckets(limiter, limits, who);
+    if mode.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
+        buckets = CountingMode::Stranger.buckets(limiter, limits, who);
     }
     for bucket in buckets {
         if is_full(limiter, bucket, RuleAction::Captcha).await? {
@@ -207,12 +202,9 @@ async fn is_full<S: WindowStore + 'static>(
         return Ok(false);
     }
     let peek = limiter.peek(bucket).await?;
-    let full =
-        |(rule, state): (&Rule, &crate::throttle::RulePeek)| rule.then == then && state.count >= rule.max;
+    let full = |(rule, state): (&Rule, &RulePeek)| rule.then == then && state.count >= rule.max;
     Ok(bucket.limit.rules().iter().zip(&peek.rules).any(full))
 }
-
-// The subjects of the account's and the device's windows.
 
 /// The subject of an account's window. An account that does not exist is counted by its name, so that no
 /// difference shows.
@@ -279,13 +271,10 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
     key
 }
 
-// Who asks for a slot, and what they can do before they are refused.
-
 /// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
 /// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Whose passwords are guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedLogin {
     Own,
@@ -297,19 +286,20 @@ pub enum GuardedLogin {
 #[derive(Clone, Copy)]
 pub struct GuardRequest<'a> {
     pub guarded: GuardedLogin,
+    pub subject: AccountSubject,
     /// The name that was tried; it is counted by this while no account is known by it.
     pub name: &'a str,
     pub origin: &'a RequestOrigin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
     /// A known device whose own log blocks is not treated as a stranger.
-    pub alone: bool,
-    pub means: GuardMeans,
+    pub device_only: bool,
+    pub means: ClientCapabilities,
 }
 
 /// What a client can do before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GuardMeans {
+pub struct ClientCapabilities {
     /// How long it may wait for others in flight to end.
     pub patience: Duration,
     /// It can be shown a challenge. A known device that cannot is not asked for one while the store is out: the
@@ -317,7 +307,7 @@ pub struct GuardMeans {
     pub challenges: bool,
 }
 
-impl GuardMeans {
+impl ClientCapabilities {
     /// Of a browser.
     pub const BROWSER: Self = Self { patience: PATIENCE, challenges: true };
 }
