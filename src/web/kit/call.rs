@@ -17,12 +17,13 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
-use crate::web::kit::challenge::{Answered, Asker, BUSY};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::challenge::{Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::FieldErrors;
-use crate::web::kit::problem::{CaptchaBody, Problem};
+use crate::web::kit::problem::{CaptchaBody, Problem, WebError};
 use crate::web::kit::ratelimit_fields::{self, Standing};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
@@ -124,9 +125,10 @@ impl Call {
         self.edge.session_token(self.request.headers())
     }
 
-    /// The browser's name as guesses at a code are counted by it.
-    pub fn browser_bytes(&self) -> Option<&[u8]> {
-        self.browser.as_ref().map(|browser| &browser.bytes()[..])
+    pub fn actor(&self, form: CaptchaForm) -> Actor<'_> {
+        let (origin, known, device) = (self.client.origin(), self.known_devices(), self.shown());
+        let (asker, denied) = (self.asker(form), self.is_denied());
+        Actor { services: &self.services, live: &self.live, asker, origin, known, device, denied }
     }
 
     pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
@@ -171,19 +173,75 @@ impl Call {
         &self,
         form: CaptchaForm,
         solution: Option<&CaptchaSolution>,
-    ) -> Result<bool, Problem> {
-        let Some(solution) = solution else { return Ok(false) };
-        match self.asker(form).redeem(&self.services, &self.live, solution.answer()).await {
-            Answered::Solved => Ok(true),
-            Answered::Nothing | Answered::Wrong => {
-                Err(Problem::CaptchaInvalid { captcha: self.challenge(form).await })
-            }
-            Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
+    ) -> Result<bool, WebError> {
+        let redeemed = self.actor(form).redeem(solution.map(CaptchaSolution::answer)).await;
+        match redeemed {
+            Ok(solved) => Ok(solved),
+            Err(refusal) => Err(self.refused(form, refusal).await),
         }
     }
 
+    /// A refusal as a problem, with a challenge if one helps, and with the limits that decided.
+    pub async fn refused(&self, form: CaptchaForm, refusal: Refusal) -> WebError {
+        let problem = match refusal {
+            Refusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
+            Refusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
+            Refusal::Denied(denied, counted) => {
+                let problem = self.denied(form, &denied).await;
+                return match (counted, denied.full()) {
+                    (Counted::Account, _) | (_, None) => problem.into(),
+                    (_, full) => self.with_quota(counted, problem.respond(), full).into(),
+                };
+            }
+            Refusal::WrongLogin { captcha_required } | Refusal::WrongCurrent { captcha_required, .. } => {
+                let problem = Problem::InvalidCredentials { captcha_required };
+                return self.with_quota(Counted::Password, problem.respond(), None).into();
+            }
+            Refusal::WrongCode => {
+                return self.with_quota(Counted::Guess, Problem::InvalidCode.respond(), None).into();
+            }
+            Refusal::PasswordDisabled => Problem::PasswordDisabled,
+            Refusal::LoginTaken => Problem::LoginTaken,
+            Refusal::PhoneTaken => Problem::PhoneTaken,
+            Refusal::NoAccount => Problem::NoAccount,
+            Refusal::PasswordRequired => Problem::PasswordRequired,
+            Refusal::AccountDisabled => Problem::AccountDisabled,
+            Refusal::NotSent => Problem::NotSent,
+            Refusal::Unfit(field, unfit) => Problem::invalid(&FieldErrors::one(field, unfit.into())),
+            Refusal::Problem(problem) => problem,
+        };
+        problem.into()
+    }
+
+    /// With the `RateLimit` fields of what was asked for. A device's limit is told to nobody else: that it has a say
+    /// tells that the browser is known there.
+    pub fn with_quota(
+        &self,
+        counted: Counted,
+        response: HttpResponse,
+        full: Option<(&str, Duration)>,
+    ) -> HttpResponse {
+        let limits = &self.live.limits;
+        let own = match (counted, full) {
+            (Counted::Password, Some((name, _))) if name == limits.login_device.name() => {
+                &limits.login_device
+            }
+            (Counted::Password, _) => &limits.login_account,
+            (Counted::Guess, _) => &limits.sms_guess,
+            (Counted::Message, _) => {
+                return limited(
+                    response,
+                    &[&limits.sms_phone, &limits.sms_address, &limits.sms_network],
+                    full,
+                );
+            }
+            (Counted::Account, _) => return response,
+        };
+        limited(response, &[own, &limits.login_address, &limits.login_network], full)
+    }
+
     /// The problem by which it is told, with a challenge if one helps.
-    pub async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
+    async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
         match denied {
             Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },
             Denied::Throttled { limit, retry_after } => {
@@ -196,7 +254,7 @@ impl Call {
     }
 
     /// A fresh challenge; while its image would not be drawn, when it would.
-    pub async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
+    async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
         match self.asker(form).issue(&self.services, &self.live).await {
             Ok(challenge) => challenge.into(),
             Err(later) => later.into(),

@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 pub mod access;
 #[cfg(feature = "server")]
+pub mod action;
+#[cfg(feature = "server")]
 pub mod assets;
 #[cfg(feature = "server")]
 pub mod call;

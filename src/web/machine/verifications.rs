@@ -14,7 +14,7 @@ use crate::denied::Denied;
 use crate::sms::{
     MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome, VerificationRequest,
 };
-use crate::web::code::call::{idempotency_key, parse_code, parse_phone, resend_seconds};
+use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::kit::call::{CaptchaSolution, limited};
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
@@ -153,7 +153,7 @@ pub async fn start(
         codes.record_denied(&purpose.clone().into(), [address.as_ref(), network.as_ref()]);
         return Err(Problem::Denied.into());
     }
-    let phone = parse_phone(&served.live, &body.to)?;
+    let phone = parse_sent_phone(&served.live, &body.to)?;
     let ask = VerificationRequest {
         phone: &phone,
         purpose: &purpose,
@@ -213,7 +213,7 @@ pub async fn start(
 )]
 pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
     let body = body.read().await?;
-    let code = parse_code(&body.code)?;
+    let code = parse_sent_code(&body.code)?;
     let live = program.services.live.snapshot();
     let told = [&live.limits.sms_guess];
     let name = program.name.as_str();

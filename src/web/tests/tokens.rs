@@ -8,7 +8,7 @@ use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::TokenMakingForm;
 use crate::web::console::tokens::view::{RevokePage, TokenNotice, TokensPage};
-use crate::web::form::notice::Notice;
+use crate::web::form::Notice;
 use crate::web::kit::visit::Visit;
 use crate::web::{Field, FieldErrors, Message, Next};
 
