@@ -253,12 +253,8 @@ impl Call {
         }
     }
 
-    /// A fresh challenge; while its image would not be drawn, when it would.
     async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
-        match self.asker(form).issue(&self.services, &self.live).await {
-            Ok(challenge) => challenge.into(),
-            Err(later) => later.into(),
-        }
+        self.asker(form).challenge(&self.services, &self.live).await
     }
 }
 
@@ -270,6 +266,14 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
     let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
+}
+
+/// A refusal, with the `RateLimit` fields if a limit decided.
+pub fn refused(problem: Problem, limits: &[&Limit], full: Option<(&str, Duration)>) -> WebError {
+    match full {
+        Some(_) => limited(problem.respond(), limits, full).into(),
+        None => problem.into(),
+    }
 }
 
 /// The same for limits by what the caller knows them as, and for whoever is admitted too.
