@@ -184,16 +184,7 @@ impl Rig {
 
     async fn send(&self, number: u64) -> SendOutcome {
         let phone = phone(number);
-        let ask = CodeRequest {
-            phone: &phone,
-            purpose: Purpose::Login,
-            address: b"203.0.113.7",
-            network: b"203.0.113.0/24",
-            browser: None,
-            solved: false,
-            once: None,
-            locale: "en",
-        };
+        let ask = Message::new(phone, Purpose::Login, "en").asked_from(b"203.0.113.7", b"203.0.113.0/24");
         self.codes.send(&self.live, ask).await.expect("the database answers")
     }
 

@@ -1,4 +1,4 @@
---[[ window: the common beginning of the scripts. The same arithmetic as src/throttle/window.rs.
+--[[ window: the common beginning of the scripts. The same arithmetic as limiter/src/window.rs.
   A window log is one ZSET: a member per hit, its score the time in microseconds of the server's clock.
   A hold in flight has its time plus HOLDS as score, so that holds sort after every kept hit, can be counted
   and skipped by rank, and never mix with failures. A forgiven hit has its time minus HOLDS as score: it sorts

@@ -1,8 +1,6 @@
 //! The composition root: the only place that selects implementations.
 
-mod health;
 mod serving;
-mod upkeep;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,33 +1,26 @@
 //! The SQL database: SQLite or PostgreSQL, with the same statements for both.
 
-mod error;
 mod health;
-mod lock;
 mod own;
-mod page;
-mod run;
-#[cfg(test)]
-pub(crate) mod tests;
 
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{
     ConnectOptions, Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
 };
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use self::health::DbHealth;
+use self::own::OwnConnections;
 use crate::clock::{Clock, Micros};
-pub use error::{ConnectError, DbError, OUTAGE};
-use health::DbHealth;
-pub use lock::DbLock;
-use lock::LockQueue;
-use own::OwnConnections;
-pub use page::{RowCursor, RowPage};
-pub(crate) use run::{on_db, on_tx, traced};
+use crate::outage::DependencyStatus;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -172,7 +165,7 @@ impl Db {
             Ok(all) => all,
             Err(error) => return Err(unreachable(&options, error).await),
         };
-        let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
+        let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
         Ok(Self::Postgres(DbPools {
             all,
@@ -370,3 +363,258 @@ fn make_private(path: &Path) -> std::io::Result<()> {
         _ => Ok(()),
     }
 }
+
+// How a statement is run on either database.
+
+/// Runs one expression on the database behind a `Db` (its pool) or a `Tx` (its connection), so that each
+/// statement is written once: `on_db!(&self.db, pool => query(SQL).execute(pool).await)`.
+macro_rules! on_db {
+    ($db:expr, $pool:ident => $run:expr) => {
+        match $db {
+            $crate::db::Db::Sqlite($crate::db::DbPools { all: $pool, .. }) => {
+                $crate::db::traced!("sqlite", $run)
+            }
+            $crate::db::Db::Postgres(pools) => match pools.reachable() {
+                Ok($pool) => $crate::db::traced!("postgresql", $run),
+                Err(error) => Err(error),
+            },
+        }
+    };
+}
+macro_rules! on_tx {
+    ($tx:expr, $connection:ident => $run:expr) => {
+        match $tx {
+            $crate::db::Tx::Sqlite(tx) => {
+                let $connection = &mut **tx;
+                $crate::db::traced!("sqlite", $run)
+            }
+            $crate::db::Tx::Postgres(tx) => {
+                let $connection = &mut **tx;
+                $crate::db::traced!("postgresql", $run)
+            }
+        }
+    };
+}
+/// In a span that names this line, if it is traced.
+macro_rules! traced {
+    ($system:literal, $run:expr) => {
+        tracing::Instrument::instrument(async { $run }, $crate::spans::sql($system, file!(), line!())).await
+    };
+}
+pub(crate) use {on_db, on_tx, traced};
+
+// Errors of a database: on opening it, and on using it.
+
+/// A statement failed, or found no connection in time. The database's message is only for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("database: {0}")]
+pub struct DbError(sqlx::Error);
+
+/// The state of the database, from failed statements and probes. A process has one.
+pub static OUTAGE: DependencyStatus =
+    DependencyStatus::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
+
+impl From<sqlx::Error> for DbError {
+    fn from(error: sqlx::Error) -> Self {
+        if is_outage(&error) {
+            OUTAGE.failed(&error);
+        }
+        Self(error)
+    }
+}
+
+/// Whether the database is broken, rather than only refusing this statement.
+fn is_outage(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(error) => error.code().unwrap_or_default(),
+        sqlx::Error::RowNotFound | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => return false,
+        _ => return true,
+    };
+    // PostgreSQL's codes have five characters, SQLite's are numbers of at most four digits.
+    match code.parse::<u32>() {
+        // The low byte is the kind: READONLY, IOERR, CORRUPT, FULL, CANTOPEN.
+        Ok(number) if code.len() < 5 => [8, 10, 11, 13, 14].contains(&(number & 0xFF)),
+        // Connection failure, no resources, operator intervention, system error; read-only standby.
+        _ => ["08", "53", "57P", "58", "25006"].iter().any(|class| code.starts_with(class)),
+    }
+}
+
+/// Why a database cannot be opened. The URL is not included, because it may contain a password.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("database.url: must begin with sqlite: or postgres:")]
+    Scheme,
+    #[error("database.url: {0}")]
+    Url(sqlx::Error),
+    #[error("database.url: cannot create {path}: {reason}")]
+    File { path: PathBuf, reason: std::io::Error },
+    #[error("database.url: cannot connect: {0}")]
+    Connect(sqlx::Error),
+    #[error("database.url: cannot connect to PostgreSQL at {server}: {reason}")]
+    Unreachable { server: String, reason: String },
+    #[error(
+        "database.url: this database was migrated by a newer Gatehouse (migration {found}; this version knows {known}); run that version, or restore an older backup"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error("database migration: {0}")]
+    Migrate(MigrateError),
+}
+
+impl From<MigrateError> for ConnectError {
+    fn from(error: MigrateError) -> Self {
+        let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+        match error {
+            MigrateError::VersionMissing(found) if found > known => Self::Newer { found, known },
+            other => Self::Migrate(other),
+        }
+    }
+}
+
+impl DbError {
+    /// A row with the same key exists already.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
+    }
+
+    /// Whether the database refused the values, and would again: a value that it cannot store, a row that
+    /// violates a constraint.
+    pub fn is_about_values(&self) -> bool {
+        let code = self.0.as_database_error().and_then(|error| error.code());
+        let Some(code) = code else { return false };
+        // PostgreSQL: classes 22 (data exception) and 23 (integrity constraint violation), five characters each.
+        if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
+            return true;
+        }
+        // SQLite: the low byte is the kind: TOOBIG, CONSTRAINT, MISMATCH.
+        code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
+    }
+}
+
+// What a PostgreSQL transaction has exclusively across all instances: one number's messages rather than all
+// of them, so that an instance that stalls blocks nothing else.
+
+/// How long a transaction waits for the lock: longer than any transaction under it takes, and short enough
+/// for somebody who waits for a code. After five seconds the server takes it away from a stalled instance.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// Two locks share an entry with a chance of one in a thousand; then they are requested one after the other.
+const TURNS: usize = 1024;
+
+/// One lock. A transaction that takes several takes them in the order in which they are declared here, and
+/// among the same kind the smaller first, so that no two wait for each other.
+#[derive(Debug, Clone, Copy)]
+pub struct DbLock(i64);
+
+impl DbLock {
+    /// Messages to one number, by its key.
+    pub fn number(key: &[u8]) -> Self {
+        Self::of("sms.number", key)
+    }
+
+    /// Setting a brake of our pages or of one program on a dialling prefix.
+    pub fn brake(scope: &str, prefix: &str) -> Self {
+        Self::of("sms.brake", format!("{scope} {prefix}").as_bytes())
+    }
+
+    /// An account's password.
+    pub fn account(id: &[u8]) -> Self {
+        Self::of("account", id)
+    }
+
+    /// Something that exists once per installation.
+    pub fn on(what: &'static str) -> Self {
+        Self::of(what, b"")
+    }
+
+    fn of(kind: &str, subject: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 database lock");
+        hasher.update(kind.as_bytes()).update(&[0]).update(subject);
+        Self(i64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("32 bytes hold 8")))
+    }
+
+    async fn take(self, tx: &mut Transaction<'static, Postgres>) -> Result<(), DbError> {
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.0).execute(&mut **tx).await?;
+        Ok(())
+    }
+}
+
+/// Only one connection of this process asks for each lock at a time: otherwise a burst for a number whose
+/// lock is stuck would take every connection, and none would be left for other numbers.
+#[derive(Debug, Clone)]
+struct LockQueue(Arc<[Arc<Mutex<()>>]>);
+
+impl Default for LockQueue {
+    fn default() -> Self {
+        Self((0..TURNS).map(|_| Arc::default()).collect())
+    }
+}
+
+impl LockQueue {
+    pub async fn begin(
+        &self,
+        pool: &Pool<Postgres>,
+        lock: DbLock,
+    ) -> Result<Transaction<'static, Postgres>, DbError> {
+        let _asking = self.turn(lock).await?;
+        let mut tx = pool.begin_with(READ_COMMITTED).await?;
+        lock.take(&mut tx).await?;
+        Ok(tx)
+    }
+
+    async fn turn(&self, lock: DbLock) -> Result<OwnedMutexGuard<()>, DbError> {
+        let turn = Arc::clone(&self.0[lock.0 as u64 as usize % TURNS]);
+        let waited = tokio::time::timeout(ACQUIRE_TIMEOUT, turn.lock_owned()).await;
+        Ok(waited.map_err(|_| sqlx::Error::PoolTimedOut)?)
+    }
+}
+
+// Pages of a table, newest first: the common part for events, messages and changes of the limits.
+
+/// The row after which the next page begins. May be part of a page's URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowCursor<Id> {
+    pub at: Micros,
+    pub id: Id,
+}
+
+impl<Id> RowCursor<Id> {
+    /// Parses the displayed form; `id` reads the row's own part.
+    pub fn parse_with(text: &str, id: impl FnOnce(&str) -> Option<Id>) -> Option<Self> {
+        let (at, rest) = text.split_once('-')?;
+        Some(Self { at: Micros(at.parse().ok()?), id: id(rest)? })
+    }
+}
+
+impl<Id: fmt::Display> fmt::Display for RowCursor<Id> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.at.0, self.id)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct RowPage<Entry, Id> {
+    pub entries: Vec<Entry>,
+    /// None on the last page.
+    pub next: Option<RowCursor<Id>>,
+}
+
+impl<Entry, Id> RowPage<Entry, Id> {
+    pub const fn empty() -> Self {
+        Self { entries: Vec::new(), next: None }
+    }
+
+    /// From rows that were requested with one more than needed, which tells whether there is a next page.
+    pub fn of(
+        rows: impl IntoIterator<Item = Result<Entry, sqlx::Error>>,
+        wanted: u32,
+        place: impl FnOnce(&Entry) -> RowCursor<Id>,
+    ) -> Result<Self, sqlx::Error> {
+        let mut rows = rows.into_iter();
+        let entries: Vec<Entry> = rows.by_ref().take(wanted as usize).collect::<Result<_, _>>()?;
+        let more = rows.next().is_some();
+        let next = entries.last().filter(|_| more).map(place);
+        Ok(Self { entries, next })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

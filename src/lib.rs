@@ -14,70 +14,42 @@
 //! tried and how it ended, for the console.
 //!
 //! [`app`] puts the parts together from what [`config`] read. Calls go down only: `web` names no database and
-//! no store, and `throttle` can be used as a library; [`web::RateLimit`] is a middleware for another
-//! application's endpoints.
+//! no store. The limiter is a crate of its own (`gatehouse-limiter`), for other programs, too.
 
 // A request's future is allocated and moved with each request: what is large and rare in it is boxed (clippy.toml has the
 // size).
 #![cfg_attr(not(test), warn(clippy::large_futures))]
 
-#[cfg(feature = "server")]
 pub mod app;
-#[cfg(feature = "server")]
 pub mod audit;
-#[cfg(feature = "server")]
 pub mod captcha;
 pub mod clock;
-#[cfg(feature = "server")]
 pub mod config;
-#[cfg(feature = "server")]
 pub mod custom;
-#[cfg(feature = "server")]
 pub mod db;
-#[cfg(feature = "server")]
 pub mod denied;
-pub mod entropy;
-#[cfg(feature = "server")]
 mod fair_queue;
 pub mod files;
-#[cfg(feature = "server")]
 pub mod gate;
-#[cfg(feature = "server")]
 mod https;
-#[cfg(feature = "server")]
 pub mod login;
-#[cfg(feature = "server")]
 pub mod lookup;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-#[cfg(feature = "server")]
 pub mod outage;
-#[cfg(feature = "server")]
 mod public_address;
-#[cfg(feature = "server")]
 pub mod request_id;
-#[cfg(feature = "server")]
 pub mod routes;
 pub mod secret;
-#[cfg(feature = "server")]
 pub mod sms;
 pub mod spans;
-#[cfg(feature = "server")]
 pub mod stop;
-#[cfg(feature = "server")]
 pub mod telemetry;
 pub mod throttle;
-#[cfg(feature = "server")]
 pub mod tuning;
-mod wait_queue;
-#[cfg(feature = "actix")]
 pub mod web;
-#[cfg(feature = "server")]
 pub mod webhooks;
 
-#[cfg(feature = "server")]
-rust_i18n::i18n!("locales", fallback = "en");
+pub use gatehouse_limiter::entropy;
 
-#[cfg(doctest)]
-#[doc = include_str!("../docs/library.md")]
-struct LibraryPage;
+rust_i18n::i18n!("locales", fallback = "en");

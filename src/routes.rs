@@ -92,63 +92,62 @@ pub fn app(
                         .guard(by_code(codes))
                         .route(post().to(machine::relay::outcome)),
                 )
-                .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
+                .service(calls("/admin/confirm", "POST").route(post().to(confirm::api_submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")
-                        .route(get().to(tokens::call::list))
-                        .route(post().to(tokens::call::create)),
+                        .route(get().to(tokens::api_list))
+                        .route(post().to(tokens::api_create)),
                 )
                 .service(
                     calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(get().to(lookup::call::show))
-                        .route(delete().to(lookup::call::clear)),
+                        .route(get().to(lookup::api::show))
+                        .route(delete().to(lookup::api::clear)),
                 )
                 .service(
                     calls("/admin/disabled-passwords/{login}", "DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(lookup::call::enable_password)),
+                        .route(delete().to(lookup::api::enable_password)),
                 )
-                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::call::revoke)))
-                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::call::list)))
-                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::call::show)))
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::api_revoke)))
+                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::api::list)))
+                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::api::show)))
                 .service(
                     calls("/admin/accounts/{id}/groups", "GET, HEAD, PUT")
-                        .route(get().to(accounts::call::groups))
-                        .route(put().to(accounts::call::set_groups)),
+                        .route(get().to(accounts::api::groups))
+                        .route(put().to(accounts::api::set_groups)),
                 )
-                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::call::act)))
-                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::call::messages)))
-                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::call::events)))
+                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::api::act)))
+                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::api_list)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::api::list)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
-                        .route(get().to(limits::call::show))
-                        .route(put().to(limits::call::save)),
+                        .route(get().to(limits::api_show))
+                        .route(put().to(limits::api_save)),
                 )
                 .service(
-                    calls("/admin/limits/history", "GET, HEAD")
-                        .route(get().to(limits::history_call::history)),
+                    calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::api_history)),
                 )
                 .service(
-                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview_call::submit)),
+                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview::api_preview)),
                 )
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::call::rollback)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::api_rollback)))
                 .service(
                     calls("/admin/access", "GET, HEAD, PUT")
-                        .route(get().to(console_access::call::show))
-                        .route(put().to(console_access::call::save)),
+                        .route(get().to(console_access::api_show))
+                        .route(put().to(console_access::api_save)),
                 )
                 .service(
                     calls("/admin/apps", "GET, HEAD, PUT")
-                        .route(get().to(apps::call::show))
-                        .route(put().to(apps::call::save)),
+                        .route(get().to(apps::api_show))
+                        .route(put().to(apps::api_save)),
                 )
-                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::call::preview)))
-                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
+                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::api_preview)))
+                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::api_brakes)))
                 .service(
                     calls("/admin/brakes/{prefix}", "DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(messages::call::lift)),
+                        .route(delete().to(messages::api_lift)),
                 ),
         )
         .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
@@ -217,68 +216,66 @@ pub fn app(
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
         .service(
             calls("/admin/confirm", "GET, HEAD, POST")
-                .route(get().to(confirm::page::show))
-                .route(post().to(confirm::page::submit)),
+                .route(get().to(confirm::show))
+                .route(post().to(confirm::submit)),
         )
         .service(
             calls("/admin/tokens", "GET, HEAD, POST")
-                .route(get().to(tokens::page::show))
-                .route(post().to(tokens::page::create)),
+                .route(get().to(tokens::show))
+                .route(post().to(tokens::create)),
         )
         .service(
             calls("/admin/tokens/revoke", "GET, HEAD, POST")
-                .route(get().to(tokens::page::ask))
-                .route(post().to(tokens::page::revoke)),
+                .route(get().to(tokens::ask))
+                .route(post().to(tokens::revoke)),
         )
         .service(
             calls("/admin/accounts", "GET, HEAD, POST")
-                .route(get().to(accounts::page::show))
-                .route(post().to(accounts::page::find)),
+                .route(get().to(accounts::show))
+                .route(post().to(accounts::find)),
         )
-        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::page::one)))
-        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::page::set_groups)))
-        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::page::act)))
-        .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
-        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
+        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::one)))
+        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::set_groups)))
+        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::act)))
+        .service(calls("/admin", "GET, HEAD").route(get().to(overview::show)))
+        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::show)))
         .service(calls("/admin/events.csv", "GET, HEAD").route(get().to(events::export::csv)))
         .service(calls("/admin/events.json", "GET, HEAD").route(get().to(events::export::json)))
         .service(
             calls("/admin/access", "GET, HEAD, POST")
-                .route(get().to(console_access::page::show))
-                .route(post().to(console_access::page::submit)),
+                .route(get().to(console_access::show))
+                .route(post().to(console_access::submit)),
         )
-        .service(calls("/admin/access/end", "POST").route(post().to(console_access::page::end)))
-        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::page::show)))
+        .service(calls("/admin/access/end", "POST").route(post().to(console_access::end)))
+        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::show)))
         .service(
             calls("/admin/apps/edit", "GET, HEAD, POST")
-                .route(get().to(apps::page::show_editor))
-                .route(post().to(apps::page::submit)),
+                .route(get().to(apps::show_editor))
+                .route(post().to(apps::submit)),
         )
-        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::page::show)))
+        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::show)))
         .service(
             calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")
-                .route(get().to(limits::edit_page::show))
-                .route(post().to(limits::edit_page::submit)),
+                .route(get().to(limits::editor::show))
+                .route(post().to(limits::editor::submit)),
         )
         .service(
             calls("/admin/limits/toml", "GET, HEAD, POST")
-                .route(get().to(limits::edit_page::show_toml))
-                .route(post().to(limits::edit_page::submit_toml)),
+                .route(get().to(limits::editor::show_toml))
+                .route(post().to(limits::editor::submit_toml)),
         )
-        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history_page::show)))
-        .service(
-            calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history_page::ask)),
-        )
-        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history_page::rollback)))
+        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::show)))
+        .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history::ask)))
+        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history::rollback)))
         .service(
             calls("/admin/lookup", "GET, HEAD, POST")
-                .route(get().to(lookup::page::show))
-                .route(post().to(lookup::page::ask)),
+                .route(get().to(lookup::show))
+                .route(post().to(lookup::ask)),
         )
-        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::page::clear)))
-        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::page::enable)))
-        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::page::show)))
-        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::page::lift)))
+        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::clear)))
+        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::enable)))
+        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
+        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
         .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::json)))
         .service(

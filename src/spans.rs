@@ -3,25 +3,9 @@
 //!
 //! A span names no person: no address, name, number, query, password or code. Paths are routes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+pub use gatehouse_limiter::spans::{TARGET, begin};
+use gatehouse_limiter::spans::{is_traced, within};
 use tracing::{Instrument, Span, field, info_span};
-
-/// The target of every span here. The log leaves it out, and nothing else is exported.
-pub const TARGET: &str = "gatehouse::spans";
-
-/// Whether anybody listens. `tracing::span_enabled!` would say so, too, but an event after it may be lost: it leaves a
-/// mark with the filters of layers, which they take for the event's.
-static TRACED: AtomicBool = AtomicBool::new(false);
-
-/// From now on there are spans.
-pub fn begin() {
-    TRACED.store(true, Ordering::Relaxed);
-}
-
-fn is_traced() -> bool {
-    TRACED.load(Ordering::Relaxed)
-}
 
 /// A request, named after OpenTelemetry's conventions for HTTP. `method` is one that HTTP knows, or `_OTHER`.
 pub fn request(method: &str, id: Option<&str>) -> Span {
@@ -66,11 +50,6 @@ pub fn sql(system: &'static str, file: &'static str, line: u32) -> Span {
     })
 }
 
-/// One round trip to the window store.
-pub fn redis() -> Span {
-    within(|| info_span!(target: TARGET, "redis", "otel.kind" = "client", "db.system.name" = "redis"))
-}
-
 /// A password that waits for a worker and is hashed.
 pub fn hash() -> Span {
     within(|| info_span!(target: TARGET, "hash password"))
@@ -86,11 +65,6 @@ pub fn gateway(name: &'static str) -> Span {
 
 pub fn failed(span: &Span) {
     span.record("otel.status_code", "ERROR");
-}
-
-/// Only what belongs to a request: upkeep would make a trace of each of its statements.
-fn within(make: impl FnOnce() -> Span) -> Span {
-    if is_traced() && !Span::current().is_none() { make() } else { Span::none() }
 }
 
 /// `future` on a task of its own, within the span in which it was started.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::event::{Action, AuditEvent, Outcome};
-use super::row::{AuditRow, EventKeys};
+use super::writer::{AuditRow, EventKeys};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 

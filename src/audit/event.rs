@@ -1,93 +1,76 @@
-//! The contents of an event: who tried what, how it ended, and which rule of which limit decided.
+//! The contents of an event: who tried what, how it ended, which rule of which limit decided, and what of it is shown.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::clock::Micros;
 use crate::throttle::{Refusal, RuleAction};
 
-/// Each variant with its text in SQL and in the API.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident => $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name {
-            $($(#[$about])* $variant),+
-        }
-
-        impl $name {
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text),+
-                }
-            }
-
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|word| word.as_str() == text)
-            }
-        }
-    };
+/// What was attempted; by these words in SQL and in the API.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum Action {
+    /// A sign-in with a password.
+    SignIn,
+    /// An attempt at another program's login; `name` is its realm.
+    Attempt,
+    /// A new password, set with an SMS code. It forgives the account's failures.
+    Reset,
+    /// An account's password was disabled after too many wrong ones in a row.
+    PasswordDisabled,
+    /// An SMS code was entered; `name` is its purpose.
+    Guess,
+    /// An SMS code was requested; `name` is its purpose.
+    Send,
+    Register,
+    /// A large part of the total SMS budget is spent; `name` says how much.
+    Budget,
+    /// A challenge was requested or answered.
+    Captcha,
+    /// A hit on a custom limit.
+    Custom,
+    /// A request from a network that is refused (`[access] deny`), of which no more is known.
+    Request,
+    /// A configuration was loaded.
+    Reload,
+    /// An attack began or ended; `name` is its kind.
+    Attack,
+    /// An administrator's action; `name` says which.
+    Admin,
 }
 
-words! {
-    /// What was attempted.
-    Action {
-        /// A sign-in with a password.
-        SignIn => "sign-in",
-        /// An attempt at another program's login; `name` is its realm.
-        Attempt => "attempt",
-        /// A new password, set with an SMS code. It forgives the account's failures.
-        Reset => "reset",
-        /// An account's password was disabled after too many wrong ones in a row.
-        PasswordDisabled => "password-disabled",
-        /// An SMS code was entered; `name` is its purpose.
-        Guess => "guess",
-        /// An SMS code was requested; `name` is its purpose.
-        Send => "send",
-        Register => "register",
-        /// A large part of the total SMS budget is spent; `name` says how much.
-        Budget => "budget",
-        /// A challenge was requested or answered.
-        Captcha => "captcha",
-        /// A hit on a custom limit.
-        Custom => "custom",
-        /// A request from a network that is refused (`[access] deny`), of which no more is known.
-        Request => "request",
-        /// A configuration was loaded.
-        Reload => "reload",
-        /// An attack began or ended; `name` is its kind.
-        Attack => "attack",
-        /// An administrator's action; `name` says which.
-        Admin => "admin",
-    }
-}
-
-words! {
-    /// How it ended.
-    Outcome {
-        Ok => "ok",
-        /// It was checked, and is wrong.
-        Wrong => "wrong",
-        /// A challenge must be solved with it.
-        Challenged => "challenged",
-        Throttled => "throttled",
-        /// The server was too busy.
-        Busy => "busy",
-        /// A challenge was issued.
-        Asked => "asked",
-        /// Possibly sent: the gateway did not say.
-        Unknown => "unknown",
-        /// Codes were short: the answer said that it was sent, but it was not.
-        Withheld => "withheld",
-        /// It failed for a reason other than a limit; `name` or `detail` says which.
-        Failed => "failed",
-        /// Something that it needs is out.
-        Unavailable => "unavailable",
-        /// Not allowed, or not applied.
-        Refused => "refused",
-        /// Something that lasts began.
-        Began => "began",
-        Ended => "ended",
-    }
+/// How it ended; by these words in SQL and in the API.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum Outcome {
+    Ok,
+    /// It was checked, and is wrong.
+    Wrong,
+    /// A challenge must be solved with it.
+    Challenged,
+    Throttled,
+    /// The server was too busy.
+    Busy,
+    /// A challenge was issued.
+    Asked,
+    /// Possibly sent: the gateway did not say.
+    Unknown,
+    /// Codes were short: the answer said that it was sent, but it was not.
+    Withheld,
+    /// It failed for a reason other than a limit; `name` or `detail` says which.
+    Failed,
+    /// Something that it needs is out.
+    Unavailable,
+    /// Not allowed, or not applied.
+    Refused,
+    /// Something that lasts began.
+    Began,
+    Ended,
 }
 
 /// The detail of a right password beside other attempts: the failures of its account were not forgiven.
@@ -163,6 +146,18 @@ pub struct EventRule<'a> {
 }
 
 impl Outcome {
+    /// What a limit in monitor mode noted, it let through.
+    pub const fn fate(self, noted: bool) -> Fate {
+        match self {
+            Self::Challenged | Self::Throttled if noted => Fate::Done,
+            Self::Ok | Self::Asked | Self::Unknown | Self::Began | Self::Ended => Fate::Done,
+            Self::Wrong => Fate::Wrong,
+            Self::Challenged => Fate::Challenged,
+            Self::Throttled | Self::Busy | Self::Refused => Fate::Refused,
+            Self::Withheld | Self::Failed | Self::Unavailable => Fate::Failed,
+        }
+    }
+
     /// What a refusal means for the client.
     pub const fn refused(refusal: &Refusal) -> Self {
         match refusal.then {
@@ -238,14 +233,167 @@ impl EventSubject<'_> {
     }
 }
 
+/// What became of an attempt: each has one. Every figure of the console is made of these, so that a word has one meaning
+/// wherever it is shown; `docs/figures.md` says which figure counts what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It did what it was to do: a right password, a message that was or may have been sent.
+    Done,
+    /// It was checked, and is wrong.
+    Wrong,
+    /// Nothing was checked: a challenge must be solved first.
+    Challenged,
+    /// Nothing was checked, and no challenge helps: a limit, a list of `[access]`, or no room to hash.
+    Refused,
+    /// It was admitted, and something else went wrong.
+    Failed,
+}
+
+impl Action {
+    /// What people and programs attempt here. A challenge is part of the attempt that it came with, what happens at
+    /// the logins of other programs has figures of its own, and the rest is done by administrators and by us.
+    pub const fn is_attempt(self) -> bool {
+        matches!(
+            self,
+            Self::SignIn | Self::Register | Self::Send | Self::Guess | Self::Custom | Self::Request
+        )
+    }
+}
+
+/// What an attack consists of.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum AttackKind {
+    /// Passwords that were wrong, or refused before they were compared.
+    SignIns,
+    /// Messages requested, sent or not.
+    Messages,
+    /// Registrations, successful or not.
+    Registrations,
+    /// As sign-ins, at another program's login. Each realm is watched by itself.
+    Attempts,
+}
+
+impl AttackKind {
+    pub const fn action(self) -> Action {
+        match self {
+            Self::SignIns => Action::SignIn,
+            Self::Messages => Action::Send,
+            Self::Registrations => Action::Register,
+            Self::Attempts => Action::Attempt,
+        }
+    }
+
+    /// The outcomes that count; all of them if empty. A successful sign-in is no reason for alarm.
+    pub const fn outcomes(self) -> &'static [Outcome] {
+        match self {
+            Self::SignIns | Self::Attempts => {
+                // Also what an answer to it refuses: it goes on until it ends.
+                &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy, Outcome::Refused]
+            }
+            Self::Messages | Self::Registrations => &[],
+        }
+    }
+
+    pub fn counts(self, action: Action, outcome: Outcome) -> bool {
+        action == self.action() && (self.outcomes().is_empty() || self.outcomes().contains(&outcome))
+    }
+
+    /// Fewer in five minutes are never unusual.
+    pub const fn floor(self) -> u64 {
+        match self {
+            Self::SignIns | Self::Attempts => 50,
+            Self::Messages | Self::Registrations => 30,
+        }
+    }
+}
+
+/// How many digits of a number are hidden.
+const HIDDEN_DIGITS: usize = 4;
+
+/// The visible part of a subject: enough to recognise it, too little to find it.
+pub fn mask(subject: &EventSubject<'_>) -> String {
+    match subject {
+        EventSubject::Account { login, .. } | EventSubject::Realm { login, .. } => name(login),
+        EventSubject::Recorded { mask, .. } => (*mask).to_owned(),
+        EventSubject::Login(login) | EventSubject::Custom(login) => name(login),
+        EventSubject::Address(bytes) | EventSubject::Network(bytes) => network(bytes),
+        EventSubject::Phone(number) => {
+            format!("{}****", number.get(..number.len().saturating_sub(HIDDEN_DIGITS)).unwrap_or_default())
+        }
+        EventSubject::Prefix(prefix) => format!("{prefix}****"),
+    }
+}
+
+/// The first letter, or two if a name has five or more. Subjects of custom limits are any text: characters
+/// that could reorder the surrounding line, and those that PostgreSQL does not accept (NUL), are replaced.
+fn name(login: &str) -> String {
+    let shown = if login.chars().nth(4).is_some() { 2 } else { 1 };
+    let readable = |letter: char| if is_unseen(letter) { char::REPLACEMENT_CHARACTER } else { letter };
+    login.chars().take(shown).map(readable).chain(['…']).collect()
+}
+
+/// Control characters, and marks that set the direction of text or join letters (Unicode, general category
+/// Cf).
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The /24 or /48, as `login::Client` shows it to an account's owner.
+fn network(bytes: &[u8]) -> String {
+    match *bytes {
+        [4, a, b, c, ..] => format!("{}/24", Ipv4Addr::new(a, b, c, 0)),
+        [6, a, b, c, d, e, f, ..] => {
+            let part = |high, low| u16::from_be_bytes([high, low]);
+            format!("{}/48", Ipv6Addr::new(part(a, b), part(c, d), part(e, f), 0, 0, 0, 0, 0))
+        }
+        _ => "?".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_word_comes_back_from_its_text() {
-        assert!(Action::ALL.iter().all(|action| Action::parse(action.as_str()) == Some(*action)));
-        assert!(Outcome::ALL.iter().all(|outcome| Outcome::parse(outcome.as_str()) == Some(*outcome)));
-        assert_eq!(Action::parse("Sign-In"), None);
+        assert!(Action::VARIANTS.iter().all(|action| action.into_str().parse() == Ok(*action)));
+        assert!(Outcome::VARIANTS.iter().all(|outcome| outcome.into_str().parse() == Ok(*outcome)));
+        assert!("Sign-In".parse::<Action>().is_err());
+    }
+
+    #[test]
+    fn names_show_how_they_begin() {
+        assert_eq!(mask(&EventSubject::Login("alice")), "al…");
+        assert_eq!(mask(&EventSubject::Login("adam")), "a…");
+        assert_eq!(mask(&EventSubject::Account { id: &[0; 16], login: "caroline" }), "ca…");
+        assert_eq!(mask(&EventSubject::Login("张三")), "张…");
+        assert_eq!(mask(&EventSubject::Login("")), "…");
+    }
+
+    #[test]
+    fn nothing_in_a_mask_is_unseen_or_turns_a_line_around() {
+        for unseen in ["\0", "\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{1b}", "\n", "\u{85}"] {
+            assert_eq!(mask(&EventSubject::Custom(&format!("{unseen}{unseen}alice"))), "\u{fffd}\u{fffd}…");
+        }
+    }
+
+    #[test]
+    fn addresses_show_their_network() {
+        assert_eq!(mask(&EventSubject::Address(&[4, 203, 0, 113, 77])), "203.0.113.0/24");
+        assert_eq!(mask(&EventSubject::Network(&[4, 203, 0, 113])), "203.0.113.0/24");
+        assert_eq!(mask(&EventSubject::Address(&[6, 0x20, 1, 0xd, 0xb8, 0, 0x42, 7, 7])), "2001:db8:42::/48");
+        assert_eq!(mask(&EventSubject::Address(&[])), "?");
+    }
+
+    #[test]
+    fn numbers_show_their_block() {
+        assert_eq!(mask(&EventSubject::Phone("+8613800138000")), "+861380013****");
+        assert_eq!(mask(&EventSubject::Prefix("+861380013")), "+861380013****");
+        assert_eq!(mask(&EventSubject::Phone("+1")), "****");
     }
 }

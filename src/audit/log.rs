@@ -1,13 +1,12 @@
-//! Reads events: page by page, newest first, by subject and other filters.
+//! Reads events: page by page, newest first, by subject and other filters; and sums of them, by time and by subject.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, query_as};
+use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use strum::IntoStaticStr;
 
-use super::attack_kind::AttackKind;
-use super::event::{Action, Outcome};
-use super::fate::Fate;
+use super::event::{Action, AttackKind, Fate, Outcome};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, on_db};
 
@@ -141,7 +140,6 @@ impl EventLog {
         filter: &EventFilter,
         step: Duration,
     ) -> Result<Vec<(Micros, Fate, i64)>, DbError> {
-        const MOST_ROWS: i64 = 100_000;
         if filter.has_nul() {
             return Ok(Vec::new());
         }
@@ -188,8 +186,9 @@ impl EventLog {
     }
 }
 
-/// Kinds of subjects by which events can be found and summed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Kinds of subjects by which events can be found and summed; by these words in URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum SubjectKind {
     Account,
     Address,
@@ -261,24 +260,8 @@ impl FoldedAttack {
 }
 
 /// Words of ours, which need no escape.
-trait EventWord: Copy {
-    fn word(self) -> &'static str;
-}
-
-impl EventWord for Action {
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-}
-
-impl EventWord for Outcome {
-    fn word(self) -> &'static str {
-        self.as_str()
-    }
-}
-
-fn of(words: &[impl EventWord]) -> Vec<&'static str> {
-    words.iter().map(|word| word.word()).collect()
+fn of<Word: Copy + Into<&'static str>>(words: &[Word]) -> Vec<&'static str> {
+    words.iter().map(|word| (*word).into()).collect()
 }
 
 /// One word is found by its index, in the order of time. For several the index would have to sort all that it
@@ -345,10 +328,278 @@ impl RawEventEntry {
     }
 }
 
-pub(super) fn action(text: &str) -> Result<Action, sqlx::Error> {
-    Action::parse(text).ok_or_else(|| sqlx::Error::Decode("an unknown action".into()))
+fn action(text: &str) -> Result<Action, sqlx::Error> {
+    text.parse().map_err(|_| sqlx::Error::Decode("an unknown action".into()))
 }
 
-pub(super) fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
-    Outcome::parse(text).ok_or_else(|| sqlx::Error::Decode("an unknown outcome".into()))
+fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
+    text.parse().map_err(|_| sqlx::Error::Decode("an unknown outcome".into()))
+}
+
+/// The smallest step in time.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// Rows that are searched for a chart or a list of subjects: a quarter of a second of SQLite's time.
+const MOST_ROWS: i64 = 100_000;
+
+/// Which events are attempts, in SQL: one for each request. A challenge is part of the attempt that it came
+/// with, a sign-in by code follows from the guess before it, and a guess at a code for a registration is part
+/// of that.
+const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom', 'request')
+    AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
+
+/// How often one thing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventCount {
+    pub action: Action,
+    /// Of an attempt at another program's login; empty for everything else.
+    pub realm: String,
+    pub outcome: Outcome,
+    /// The one that decided, or noted; of what was admitted, one that counts it and no other of its kind. Otherwise
+    /// empty.
+    pub limit: String,
+    /// The same, except for what a limit only noted.
+    pub counted_by: String,
+    pub noted: bool,
+    pub count: i64,
+}
+
+impl EventCount {
+    pub const fn fate(&self) -> Fate {
+        self.outcome.fate(self.noted)
+    }
+}
+
+/// What happened from `at` until the next step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiguresStep {
+    pub at: Micros,
+    pub sums: Vec<EventCount>,
+}
+
+/// A subject, and the number of attempts in which it takes part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankedSubject {
+    pub subject: MaskedSubject,
+    pub count: i64,
+}
+
+/// The traffic of the busiest address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAddress {
+    pub address: MaskedSubject,
+    /// Attempts from there, and in total.
+    pub count: i64,
+    pub of: i64,
+    /// Different accounts and names tried from there.
+    pub accounts: i64,
+}
+
+/// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
+type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
+type SumRow = (i64, String, String, String, String, i64, i64);
+
+/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
+/// itself, which takes SQLite half the time.
+fn sums(at: &str, order: &str) -> String {
+    let of = |table: &str, action: &str, realm: &str, key: &str| {
+        format!(
+            "SELECT {at} AS step, {action} AS action, {realm} AS realm, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2
+            GROUP BY step, {key}, outcome, limit_name, noted"
+        )
+    };
+    let here = of("event_counts", "action", "''", "action");
+    let realms = of("realm_counts", "'attempt'", "realm", "realm");
+    format!(
+        "SELECT step, action, realm, outcome, limit_name, noted, total
+        FROM ({here} UNION ALL {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
+    )
+}
+
+impl EventLog {
+    /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
+    /// `until`. Steps without events are left out. Reads the sums of minutes: some ten thousand rows for a
+    /// day, whatever the traffic was. An episode counts at its start.
+    pub async fn series(
+        &self,
+        since: Micros,
+        until: Micros,
+        step: Duration,
+    ) -> Result<Vec<FiguresStep>, DbError> {
+        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step");
+        let step = step.max(MINUTE).as_micros() as i64;
+        let step = step - step % MINUTE.as_micros() as i64;
+        let since = since.0 - since.0.rem_euclid(step);
+        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
+            .bind(step).fetch_all(pool).await)?;
+        let mut steps: Vec<FiguresStep> = Vec::new();
+        for (at, rest) in rows.into_iter().map(sum) {
+            let sum = rest?;
+            match steps.last_mut().filter(|step| step.at == at) {
+                Some(step) => step.sums.push(sum),
+                None => steps.push(FiguresStep { at, sums: vec![sum] }),
+            }
+        }
+        Ok(steps)
+    }
+
+    /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
+    /// frequent first.
+    pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
+        let sql = sums("CAST(0 AS BIGINT)", "total DESC");
+        let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
+        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|row| sum(row).1).collect::<Result<_, _>>()?)
+    }
+
+    /// The subjects with the most attempts since then, among the newest 100,000 rows.
+    pub async fn top(
+        &self,
+        kind: SubjectKind,
+        since: Micros,
+        limit: u32,
+    ) -> Result<Vec<RankedSubject>, DbError> {
+        let (key, mask) = match kind {
+            SubjectKind::Account => ("account_key", "account_mask"),
+            SubjectKind::Address => ("address_key", "address_mask"),
+            SubjectKind::Network => ("network_key", "address_mask"),
+            SubjectKind::Phone => ("phone_key", "phone_mask"),
+        };
+        let sql = format!(
+            "SELECT {key}, MAX({mask}), CAST(SUM(count) AS BIGINT) AS total FROM (SELECT {key}, {mask}, count
+            FROM events WHERE at >= $1 AND {ATTEMPTS} ORDER BY at DESC, id DESC LIMIT $2) AS newest WHERE {key} IS NOT NULL
+            GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3"
+        );
+        let rows: Vec<(i64, Option<String>, i64)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
+            .bind(since.0).bind(MOST_ROWS).bind(i64::from(limit)).fetch_all(pool).await)?;
+        let ranked = |(key, mask, count): (i64, Option<String>, i64)| RankedSubject {
+            subject: MaskedSubject { key, mask: mask.unwrap_or_default() },
+            count,
+        };
+        Ok(rows.into_iter().map(ranked).collect())
+    }
+
+    /// The share of attempts from one address, and at how many accounts. If nearly all come from one, there
+    /// is a proxy that we do not trust. Among the newest 100,000 rows; console actions and reloads are not
+    /// attempts, and addresses that other programs state say nothing about our proxies. None if there were no
+    /// attempts.
+    pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
+        let sql = format!("SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
+            COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
+            FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
+            AND {ATTEMPTS} AND action NOT IN ('custom', 'attempt') ORDER BY at DESC, id DESC LIMIT $2) AS newest
+            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1");
+        let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
+            .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
+        let shared = |(key, mask, count, accounts, of): SharedRow| {
+            let address = MaskedSubject { key: key?, mask: mask.unwrap_or_default() };
+            Some(SharedAddress { address, count, of, accounts })
+        };
+        Ok(row.and_then(shared))
+    }
+}
+
+fn sum((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
+    let parsed = || {
+        let (action, outcome) = (action(&did)?, outcome(&ended)?);
+        let (limit, counted_by) =
+            limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
+        let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
+        Ok(EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
+    };
+    (Micros(at), parsed())
+}
+
+/// The newest rows that are grouped: a few milliseconds of SQLite's time.
+const MOST_FAILURES: i64 = 5_000;
+
+/// Failed attempts from one network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedAttempts {
+    /// Masked; None if too many took part at once to be told apart.
+    pub network: Option<String>,
+    pub first: Micros,
+    pub last: Micros,
+    pub wrong_passwords: i64,
+    pub wrong_codes: i64,
+    /// Refused before anything was compared.
+    pub refused: i64,
+}
+
+/// The networks of the newest failures, and how many networks there are in all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FailureSummary {
+    pub networks: Vec<FailedAttempts>,
+    pub of: i64,
+}
+
+/// Mask, first and last time, wrong passwords, wrong codes, refusals, the number of networks.
+type FailureRow = (Option<String>, i64, i64, i64, i64, i64, i64);
+
+impl EventLog {
+    /// Failed sign-ins to an account, and wrong codes of ours for its number, since then: at most `most` networks, the
+    /// newest first. `account` and `phone` are keys of [`Audit::subject`](super::Audit::subject).
+    pub async fn failures(
+        &self,
+        account: i64,
+        phone: Option<i64>,
+        since: Micros,
+        most: u32,
+    ) -> Result<FailureSummary, DbError> {
+        const SQL: &str = "SELECT address_mask, MIN(at), MAX(until_at) AS newest,
+            CAST(SUM(CASE WHEN action = 'sign-in' AND outcome = 'wrong' THEN count ELSE 0 END) AS BIGINT),
+            CAST(SUM(CASE WHEN action = 'guess' AND outcome = 'wrong' THEN count ELSE 0 END) AS BIGINT),
+            CAST(SUM(CASE WHEN outcome = 'wrong' THEN 0 ELSE count END) AS BIGINT), COUNT(*) OVER ()
+            FROM (SELECT * FROM (SELECT at, until_at, action, outcome, count, address_mask FROM events
+                    WHERE account_key = $1 AND at >= $3 AND action = 'sign-in'
+                    AND outcome IN ('wrong', 'challenged', 'throttled') ORDER BY at DESC LIMIT $4) AS passwords
+                UNION ALL SELECT * FROM (SELECT at, until_at, action, outcome, count, address_mask FROM events
+                    WHERE phone_key = $2 AND at >= $3 AND action = 'guess'
+                    AND COALESCE(detail, '') <> '{\"from\":\"program\"}'
+                    AND outcome IN ('wrong', 'challenged', 'throttled') ORDER BY at DESC LIMIT $4) AS codes)
+            AS failures GROUP BY address_mask ORDER BY newest DESC, address_mask LIMIT $5";
+        let rows: Vec<FailureRow> = on_db!(&self.db, pool => query_as(SQL).bind(account).bind(phone)
+            .bind(since.0).bind(MOST_FAILURES).bind(i64::from(most)).fetch_all(pool).await)?;
+        let of = rows.first().map_or(0, |row| row.6);
+        let failed = |(network, first, last, wrong_passwords, wrong_codes, refused, _): FailureRow| {
+            let (first, last) = (Micros(first), Micros(last));
+            FailedAttempts { network, first, last, wrong_passwords, wrong_codes, refused }
+        };
+        Ok(FailureSummary { networks: rows.into_iter().map(failed).collect(), of })
+    }
+}
+
+impl EventLog {
+    /// The oldest first.
+    pub(super) async fn purge_before(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events WHERE at < $1
+            ORDER BY at, id LIMIT $2)";
+        Ok(on_db!(&self.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+
+    /// The oldest first, except administrators' actions: anybody can create events, but must not push out the
+    /// record of those.
+    pub(super) async fn purge_oldest(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events
+            WHERE NOT (action = 'admin' AND name <> 'access') ORDER BY at, id LIMIT $1)";
+        Ok(on_db!(&self.db, pool => query(SQL).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+
+    pub(super) async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
+        for sql in
+            ["DELETE FROM event_counts WHERE minute < $1", "DELETE FROM realm_counts WHERE minute < $1"]
+        {
+            on_db!(&self.db, pool => query(sql).bind(before.0).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn count(&self) -> Result<u64, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM events";
+        let rows: i64 = on_db!(&self.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
+        Ok(rows.unsigned_abs())
+    }
 }

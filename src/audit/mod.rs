@@ -2,31 +2,24 @@
 //!
 //! [`Audit::record`] never waits and never fails: repetitions are folded (`episodes.rs`), the rest waits in
 //! memory for the task that writes it (`writer.rs`), and beyond the bounds of both, events are dropped and
-//! counted. Nothing is stored in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
+//! counted. Nothing is stored in clear: a subject is a keyed hash to find it by, and a mask.
 
 mod attack;
-mod attack_kind;
 mod episodes;
 mod event;
-mod failures;
-mod fate;
-mod figures;
 mod log;
-mod mask;
-mod purge;
-mod row;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use metrics::Counter;
 
 use crate::clock::{Clock, Micros};
-use crate::db::Db;
+use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 use crate::stop::StopSignal;
@@ -34,23 +27,24 @@ use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
-pub use attack_kind::AttackKind;
 use episodes::{EpisodeTable, FoldResult};
 pub use event::{
-    Action, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome,
+    Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, Fate,
+    NOT_FORGIVEN, Outcome, mask,
 };
-pub use failures::{FailedAttempts, FailureSummary};
-pub use fate::Fate;
-pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
 pub use log::{
-    EventCursor, EventEntry, EventFilter, EventLog, EventPage, FoldedAttack, MaskedSubject, SubjectKind,
+    EventCount, EventCursor, EventEntry, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
+    FiguresStep, FoldedAttack, MINUTE, MaskedSubject, RankedSubject, SharedAddress, SubjectKind,
 };
-pub use mask::mask;
-use row::{AuditRow, EventKeys};
-use writer::EventWriter;
+use writer::{AuditRow, EventKeys, EventWriter};
 
 /// Between two checks for rows to write.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
+/// Between two counts of all rows if this process wrote few: other instances write, too.
+const COUNT_EVERY: Duration = Duration::from_secs(60 * 60);
+/// Counting ten million rows takes SQLite most of a second, so it is done once per this fraction of the
+/// maximum written.
+const COUNTED_SHARE: u64 = 100;
 
 /// The record of events. Clones share it.
 #[derive(Clone)]
@@ -64,10 +58,19 @@ struct AuditInner {
     episodes: EpisodeTable,
     writer: EventWriter,
     log: EventLog,
-    room: purge::RowExcess,
+    excess: Mutex<RowExcess>,
     folded: Counter,
     /// How many rows were started.
     recorded: AtomicU32,
+}
+
+/// The number of excess rows when they were last counted.
+#[derive(Default)]
+struct RowExcess {
+    at: Option<Micros>,
+    /// Rows that this process had written by then.
+    written: u64,
+    excess: u64,
 }
 
 impl Audit {
@@ -82,7 +85,7 @@ impl Audit {
             episodes: EpisodeTable::default(),
             writer: EventWriter::new(db.clone()),
             log: EventLog { db },
-            room: purge::RowExcess::default(),
+            excess: Mutex::default(),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
             recorded: AtomicU32::new(0),
         }))
@@ -168,6 +171,44 @@ impl Audit {
 
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// Deletes events that are older than the retention, or more than the maximum number of rows: at most `batch` rows.
+    /// Returns how many.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        let before = self.0.clock.now().minus(self.0.settings.retention);
+        self.0.log.purge_counts(before).await?;
+        attack::purge(&self.0.log.db, before).await?;
+        let old = self.0.log.purge_before(before, batch).await?;
+        let excess = if old > 0 { 0 } else { self.excess().await? };
+        if excess == 0 {
+            return Ok(old);
+        }
+        let most = u32::try_from(excess).unwrap_or(batch).min(batch);
+        let gone = self.0.log.purge_oldest(most).await?;
+        let mut counted = self.counted_excess();
+        counted.excess = counted.excess.saturating_sub(gone);
+        Ok(gone)
+    }
+
+    /// The number of excess rows, counted again when it is time.
+    async fn excess(&self) -> Result<u64, DbError> {
+        let (now, written) = (self.0.clock.now(), self.0.writer.rows_written());
+        let most = u64::from(self.0.settings.max_rows);
+        {
+            let counted = self.counted_excess();
+            let fresh = counted.at.is_some_and(|at| now.since(at) < COUNT_EVERY);
+            if counted.excess > 0 || fresh && written - counted.written < most / COUNTED_SHARE {
+                return Ok(counted.excess);
+            }
+        }
+        let excess = self.0.log.count().await?.saturating_sub(most);
+        *self.counted_excess() = RowExcess { at: Some(now), written, excess };
+        Ok(excess)
+    }
+
+    fn counted_excess(&self) -> MutexGuard<'_, RowExcess> {
+        self.0.excess.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end_episodes(&self, all: bool) {

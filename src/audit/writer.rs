@@ -9,10 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
-use super::event::{Action, DEVICE_FIRST, FROM_DEVICE, Outcome};
-use super::row::AuditRow;
+use super::event::{Action, AuditEvent, DEVICE_FIRST, EventSubject, FROM_DEVICE, Outcome, mask};
+use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
+use crate::request_id::RequestId;
 
 /// Rows of one transaction.
 const BATCH: usize = 500;
@@ -22,6 +23,78 @@ const AT_ONCE: usize = 20;
 /// Rows that may wait, some ten megabytes: twice as many as all episodes that can be open at once.
 const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
+
+/// The keys of an event's subjects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct EventKeys {
+    pub account: Option<i64>,
+    pub address: Option<i64>,
+    pub network: Option<i64>,
+    pub phone: Option<i64>,
+    pub prefix: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct AuditRow {
+    pub at: Micros,
+    /// Increases with each row of this process, and ends in random bits.
+    pub id: i64,
+    pub until: Micros,
+    pub count: i64,
+    pub action: Action,
+    pub outcome: Outcome,
+    pub name: Option<Box<str>>,
+    pub limit: Option<Box<str>>,
+    pub rule: Option<i64>,
+    pub noted: bool,
+    pub solved: bool,
+    pub keys: EventKeys,
+    pub account_mask: Option<Box<str>>,
+    pub address_mask: Option<Box<str>>,
+    pub phone_mask: Option<Box<str>>,
+    pub actor: Option<Box<str>>,
+    pub detail: Option<Box<str>>,
+    pub request: Option<Box<str>>,
+}
+
+/// The maximum size of a detail in bytes. Details come from us, but a reason is typed by somebody.
+const LONGEST_DETAIL: usize = 4096;
+
+impl AuditRow {
+    /// Only subjects with a key.
+    pub fn of(event: &AuditEvent<'_>, keys: EventKeys, id: i64) -> Self {
+        let shown = |key: Option<i64>, subject: Option<&EventSubject<'_>>| {
+            key.and(subject).map(|subject| mask(subject).into_boxed_str())
+        };
+        let address = if keys.address.is_some() { &event.address } else { &event.network };
+        let phone = if keys.phone.is_some() { &event.phone } else { &event.prefix };
+        Self {
+            at: event.at,
+            id,
+            until: event.settled.unwrap_or(event.at),
+            count: 1,
+            action: event.action,
+            outcome: event.outcome,
+            name: event.name.map(Into::into),
+            limit: event.why.map(|why| why.limit).or(event.limit).map(Into::into),
+            rule: event.why.map(|why| why.rule as i64),
+            noted: event.why.is_some_and(|why| why.noted),
+            solved: event.solved,
+            keys,
+            account_mask: shown(keys.account, event.account.as_ref()),
+            address_mask: shown(keys.address.or(keys.network), address.as_ref()),
+            phone_mask: shown(keys.phone.or(keys.prefix), phone.as_ref()),
+            actor: event.actor.map(Into::into),
+            detail: event.detail.as_deref().map(|text| cut(text, LONGEST_DETAIL).into()),
+            request: RequestId::current().map(|id| id.as_str().into()),
+        }
+    }
+}
+
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
 
 pub struct EventWriter {
     db: Db,
@@ -188,7 +261,7 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
         let mut question = query(AssertSqlSafe(sql));
         for row in rows {
             question = question.bind(row.at.0).bind(row.id).bind(row.until.0).bind(row.count)
-                .bind(row.action.as_str()).bind(row.outcome.as_str()).bind(row.name.as_deref())
+                .bind(row.action.into_str()).bind(row.outcome.into_str()).bind(row.name.as_deref())
                 .bind(row.limit.as_deref()).bind(row.rule).bind(i64::from(row.noted))
                 .bind(i64::from(row.solved)).bind(row.keys.account).bind(row.keys.address)
                 .bind(row.keys.network).bind(row.keys.phone).bind(row.keys.prefix)
@@ -241,9 +314,9 @@ async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
         let limit = sum_key(row);
         let (add, what) = match (row.action, row.name.as_deref()) {
             (Action::Attempt, Some(realm)) => (ADD_ATTEMPT, realm),
-            (action, _) => (ADD, action.as_str()),
+            (action, _) => (ADD, action.into_str()),
         };
-        let key = (add, minute, what, row.outcome.as_str(), limit, i64::from(row.noted));
+        let key = (add, minute, what, row.outcome.into_str(), limit, i64::from(row.noted));
         *sums.entry(key).or_insert(0) += row.count;
     }
     for (key, count) in sums {

@@ -8,7 +8,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{CaptchaClient, CaptchaForm, Difficulty};
+use super::{CaptchaClient, CaptchaForm, Difficulty, Provider};
 use crate::clock::Micros;
 use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
 
@@ -77,16 +77,8 @@ impl VerifiedId {
         }
     }
 
-    pub const fn form(&self) -> CaptchaForm {
-        match self.flags & 0x0f {
-            0 => CaptchaForm::Login,
-            1 => CaptchaForm::Register,
-            2 => CaptchaForm::SmsCode,
-            3 => CaptchaForm::PasswordReset,
-            5 => CaptchaForm::Attempt,
-            6 => CaptchaForm::Verification,
-            _ => CaptchaForm::PasswordChange,
-        }
+    pub fn form(&self) -> CaptchaForm {
+        CaptchaForm::from_repr(self.flags & 0x0f).unwrap_or(CaptchaForm::PasswordChange)
     }
 
     fn to_bytes(self) -> [u8; SIGNED] {
@@ -119,7 +111,7 @@ impl ChallengeIds {
         client: &CaptchaClient<'_>,
     ) -> (String, VerifiedId) {
         let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
-        let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
+        let flags = form as u8 | (difficulty_bits(difficulty) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
         let (generation, tag) = (KeyGeneration::Signing, self.tag(&nonce, client));
@@ -180,21 +172,18 @@ impl ChallengeIds {
     /// Whether the challenge was issued to this client for this form. If it was issued without a cookie, a
     /// later cookie is ignored.
     pub fn belongs(&self, body: &VerifiedId, form: CaptchaForm, client: &CaptchaClient<'_>) -> bool {
-        let cookie = if body.flags & WITH_COOKIE == 0 {
-            None
-        } else {
-            let Some(cookie) = client.cookie else { return false };
-            Some(cookie)
-        };
+        let with_cookie = body.flags & WITH_COOKIE != 0;
+        if with_cookie && client.cookie.is_none() {
+            return false;
+        }
+        let cookie = client.cookie.filter(|_| with_cookie);
         let tag = self.tag(&body.nonce, &CaptchaClient { cookie, ..*client });
-        body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
+        body.flags & 0x0f == form as u8 && same(&tag, &body.tag)
     }
 
     /// The mark of the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
     pub fn mark(&self, body: &VerifiedId) -> [u8; 16] {
-        let mut mark = [0; 16];
-        mark.copy_from_slice(&self.spent.hash(&[&body.nonce])[..16]);
-        mark
+        *self.spent.hash(&[&body.nonce]).first_chunk().expect("32 bytes hold 16")
     }
 
     /// Differs from one challenge to the next, so that two ids do not reveal that they have one client.
@@ -203,9 +192,7 @@ impl ChallengeIds {
             Some(cookie) => self.client.hash(&[nonce, client.address, cookie]),
             None => self.client.hash(&[nonce, client.address]),
         };
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&hash[..8]);
-        tag
+        *hash.first_chunk().expect("32 bytes hold 8")
     }
 }
 
@@ -213,22 +200,103 @@ fn id_mac(key: &SubKey, signed: &[u8]) -> [u8; 16] {
     key.short_hash(*b"id      ", signed)
 }
 
-const fn form_bits(form: CaptchaForm) -> u8 {
-    match form {
-        CaptchaForm::Login => 0,
-        CaptchaForm::Register => 1,
-        CaptchaForm::SmsCode => 2,
-        CaptchaForm::PasswordReset => 3,
-        CaptchaForm::PasswordChange => 4,
-        CaptchaForm::Attempt => 5,
-        CaptchaForm::Verification => 6,
-    }
-}
-
 const fn difficulty_bits(difficulty: Difficulty) -> u8 {
     match difficulty {
         Difficulty::Easy => 0,
         Difficulty::Medium => 1,
         Difficulty::Hard => 2,
+    }
+}
+
+/// Letters that a reader told apart in 39 of 40 images, turned and over each other's edges, in either case, because some
+/// are drawn small. Left out: I J L (each other, and 1), O Q (each other, and 0), U V (each other), G (C), B S Z (8 5 2),
+/// F (an E without its foot), N (H and M), K and Y (H, T and X that lean); and every digit, so that a phone's keyboard
+/// need not switch.
+pub const ALPHABET: &[u8; 11] = b"ACDEHMPRTWX";
+
+/// In bytes. A longer answer is always wrong, including a fixed one.
+const LONGEST_ANSWER: usize = 128;
+
+/// Answers: derived from the challenge's nonce, never stored, compared as keyed hashes.
+pub struct CaptchaAnswers {
+    letters: SigningKeys,
+    compare: SubKey,
+    provider: Provider,
+}
+
+impl CaptchaAnswers {
+    pub fn new(key: &MasterKey, provider: Provider) -> Self {
+        Self {
+            letters: key.derive_signing("captcha.answer"),
+            compare: key.derive("captcha.compare"),
+            provider,
+        }
+    }
+
+    /// What the image shows.
+    pub fn text(&self, body: &VerifiedId) -> String {
+        match &self.provider {
+            Provider::Image => self.draw_letters(body),
+            Provider::Fixed { answer } => answer.clone(),
+        }
+    }
+
+    /// Whether a typed answer is right, in constant time.
+    pub fn accepts(&self, body: &VerifiedId, typed: &str) -> bool {
+        let Some(typed) = normalise(typed) else { return false };
+        let Some(right) = normalise(&self.text(body)) else { return false };
+        let digest = |answer: &str| self.compare.hash(&[&body.nonce, answer.as_bytes()]);
+        same(&digest(&typed), &digest(&right))
+    }
+
+    fn draw_letters(&self, body: &VerifiedId) -> String {
+        let count = match body.difficulty() {
+            Difficulty::Easy | Difficulty::Medium => 5,
+            Difficulty::Hard => 6,
+        };
+        // Eight words of 32 bits; their remainder favours a letter by less than 1 in 10^8.
+        let stream = self.letters.of(body.generation).hash(&[&body.nonce]);
+        let words =
+            stream.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        words.take(count).map(|word| char::from(ALPHABET[word as usize % ALPHABET.len()])).collect()
+    }
+}
+
+/// Upper case without white space; full-width forms, as Chinese input methods type them, become plain. None
+/// if it cannot be an answer: empty, or too long.
+fn normalise(answer: &str) -> Option<String> {
+    if answer.len() > LONGEST_ANSWER {
+        return None;
+    }
+    let plain = |letter: char| match letter {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(letter as u32 - 0xff01 + 0x21).unwrap_or(letter),
+        _ => letter,
+    };
+    let letters = answer.chars().filter(|letter| !letter.is_whitespace());
+    let answer: String = letters.map(|letter| plain(letter).to_ascii_uppercase()).collect();
+    (!answer.is_empty()).then_some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_spaces_and_full_width_do_not_matter() {
+        for typed in ["HKTX", " hk tx\n", "h\u{a0}K\tT x", "ｈＫＴｘ"] {
+            assert_eq!(normalise(typed).as_deref(), Some("HKTX"), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_letters_of_the_alphabet_look_alike() {
+        for pair in [
+            "O0", "QO", "I1", "IL", "IJ", "UV", "CG", "B8", "S5", "Z2", "EF", "GQ", "VY", "NH", "NM", "XY",
+            "KX", "KH",
+        ] {
+            let there = pair.bytes().filter(|letter| ALPHABET.contains(letter)).count();
+            assert!(there < 2, "{pair}");
+        }
+        assert!(ALPHABET.iter().all(u8::is_ascii_uppercase));
     }
 }

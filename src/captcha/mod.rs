@@ -1,28 +1,23 @@
 //! CAPTCHA challenges: issued without a write, redeemed once, right or wrong; solved by the letters in an image or
 //! by a proof of work, whichever the client can.
 //!
-//! A challenge is a signed id (`id.rs`), from which its answer (`answer.rs`) and its image (`draw.rs`) are
+//! A challenge is a signed id (`id.rs`), from which its answer (`id.rs`, too) and its image (`image.rs`) are
 //! derived with our keys. So a flood of refusals, each with a fresh challenge, costs no store anything; only
-//! a redemption leaves a mark (`spent.rs`), and only for an id that we signed.
+//! a redemption leaves a mark (`marks.rs`), and only for an id that we signed.
 //!
 //! An image is drawn when it is fetched, at a limited rate and in turn (`service.rs`, `slots.rs`). A proof of work
 //! (`proof.rs`) is given to everyone who asks, and costs this server a derivation when it is answered, in turn, too.
 //!
 //! It does not stop a machine that was trained on the images, or that pays for the work; block rules do.
 
-mod answer;
-mod draw;
-mod glyphs;
 mod id;
-mod picture;
-mod price;
+mod image;
+mod marks;
 mod proof;
 #[cfg(test)]
 mod proof_tests;
-mod redis_marks;
 mod service;
 mod slots;
-mod spent;
 #[cfg(test)]
 mod tests;
 
@@ -30,57 +25,50 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use strum::{FromRepr, IntoStaticStr};
+
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::fair_queue::QueueOwner;
 use crate::secret::{MasterKey, UniqueIds};
+use id::{CaptchaAnswers, ChallengeIds, VerifiedId};
+use image::ChallengeImages;
+use proof::{ProofAnswer, Proofs};
+use slots::Slot;
 
 pub use crate::config::{CaptchaProvider as Provider, Difficulty};
-pub use answer::ALPHABET;
-use answer::CaptchaAnswers;
-pub use draw::{HEIGHT, WIDTH, png};
-pub use id::ImageRequester;
-use id::{ChallengeIds, VerifiedId};
-use picture::ChallengeImages;
-pub use picture::{ImageError, ImageRefusal};
-use price::Prices;
+pub use id::{ALPHABET, ImageRequester};
+pub use image::{HEIGHT, ImageError, ImageRefusal, WIDTH, png};
+pub use marks::{LocalMarks, MarksError, RedisMarks, SpendFuture, SpentMarks};
 pub use proof::{Effort, ProofChallenge};
-use proof::{ProofAnswer, Proofs};
-pub use redis_marks::RedisMarks;
 pub use service::{CaptchaService, ChallengeImage};
-use slots::Slot;
-pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 
 /// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
 /// would otherwise accept an id whose mark has expired.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// The form that a challenge is for; solved for one form, it is invalid on another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// The numbers are those in ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+#[repr(u8)]
 pub enum CaptchaForm {
-    Login,
-    Register,
+    Login = 0,
+    Register = 1,
+    SmsCode = 2,
+    PasswordReset = 3,
     /// The current password, entered before it is changed.
-    PasswordChange,
-    SmsCode,
-    PasswordReset,
+    PasswordChange = 4,
     /// The login of another program.
-    Attempt,
+    Attempt = 5,
     /// A code that another program has sent.
-    Verification,
+    Verification = 6,
 }
 
 impl CaptchaForm {
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Register => "register",
-            Self::PasswordChange => "password-change",
-            Self::SmsCode => "sms-code",
-            Self::PasswordReset => "password-reset",
-            Self::Attempt => "attempt",
-            Self::Verification => "verification",
-        }
+        self.into_str()
     }
 }
 
@@ -125,7 +113,8 @@ impl CaptchaAnswer<'_> {
 }
 
 /// The result of an answer. Only `Solved` and `Wrong` used the challenge up just now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 #[must_use]
 pub enum RedeemResult {
     Solved,
@@ -151,16 +140,7 @@ impl RedeemResult {
 
     /// The name in events and metrics.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Solved => "solved",
-            Self::Wrong => "wrong",
-            Self::Expired => "expired",
-            Self::Spent => "spent",
-            Self::Cheap => "cheap",
-            Self::Busy => "busy",
-            Self::Foreign => "foreign",
-            Self::Malformed => "malformed",
-        }
+        self.into_str()
     }
 }
 
@@ -170,7 +150,6 @@ pub struct Captchas {
     answers: CaptchaAnswers,
     pictures: ChallengeImages,
     proofs: Proofs,
-    prices: Prices,
     local: LocalMarks,
     shared: Option<Arc<dyn SpentMarks>>,
     clock: Clock,
@@ -184,7 +163,6 @@ impl Captchas {
             answers: CaptchaAnswers::new(key, provider),
             pictures: ChallengeImages::new(key),
             proofs: Proofs::new(key),
-            prices: Prices::default(),
             local: LocalMarks::new(clock.clone()),
             shared: None,
             clock,
@@ -214,17 +192,6 @@ impl Captchas {
         let (id, body) = self.ids.sign(nonce, expires, form, difficulty, client);
         let proof = proof.map(|effort| Box::new(self.proofs.challenge(&id, &body, effort)));
         Challenge { id, expires_in: ttl, image_after: None, proof }
-    }
-
-    /// What a proof of work costs a client by what it has used up.
-    async fn price(
-        &self,
-        form: CaptchaForm,
-        client: &CaptchaClient<'_>,
-        used: impl AsyncFnOnce() -> Option<f64>,
-    ) -> Effort {
-        let key = self.ids.short(form.as_str(), client.address);
-        self.prices.of(key, self.clock.now(), used).await
     }
 
     /// An address in the queue of those whose answers wait for a derivation.

@@ -244,7 +244,7 @@ async fn nonsense_is_none_of_ours() {
     let solution = desk.solved(&HERE);
     let whole = encoded(&solution);
     let nested = STANDARD.encode("[".repeat(2_000));
-    let long = STANDARD.encode(" ".repeat(4_000) + &solution.to_string());
+    let long = STANDARD.encode(format!("{}{solution}", " ".repeat(4_000)));
     for odd in
         ["x", "é", "{}", "\0", &whole[1..], &whole[..40], &nested, &long, &STANDARD.encode("{}"), "null"]
     {

@@ -6,11 +6,12 @@
 //! the address have paid: a limit of addresses or networks that is full makes proofs dear, and refuses those only that
 //! were given out before they were.
 
-mod share;
-
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
 
 use super::id::{CountedClient, ImageRequester};
 use super::slots::{Slot, Slots};
@@ -18,9 +19,17 @@ use super::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Captchas, Challenge, Effort, ImageError, ImageRefusal,
     RedeemResult,
 };
+use crate::clock::Micros;
 use crate::config::{CaptchaTunables, LimitName, LiveSettings};
 use crate::fair_queue::QueueOwner;
-use crate::throttle::{Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, RuleAction};
+use crate::throttle::{
+    Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, Rule, RuleAction, RulePeek,
+};
+
+#[cfg(test)]
+mod solver_tests;
+#[cfg(test)]
+mod tests;
 
 /// The subject of a total at our own forms.
 const EVERYONE: &[u8] = b"everyone";
@@ -38,13 +47,14 @@ const DEAR_BEFORE_FULL: f64 = 4.0 / 3.0;
 /// The same part as for failures: strangers share a network, and must not set the highest price for each other.
 const MOST_OF_NETWORK: f64 = 0.5;
 
-/// An image takes about 3 ms: the last one waits about three seconds on one core.
+/// An image takes about 1.4 ms: the last one waits one and a half seconds on one core.
 const MOST_WAITING: usize = 1_024;
 /// An answer waits no longer than a password for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub struct CaptchaService {
     captchas: Captchas,
+    prices: Prices,
     drawing: Limiter<MemoryStore>,
     proving: Limiter<MemoryStore>,
     /// Half of the cores draw, so that the other half answers requests.
@@ -69,6 +79,7 @@ impl CaptchaService {
         let (derivers, at_work) = a_tenth(cores);
         Self {
             captchas,
+            prices: Prices::default(),
             drawing,
             proving,
             easels: Slots::new((cores / 2).max(1), MOST_WAITING),
@@ -219,7 +230,8 @@ impl CaptchaService {
         };
         let network = answered(&network, client.network).await.min(MOST_OF_NETWORK);
         let answered = Effort::after(Some(answered(&address, client.address).await.max(network)));
-        answered.max(self.captchas.price(form, client, used).await)
+        let price = self.captchas.ids.short(form.as_str(), client.address);
+        answered.max(self.prices.of(price, self.captchas.clock.now(), used).await)
     }
 
     /// A hit on every limit, and a turn to draw: networks take turns, and so do programs.
@@ -284,7 +296,7 @@ fn buckets<'a>(
 /// The part of the total that is open to one network; counted under the total's name, by its rules.
 async fn share(counted: &Limiter<MemoryStore>, total: &Limit, by: ImageRequester<'_>) -> Limit {
     let spent = counted.peek(counted.bucket(total, by.everyone())).await;
-    share::of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
+    share_of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
 }
 
 /// The limits that may refuse a proof of that price.
@@ -336,7 +348,72 @@ impl<'a> ImageRequester<'a> {
     }
 }
 
-#[cfg(test)]
-mod solver_tests;
-#[cfg(test)]
-mod tests;
+/// Their threshold is linear. With the fifth power, one network alone gets a quarter of the total, ten that
+/// ask for all they can get have 275 of 6,000 each, and a thousand have four each, with a quarter still left
+/// for new ones.
+const POWER: i32 = 5;
+
+/// The total's rules as they apply to one network.
+///
+/// The share shrinks with what is left, as the buffers of switches are shared (Choudhury and Hahne, "Dynamic
+/// Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998): a network that has
+/// that much already waits, one that has less does not. The number of networks need not be known, and
+/// something is left for one that comes late.
+///
+/// One image is always allowed: the total itself decides
+/// whether any is left.
+fn share_of(total: &Limit, spent: &[RulePeek]) -> Limit {
+    let shared = |(rule, spent): (&Rule, &RulePeek)| {
+        let left = f64::from(rule.max.saturating_sub(spent.count)) / f64::from(rule.max);
+        let max = (f64::from(rule.max) * left.powi(POWER)) as u32;
+        Rule { max: max.max(1), ..rule.clone() }
+    };
+    let rules = total.rules().iter().zip(spent).map(shared).collect();
+    Limit::new(total.name(), rules, total.mode()).expect("its rules are the total's, but for a smaller max")
+}
+
+/// By what a price is known: a hash of the form and the address.
+type PriceKey = [u8; 16];
+
+const PRICE_KEPT: Duration = Duration::from_secs(1);
+const CLIENTS: usize = 4_096;
+/// How often the store is asked in [`PRICE_KEPT`], whoever the clients are. Beyond it the price is that of an outage.
+const MOST_ASKED: u32 = 500;
+
+/// What is known of how much a client has used up, for a second: each refusal carries a proof of work, and must not
+/// ask the store for its price.
+struct Prices {
+    known: Cache<PriceKey, (Micros, Effort)>,
+    /// Since when, and how often, the store was asked.
+    asked: Mutex<(Micros, u32)>,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self { known: Cache::new(CLIENTS), asked: Mutex::new((Micros(0), 0)) }
+    }
+}
+
+impl Prices {
+    async fn of(&self, key: PriceKey, now: Micros, ask: impl AsyncFnOnce() -> Option<f64>) -> Effort {
+        if let Some((_, effort)) = self.known.get(&key).filter(|(at, _)| now.since(*at) < PRICE_KEPT) {
+            return effort;
+        }
+        if !self.may_ask(now) {
+            return Effort::after(None);
+        }
+        // Boxed, because few get this far, and it would make the future of every refusal larger.
+        let effort = Effort::after(Box::pin(ask()).await);
+        self.known.insert(key, (now, effort));
+        effort
+    }
+
+    fn may_ask(&self, now: Micros) -> bool {
+        let mut asked = self.asked.lock();
+        if now.since(asked.0) >= PRICE_KEPT {
+            *asked = (now, 0);
+        }
+        asked.1 += 1;
+        asked.1 <= MOST_ASKED
+    }
+}

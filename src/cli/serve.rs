@@ -8,7 +8,6 @@ use gatehouse::login::{CreateError, HashCaller, Password, Username};
 use gatehouse::telemetry;
 use gatehouse::web::kit::services::Services;
 
-use super::export::{self, OtlpExport};
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
 
@@ -16,7 +15,7 @@ use super::{CliFailure, block_on, database_failure};
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
-    let (spans, export) = export::open(&loaded.settings)?;
+    let (spans, export) = open(&loaded.settings)?;
     let _log = LogWriter::start(spans);
     block_on(serve(source, loaded, export))?
 }
@@ -141,4 +140,69 @@ fn one_time_password(entropy: &Entropy) -> String {
     let bytes: [u8; 20] = entropy.bytes();
     let letters: Vec<char> = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join("-")
+}
+
+#[cfg(feature = "otlp")]
+pub use with::{OtlpExport, open};
+#[cfg(not(feature = "otlp"))]
+pub use without::{OtlpExport, open};
+
+#[cfg(feature = "otlp")]
+mod with {
+    use gatehouse::app::instance_name;
+    use gatehouse::clock::Clock;
+    use gatehouse::config::Settings;
+    use gatehouse::otlp::{Otlp, RunningOtlp};
+    use metrics_exporter_prometheus::PrometheusHandle;
+
+    use super::CliFailure;
+    use crate::cli::log::SpanLayer;
+
+    pub struct OtlpExport(Option<Otlp>);
+
+    pub struct RunningOtlpExport(Option<RunningOtlp>);
+
+    pub fn open(settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
+        let opened = Otlp::open(&settings.telemetry, instance_name(settings), Clock::System);
+        let (export, spans) = opened.map_err(CliFailure::unusable)?.unzip();
+        Ok((spans, OtlpExport(export)))
+    }
+
+    impl OtlpExport {
+        pub fn start(self, metrics: &PrometheusHandle) -> RunningOtlpExport {
+            RunningOtlpExport(self.0.map(|export| export.start(metrics.clone())))
+        }
+    }
+
+    impl RunningOtlpExport {
+        pub async fn finish(self) {
+            if let Some(running) = self.0 {
+                running.finish().await;
+            }
+        }
+    }
+}
+
+/// The configuration refuses a receiver.
+#[cfg(not(feature = "otlp"))]
+mod without {
+    use gatehouse::config::Settings;
+    use metrics_exporter_prometheus::PrometheusHandle;
+
+    use super::CliFailure;
+    use crate::cli::log::SpanLayer;
+
+    pub struct OtlpExport;
+
+    pub fn open(_settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
+        Ok((None, OtlpExport))
+    }
+
+    impl OtlpExport {
+        pub const fn start(self, _metrics: &PrometheusHandle) -> Self {
+            self
+        }
+
+        pub async fn finish(self) {}
+    }
 }

@@ -3,10 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
+use jiff::tz::TimeZone;
 
-use super::reader::SectionReader;
-use super::rules::{self, CaptchaRules};
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{ParseResult, SectionReader};
+use super::values::{duration, integer, word};
+use crate::throttle::{
+    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, MOST_RULES, Rule, RuleAction,
+    RuleSpan, SHORTEST_WINDOW,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -151,8 +157,8 @@ limits! {
     CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(60, MINUTE, RuleAction::Block)];
     /// The same for one network: a fifth of the total.
     CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(120, MINUTE, RuleAction::Block)];
-    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 3 ms of a core,
-    /// so 600 a minute are 3 % of one. As it runs out, each network may have fewer.
+    /// The same for everyone at our own forms, and for everyone at one other program. An image takes 1.4 ms of a core,
+    /// so 600 a minute are 1.4 % of one. As it runs out, each network may have fewer.
     CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
     /// requests of a stranger would use up a number's day.
@@ -292,7 +298,7 @@ fn read_one(
     captcha: CaptchaRules,
     default: Limit,
 ) -> Limit {
-    section.optional_section(name, |inner| rules::limit(inner, name, captcha)).flatten().unwrap_or(default)
+    section.optional_section(name, |inner| limit(inner, name, captcha)).flatten().unwrap_or(default)
 }
 
 /// As many as applications.
@@ -300,7 +306,7 @@ const MOST_CUSTOM: usize = 200;
 
 fn custom(section: &mut SectionReader<'_>) -> BTreeMap<String, Limit> {
     let read = section.entries(MOST_CUSTOM, custom_name, |name, inner| {
-        rules::limit(inner, &format!("custom.{name}"), CaptchaRules::NobodyToAsk)
+        limit(inner, &format!("custom.{name}"), CaptchaRules::NobodyToAsk)
     });
     read.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
 }
@@ -317,4 +323,120 @@ fn custom_name(name: &str) -> Result<(), String> {
 pub fn is_custom_name(name: &str) -> bool {
     let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
+}
+
+/// Whether a rule of the limit may say `then = "captcha"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CaptchaRules {
+    Possible,
+    /// The limit counts challenges themselves.
+    IsTheThing,
+    /// Other programs use the limit, and have no form of ours.
+    NobodyToAsk,
+    /// The limit protects a secret of six digits, which anybody who has CAPTCHAs solved could try one by one.
+    WouldGiveAway,
+}
+
+const UNITS: [(&str, CalendarUnit); 6] = [
+    ("minute", CalendarUnit::Minute),
+    ("hour", CalendarUnit::Hour),
+    ("day", CalendarUnit::Day),
+    ("week", CalendarUnit::Week),
+    ("month", CalendarUnit::Month),
+    ("year", CalendarUnit::Year),
+];
+
+/// The limit in a section; `None` if something in it was refused.
+pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: CaptchaRules) -> Option<Limit> {
+    let mode = section.value(
+        "mode",
+        LimitMode::Enforce,
+        word(&[("enforce", LimitMode::Enforce), ("monitor", LimitMode::Monitor)]),
+    );
+    let missing = !section.has("rules");
+    let place = section.place_of("rules");
+    let read = section.tables("rules", MOST_RULES, |inner| (inner.place().cloned(), rule(inner, captcha)));
+    let place = place?;
+    if missing {
+        let reason = "is missing; list the rules, or write rules = [] to switch the limit off";
+        section.refuse(place, section.path_of("rules"), reason);
+        return None;
+    }
+    let (places, rules): (Vec<Option<ConfigLocation>>, Vec<Option<Rule>>) = read?.into_iter().unzip();
+    if section.failed() {
+        return None;
+    }
+    let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    let refused = |wrong: LimitError| match wrong.rule() {
+        Some(index) => {
+            let place = places.get(index).cloned().flatten().unwrap_or(place);
+            section.refuse(place, format!("{}[{index}]", section.path_of("rules")), wrong.to_string());
+        }
+        None => section.refuse(place, section.path_of("rules"), wrong.to_string()),
+    };
+    Limit::new(name, rules, mode).map_err(refused).ok()
+}
+
+fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> {
+    // All are read before the first failure ends it, so that every mistake is reported.
+    let missing = "is missing; write how many hits the rule admits";
+    let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
+    let then = section.value("then", RuleAction::Block, |node| then(node, captcha));
+    let span = span(section);
+    Some(Rule { max: max?, span: span?, then })
+}
+
+fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
+    let then = word(&[("captcha", RuleAction::Captcha), ("block", RuleAction::Block)])(node)?;
+    match (then, captcha) {
+        (RuleAction::Block, _) | (RuleAction::Captcha, CaptchaRules::Possible) => Ok(then),
+        (RuleAction::Captcha, CaptchaRules::IsTheThing) => {
+            Err("cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"".to_owned())
+        }
+        (RuleAction::Captcha, CaptchaRules::NobodyToAsk) => {
+            Err("cannot be \"captcha\": a custom limit has no form to show one; use \"block\"".to_owned())
+        }
+        (RuleAction::Captcha, CaptchaRules::WouldGiveAway) => {
+            Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""
+                .to_owned())
+        }
+    }
+}
+
+/// Exactly one of `window` and `per`.
+fn span(section: &mut SectionReader<'_>) -> Option<RuleSpan> {
+    let (sliding, calendar, zoned) = (section.has("window"), section.has("per"), section.has("timezone"));
+    let place = section.place_of("per");
+    let zone_place = section.place_of("timezone");
+    let window = section.optional("window", duration(SHORTEST_WINDOW..=LONGEST_WINDOW));
+    let unit = section.optional("per", word(&UNITS));
+    let zone = section.value("timezone", TimeZone::UTC, zone);
+    let (place, zone_place) = (place?, zone_place?);
+    match (sliding, calendar) {
+        (true, true) => {
+            let reason = "cannot be combined with window; keep one of them: window is sliding, per follows the calendar";
+            section.refuse(place, section.path_of("per"), reason);
+            None
+        }
+        (false, false) => {
+            let reason =
+                "has neither window nor per; add window = \"1h\" (sliding) or per = \"day\" (calendar)";
+            section.refuse(place, section.path().to_owned(), reason);
+            None
+        }
+        (true, false) if zoned => {
+            let reason = "is only valid with per; a sliding window is the same in every time zone";
+            section.refuse(zone_place, section.path_of("timezone"), reason);
+            None
+        }
+        (true, false) => window.map(|window: Duration| RuleSpan::Sliding(window)),
+        (false, true) => unit.map(|unit| RuleSpan::Calendar { unit, zone }),
+    }
+}
+
+fn zone(node: ValueNode) -> ParseResult<TimeZone> {
+    let name = node.text()?;
+    TimeZone::get(&name).map_err(|_| {
+        format!("{name:?} is not a time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"")
+    })
 }

@@ -11,13 +11,13 @@ use url::Url;
 use crate::clock::Micros;
 
 use super::apps::Apps;
-use super::control::WatchControl;
 use super::draft::{self, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftRefusal};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
 use super::settings::{Config, LiveSettings};
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
+use super::watch::WatchControl;
 
 /// The configuration in force. Clones share it.
 #[derive(Debug, Clone)]

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::nacos::NacosSettings;
-use super::reader::{NoDefault, SectionReader, WithinSection};
-use super::section::section;
-use super::store::{StoreUrl, redis_url};
-use super::values::{MINUTE, SECOND, duration, text, word};
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{NoDefault, ParseResult, SectionReader, WithinSection, section};
+use super::sections::{StoreUrl, redis_url};
+use super::values::{MINUTE, SECOND, SecretRef, duration, secret, text, word};
 
 /// Which kind of place it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,4 +83,83 @@ pub(super) const fn missing_client(built_in: bool) -> Option<&'static str> {
     Some(
         "is \"nacos\", but this build does not support it; build one that does: cargo build --release --features nacos",
     )
+}
+
+const GROUP: &str = "DEFAULT_GROUP";
+const DATA_ID: &str = "gatehouse.toml";
+/// Its clients also use a port this far above the configured one.
+const ABOVE: u16 = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NacosSettings {
+    /// `host:port` of its HTTP server.
+    pub server: String,
+    /// The id of a namespace; empty for the public one.
+    pub namespace: String,
+    pub group: String,
+    pub data_id: String,
+    /// The account, if the server requires a sign-in.
+    pub account: Option<NacosAccount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NacosAccount {
+    pub username: SecretRef,
+    pub password: SecretRef,
+}
+
+impl NacosSettings {
+    /// `chosen` is the place where this backend is selected, and `None` if another one is: then keys may be
+    /// missing.
+    pub(super) fn read(section: &mut SectionReader<'_>, chosen: Option<&ConfigLocation>) -> Option<Self> {
+        let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
+        let missing = "is missing; live.backend = \"nacos\" requires it: \"host:8848\"";
+        let server = section.required("server", missing, place, server);
+        let namespace = section.value("namespace", String::new(), |node| name(node, true));
+        let group = section.value("group", GROUP.to_owned(), |node| name(node, false));
+        let data_id = section.value("data_id", DATA_ID.to_owned(), |node| name(node, false));
+        let (user_at, word_at) = (section.place_of("username"), section.place_of("password"));
+        let halves = (section.has("username"), section.has("password"));
+        let username = section.optional("username", |node| SecretRef::parse(text(node)?));
+        let password = section.optional("password", secret);
+        let half = match halves {
+            (true, false) => user_at.map(|place| (place, "password")),
+            (false, true) => word_at.map(|place| (place, "username")),
+            _ => None,
+        };
+        if let Some((place, other)) = half {
+            section.refuse(place, section.path_of(other), "is missing; set both or neither");
+        }
+        let account = username.zip(password).map(|(username, password)| NacosAccount { username, password });
+        Some(Self { server: server?, namespace, group, data_id, account })
+    }
+
+    /// The name of the document in problems.
+    pub fn place(&self) -> PathBuf {
+        let Self { namespace, group, data_id, .. } = self;
+        let before = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        PathBuf::from(format!("nacos {before}{group}/{data_id}"))
+    }
+}
+
+fn server(node: ValueNode) -> ParseResult<String> {
+    let text = text(node)?;
+    let wanted = "is not a server address; write host and port: \"nacos.internal:8848\"";
+    let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
+    let port: u16 = port.parse().map_err(|_| wanted)?;
+    url::Host::parse(host).map_err(|_| wanted)?;
+    if port == 0 || port.checked_add(ABOVE).is_none() {
+        return Err(format!("has a port that is not possible: calls use the port {ABOVE} above it"));
+    }
+    Ok(text)
+}
+
+/// A valid name on a Nacos server.
+fn name(node: ValueNode, may_be_empty: bool) -> ParseResult<String> {
+    let text = node.text()?;
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
+    if text.len() > 128 || !text.chars().all(fits) || (text.is_empty() && !may_be_empty) {
+        return Err("is not a valid name; use at most 128 letters, digits and . : - _".to_owned());
+    }
+    Ok(text)
 }

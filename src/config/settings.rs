@@ -2,24 +2,16 @@
 
 use super::access::{AccessRules, AccessSettings};
 use super::apps::{self, Apps};
-use super::audit::AuditSettings;
-use super::captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables};
-use super::database::Database;
 use super::error::{ConfigLocation, ConfigProblem};
 use super::limits::Limits;
 use super::live_backend::{BackendKind, BackendSettings};
-use super::login::LoginTunables;
-use super::password::PasswordSettings;
 use super::programs::{self, ProgramTexts, Relays};
-use super::reader::SectionReader;
-use super::reader::SectionTable;
-use super::secrets::Secrets;
-use super::server::Server;
-use super::session::{self, SessionSettings};
-use super::sms::{SmsSettings, SmsTunables};
-use super::sms_gateways::GatewaySettings;
-use super::store::{StoreSettings, StoreUrl};
-use super::telemetry::{self, TelemetrySettings};
+use super::reader::{SectionReader, SectionTable};
+use super::sections::{
+    self, AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, LoginTunables,
+    PasswordSettings, Secrets, Server, SessionSettings, StoreSettings, StoreUrl, TelemetrySettings,
+};
+use super::sms::{GatewaySettings, SmsSettings, SmsTunables};
 use super::values::shown;
 use super::webhooks::{self, WebhookSettings};
 
@@ -85,7 +77,7 @@ impl Config {
             backend: root.table(),
             secrets: root.table(),
             password: root.table(),
-            session: root.section("session", session::read),
+            session: root.section("session", sections::read_session),
             captcha,
             sms,
             verify: root.section("verify", programs::read),
@@ -104,7 +96,7 @@ impl Config {
             login: root.table(),
             sms: live_sms,
         };
-        telemetry::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
+        sections::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
         refuse_no_redis(root, backend_at, &settings);
         let outbox = settings.sms.gateway == GatewaySettings::Outbox && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);

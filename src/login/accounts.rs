@@ -1,35 +1,31 @@
 //! Accounts in the database: their data, what opens them, and their recent sign-ins.
 
 mod administration;
-mod devices;
 mod entry;
-mod failures;
-mod groups;
 mod import;
-mod listed;
-mod passwords;
-mod phones;
-#[cfg(test)]
-mod tests;
+
+use std::pin::Pin;
+use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{AccountId, Phc, Username, id};
+use super::{AccountId, DeviceId, Phc, Username, id, session_changes};
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, on_db, on_tx, traced};
 use crate::entropy::Entropy;
-use crate::sms::Phone;
+use crate::sms::{Phone, PhoneOwners};
 
-pub use administration::{AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage};
-pub use devices::{DEVICE_LIFE, DeviceFailures};
-pub use entry::{EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount};
-pub use failures::FailureResult;
-pub use groups::{Groups, GroupsError};
-pub use import::{ImportConflict, ImportOutcome};
-pub use listed::ListedAccounts;
-pub use passwords::ShownBy;
-pub use phones::PhoneSet;
+pub use administration::{
+    AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Groups, GroupsError,
+};
+pub use entry::{
+    EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
+};
+pub use import::{
+    ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
+    MOST_ROWS as MOST_IMPORTED,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
@@ -311,3 +307,333 @@ impl AccountRow {
         })
     }
 }
+
+// An account's password in the database, and what a change of it ends.
+
+/// How somebody has proved that they may set a password.
+#[derive(Debug, Clone, Copy)]
+pub enum ShownBy<'a> {
+    /// By the password of that version, as a stranger.
+    Password(i64),
+    /// The same, from a known device.
+    PasswordFrom(i64, DeviceId),
+    /// By a code sent to the account's number.
+    Phone(&'a Phone),
+}
+
+const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1, password_failures = 0
+    WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL AND disabled_at IS NULL
+    RETURNING password_version";
+const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+    WHERE id = $2 AND password_version = $3 AND disabled_at IS NULL AND NOT EXISTS (SELECT 1 FROM device_failures
+    WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
+const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL RETURNING password_version";
+
+impl Accounts {
+    /// Sets a password that the owner chose, and ends every session of the account in the same step: an
+    /// attempt that verified the old password starts no session. Returns the new version; None if the proof
+    /// is no longer valid. A code or a known device also re-enables a disabled password. The failures of
+    /// devices are deleted with the password that the devices knew.
+    pub async fn set_password(
+        &self,
+        id: AccountId,
+        phc: &Phc,
+        shown: ShownBy<'_>,
+    ) -> Result<Option<i64>, DbError> {
+        const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
+        let account = id.to_string();
+        let at = self.db.now(&self.clock).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
+        // The account first: a session that starts at the same time either holds its row or finds it changed.
+        let version: Option<i64> = on_tx!(&mut tx, connection => {
+            let set = match shown {
+                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
+                ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
+                    .bind(&account).bind(version).bind(device.to_string()),
+                ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
+            };
+            set.fetch_optional(connection).await
+        })?;
+        if version.is_some() {
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
+            for sql in [END_SESSIONS, FORGET_DEVICES] {
+                on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
+            }
+            tx.commit().await?;
+        }
+        Ok(version)
+    }
+
+    /// Replaces the hash of the same password. False, and nothing changes, if the password was changed in the
+    /// meantime.
+    pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}
+
+// Wrong passwords in a row from strangers, and the disabling of a password that had too many.
+
+/// Rows of `unheld_failures`: so many that two names seldom share one.
+const SLOTS: u16 = 1024;
+
+/// The effect of one more wrong password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureResult {
+    Counted,
+    /// It was the last one allowed to strangers or to that device: the password is disabled for them.
+    Disabled,
+    /// The password was changed, or disabled for them, in the meantime.
+    Void,
+}
+
+impl FailureResult {
+    /// From the result of the statement that counted it.
+    const fn of(returned: Option<i32>) -> Self {
+        match returned {
+            None => Self::Void,
+            Some(0) => Self::Counted,
+            Some(_) => Self::Disabled,
+        }
+    }
+}
+
+impl Accounts {
+    /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th
+    /// in a row. Simultaneous ones all count, and one of them disables.
+    pub async fn count_failure(&self, account: &Account, max: u32) -> Result<FailureResult, DbError> {
+        const SQL: &str =
+            "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
+            CASE WHEN password_failures + 1 >= $1 THEN CAST($2 AS BIGINT) END
+            WHERE id = $3 AND password_version = $4 AND password_disabled_at IS NULL
+            RETURNING CASE WHEN password_disabled_at IS NULL THEN 0 ELSE 1 END";
+        let (id, now) = (account.id.to_string(), self.clock.now().0);
+        let disabled: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(max)).bind(now)
+            .bind(id).bind(account.password_version).fetch_optional(pool).await)?;
+        Ok(FailureResult::of(disabled))
+    }
+
+    /// As expensive as counting, for a name without a password. Each name always uses the same row, so that
+    /// simultaneous attempts wait for each other as they would at an account.
+    pub async fn count_unheld_failure(&self, login: &Username) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO unheld_failures (slot, count) VALUES ($1, 1)
+            ON CONFLICT (slot) DO UPDATE SET count = unheld_failures.count + 1 RETURNING slot";
+        let hash = blake3::hash(login.as_str().as_bytes());
+        let [low, high, ..] = *hash.as_bytes();
+        let slot = i64::from(u16::from_le_bytes([low, high]) % SLOTS);
+        let _: Option<i64> =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(slot).fetch_optional(pool).await)?;
+        Ok(())
+    }
+
+    /// The account's password was right: earlier wrong ones no longer count. False if it was changed or
+    /// disabled after the account was read; then it was not right after all.
+    pub async fn forget_failures(&self, account: &Account) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_failures = 0
+            WHERE id = $1 AND password_version = $2 AND password_disabled_at IS NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string())
+            .bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Re-enables a disabled password. False if it is not disabled.
+    pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
+            WHERE id = $1 AND password_disabled_at IS NOT NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}
+
+// Wrong passwords in a row from a known device, counted apart from those of strangers.
+
+/// How long a device is known after its last sign-in: long enough for somebody who signs in twice a year.
+/// Browsers keep a cookie for 400 days at most (RFC 6265bis), but a machine that was given away should become
+/// a stranger's sooner.
+pub const DEVICE_LIFE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
+/// The number of an account's devices whose failures are kept; beyond it, those that failed longest ago are
+/// removed. Each device has signed in before, so only somebody who wants to fill the table has this many.
+const MOST: i64 = 100;
+
+/// The failures of a known device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceFailures {
+    pub device: DeviceId,
+    /// Wrong passwords in a row.
+    pub failures: i64,
+    /// There were too many: it is treated as a stranger until there is a new password.
+    pub spent: bool,
+}
+
+impl Accounts {
+    /// The account together with the failures of one of its devices, in one query.
+    pub async fn find_from(
+        &self,
+        login: &Username,
+        device: DeviceId,
+    ) -> Result<Option<(Account, DeviceFailures)>, DbError> {
+        const SQL: &str = "SELECT a.*, COALESCE(d.failures, 0) AS device_failures,
+            CASE WHEN d.spent_at IS NULL THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END AS device_spent
+            FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $2 WHERE a.login = $1";
+        let id = device.to_string();
+        let row: Option<DeviceRow> = match &self.db {
+            Db::Sqlite(pools) => {
+                traced!("sqlite", pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await)?
+            }
+            Db::Postgres(pools) => {
+                let question = query_as(SQL).bind(login.as_str()).bind(id);
+                traced!("postgresql", question.fetch_optional(&pools.all).await)?
+            }
+        };
+        let parse = |row: DeviceRow| {
+            let DeviceRow { account, device_failures: failures, device_spent } = row;
+            let found = DeviceFailures { device, failures, spent: device_spent != 0 };
+            account.parse().map(|account| (account, found))
+        };
+        Ok(row.map(parse).transpose()?)
+    }
+
+    /// Counts a wrong password of a device, and at the `max`-th in a row the device is no longer known.
+    /// Simultaneous ones all count, and one of them ends it.
+    pub async fn count_device_failure(
+        &self,
+        account: &Account,
+        device: DeviceId,
+        max: u32,
+    ) -> Result<FailureResult, DbError> {
+        const SQL: &str = "INSERT INTO device_failures (account, device, failures, failed_at, spent_at)
+            SELECT id, $1, 1, $2, CASE WHEN $3 <= 1 THEN CAST($2 AS BIGINT) END FROM accounts
+            WHERE id = $4 AND password_version = $5
+            ON CONFLICT (account, device) DO UPDATE SET failures = device_failures.failures + 1,
+            failed_at = excluded.failed_at,
+            spent_at = CASE WHEN device_failures.failures + 1 >= $3 THEN excluded.failed_at END
+            WHERE device_failures.spent_at IS NULL
+            RETURNING CASE WHEN spent_at IS NULL THEN 0 ELSE 1 END";
+        let spent: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(device.to_string())
+            .bind(self.clock.now().0).bind(i64::from(max)).bind(account.id.to_string())
+            .bind(account.password_version).fetch_optional(pool).await)?;
+        Ok(FailureResult::of(spent))
+    }
+
+    /// The device's password was right: earlier wrong ones no longer count. False if there were too many in
+    /// the meantime; then it was not right after all.
+    pub async fn forget_device_failures(&self, account: &Account, device: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE device_failures SET failures = 0
+            WHERE account = $1 AND device = $2 AND spent_at IS NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string()).bind(device.to_string())
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Whether a device has had too many wrong passwords.
+    pub async fn is_device_spent(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM device_failures
+            WHERE account = $1 AND device = $2 AND spent_at IS NOT NULL";
+        let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string())
+            .bind(device.to_string()).fetch_one(pool).await)?;
+        Ok(count > 0)
+    }
+
+    /// Removes failures of devices whose cookies have expired, and those beyond an account's maximum.
+    pub async fn purge_device_failures(&self) -> Result<(), DbError> {
+        const OLD: &str = "DELETE FROM device_failures WHERE failed_at <= $1";
+        const TOO_MANY: &str = "DELETE FROM device_failures WHERE (account, device) IN (
+            SELECT account, device FROM (SELECT account, device,
+            ROW_NUMBER() OVER (PARTITION BY account ORDER BY failed_at DESC, device) AS place
+            FROM device_failures) AS ranked WHERE place > $1)";
+        let before = self.clock.now().minus(DEVICE_LIFE).0;
+        for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
+            on_db!(&self.db, pool => query(sql).bind(bound).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct DeviceRow {
+    #[sqlx(flatten)]
+    account: AccountRow,
+    device_failures: i64,
+    device_spent: i64,
+}
+
+// The number of an account; no two accounts have the same.
+
+/// The result of setting a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhoneSet {
+    Done,
+    /// Another account has it.
+    Taken,
+    /// The account no longer exists, was disabled, or has another password.
+    Gone,
+}
+
+impl Accounts {
+    /// Gives the account a number, replacing any earlier one. The account is as it was when its password was
+    /// verified: whatever happened to it since is not undone.
+    pub async fn set_phone(&self, account: &Account, phone: &Phone) -> Result<PhoneSet, DbError> {
+        // Checked first, because PostgreSQL would log a statement that fails on the index, including the
+        // number. A client that was admitted by the older number in the meantime starts no session; existing
+        // sessions continue.
+        const SQL: &str =
+            "UPDATE accounts SET phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
+            password_version = password_version + 1
+            WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
+        let now = self.db.now(&self.clock).await?;
+        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(account.id.to_string())
+            .bind(now.0).bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))
+        .map_err(DbError::from);
+        match set {
+            Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
+            Ok(0) => Ok(PhoneSet::Gone),
+            Ok(_) => Ok(PhoneSet::Done),
+            Err(error) if error.is_unique_violation() => Ok(PhoneSet::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the number, and with it every sign-in by it that has no session yet. False if it is the only
+    /// way to sign in.
+    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
+        const SQL: &str =
+            "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
+            WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}
+
+impl PhoneOwners for Accounts {
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
+        // An older version that runs beside this one leaves it out.
+        const SQL: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
+        Box::pin(async {
+            let since: Option<i64> =
+                on_db!(&self.db, pool => query_scalar(SQL).bind(phone.as_str()).fetch_optional(pool).await)?;
+            Ok(since.map(Micros))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod failures_tests;
+
+#[cfg(test)]
+mod devices_tests;

@@ -1,34 +1,35 @@
 //! Attempts at the logins of other programs: admitted before the password is looked at, settled by how it ended. The
 //! guard, its windows and its policy in an outage are those of our own sign-in; every subject belongs to a realm.
 
-mod in_flight;
-mod outcomes;
-mod record;
-mod settling;
 mod ticket;
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use futures_util::StreamExt;
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 
+use self::ticket::{AttemptSeen, NotedRule};
 use super::guard::{
     AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
-    REALM_VERSION, SignInPath,
+    REALM_VERSION, SettleError, SignInPath,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
-use crate::audit::{self, Audit, EventSubject, Outcome};
-use crate::clock::Clock;
+use crate::audit;
+use crate::audit::{Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
+use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
-use crate::denied::Denied;
+use crate::denied::{ACCESS, Denied};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::throttle::window::HOLD_LIFE;
 use crate::throttle::{Refusal, RuleAction, StoreError};
 
-pub use in_flight::AttemptsInFlight;
-pub use outcomes::{LocalOutcomes, OutcomeMarks, RedisOutcomes};
-pub use ticket::AttemptTicket;
-use ticket::{AttemptSeen, NotedRule};
+pub use ticket::{AttemptTicket, LocalOutcomes, OutcomeMarks, RedisOutcomes};
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -298,4 +299,294 @@ impl GuardedAttempts {
 /// The address and the network as subjects of the realm.
 fn in_realm(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
     RequestOrigin { address: realm.subject(&origin.address), network: realm.subject(&origin.network) }
+}
+
+// How an attempt's outcome is taken: noted first, once for all instances, and then carried out.
+
+impl GuardedAttempts {
+    /// Settles an attempt. Telling the same outcome again changes nothing.
+    pub async fn settle(
+        &self,
+        live: &Arc<LiveSettings>,
+        realm: &Realm,
+        ticket: &str,
+        outcome: AttemptOutcome,
+    ) -> Result<AttemptSettled, AttemptsError> {
+        let AttemptsParts { tickets, clock, .. } = &*self.0;
+        let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
+        else {
+            return Ok(AttemptSettled::Unknown);
+        };
+        if clock.now().since(ticket.at) >= ticket::KEPT {
+            // Its outcome is forgotten, and no window may count it anew.
+            return Ok(AttemptSettled::Lapsed);
+        }
+        // A caller that hangs up must not leave an outcome that is noted and not carried out.
+        let (this, live) = (self.clone(), Arc::clone(live));
+        let settling = tokio::spawn(async move { this.settle_ticket(&live, ticket, outcome).await });
+        settling.await.expect("settling does not panic")
+    }
+
+    async fn settle_ticket(
+        &self,
+        live: &LiveSettings,
+        ticket: AttemptTicket,
+        outcome: AttemptOutcome,
+    ) -> Result<AttemptSettled, AttemptsError> {
+        let AttemptsParts { outcomes, clock, .. } = &*self.0;
+        let age = clock.now().since(ticket.at);
+        let lapsed = age >= HOLD_LIFE;
+        let id = self.mark(&ticket);
+        let noted = if lapsed { AttemptOutcome::Lapsed } else { outcome };
+        match outcomes.note(id, noted).await {
+            Ok(None) => {
+                // Later, the store has counted it by itself.
+                if age < 2 * HOLD_LIFE || self.has_slot(&id) {
+                    self.carry_out(live, id, &ticket, noted).await?;
+                }
+                Ok(if lapsed { AttemptSettled::Lapsed } else { self.told(&ticket, outcome) })
+            }
+            Ok(Some(before)) if before == outcome => {
+                // What was noted may not have been carried out, because something was out.
+                if !lapsed {
+                    self.0
+                        .guard
+                        .settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome))
+                        .await?;
+                }
+                Ok(self.told(&ticket, outcome))
+            }
+            Ok(Some(AttemptOutcome::Lapsed)) => Ok(AttemptSettled::Lapsed),
+            Ok(Some(_)) => Ok(AttemptSettled::ToldOtherwise),
+            // The instance that has the slot can settle it without the store.
+            Err(_) if !lapsed && self.has_slot(&id) => {
+                self.carry_out(live, id, &ticket, outcome).await?;
+                Ok(self.told(&ticket, outcome))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// By the slot if this instance has it, otherwise by what the ticket says.
+    async fn carry_out(
+        &self,
+        live: &LiveSettings,
+        id: [u8; 16],
+        ticket: &AttemptTicket,
+        outcome: AttemptOutcome,
+    ) -> Result<(), AttemptsError> {
+        let done = match (self.take_slot(&id), outcome) {
+            (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
+                slot.keep().await.map(TicketEnd::kept).map_err(AttemptsError::from)
+            }
+            (Some(slot), AttemptOutcome::Success) => Ok(TicketEnd::right(slot.succeed().await)),
+            (Some(slot), AttemptOutcome::Abandoned) => {
+                slot.refund().await;
+                Ok(TicketEnd::default())
+            }
+            (None, _) => {
+                let guard = &self.0.guard;
+                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
+                let end = || TicketEnd::kept(Some(self.audit().now()));
+                settled.await.map(|()| end()).map_err(AttemptsError::from)
+            }
+        };
+        self.record_settled(ticket, outcome, done.as_ref().copied().unwrap_or_default());
+        done.map(drop)
+    }
+}
+
+impl From<SettleError> for AttemptsError {
+    fn from(error: SettleError) -> Self {
+        match error {
+            SettleError::Db(error) => Self::Db(error),
+            SettleError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Whether it counts.
+const fn failed(outcome: AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
+}
+
+// The attempts that this instance has admitted and that have not ended, and what becomes of those about which nobody
+// says anything.
+
+/// By what their outcome is noted under.
+#[derive(Default)]
+pub struct AttemptsInFlight(HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>);
+
+impl GuardedAttempts {
+    /// Ends the attempts about which nobody has said anything in time. Call it every second.
+    pub async fn lapse(&self, live: &LiveSettings) {
+        const AT_ONCE: usize = 64;
+        let now = self.0.clock.now();
+        let overdue = |(id, (ticket, _)): (&[u8; 16], &(AttemptTicket, AttemptSlot))| {
+            (now.since(ticket.at) >= HOLD_LIFE).then(|| (*id, ticket.clone()))
+        };
+        let overdue: Vec<_> = self.0.in_flight.lock().0.iter().filter_map(overdue).collect();
+        let out = AtomicBool::new(false);
+        let ends = overdue.into_iter().map(|(id, ticket)| {
+            let out = &out;
+            async move {
+                let patient = now.since(ticket.at) < 2 * HOLD_LIFE;
+                if patient && out.load(Ordering::Relaxed) {
+                    return;
+                }
+                match self.0.outcomes.note(id, AttemptOutcome::Lapsed).await {
+                    Ok(None) => drop(self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await),
+                    // Told at another instance, which may not have come to its end.
+                    Ok(Some(told)) => self.follow(id, told).await,
+                    // It may have been told elsewhere: the store will say, if it comes back soon.
+                    Err(_) if patient => out.store(true, Ordering::Relaxed),
+                    Err(_) => drop(self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await),
+                }
+            }
+        });
+        futures_util::stream::iter(ends).for_each_concurrent(AT_ONCE, |end| end).await;
+    }
+
+    fn has_slot(&self, id: &[u8; 16]) -> bool {
+        self.0.in_flight.lock().0.contains_key(id)
+    }
+
+    fn take_slot(&self, id: &[u8; 16]) -> Option<AttemptSlot> {
+        self.0.in_flight.lock().0.remove(id).map(|(_, slot)| slot)
+    }
+
+    /// The slot of an attempt that another instance has recorded. Repeating what that did changes nothing.
+    async fn follow(&self, id: [u8; 16], told: AttemptOutcome) {
+        match self.take_slot(&id) {
+            Some(slot) if failed(told) => drop(slot.keep().await),
+            Some(slot) => slot.refund().await,
+            None => {}
+        }
+    }
+}
+
+// What the record of events holds of attempts in realms.
+
+/// How an attempt of another program ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct TicketEnd {
+    /// When it was settled, if the store could say.
+    settled: Option<Micros>,
+    /// Whether its success was to forgive.
+    forgave: bool,
+}
+
+impl TicketEnd {
+    /// A failure, or what another instance has admitted: nothing is forgiven.
+    pub const fn kept(settled: Option<Micros>) -> Self {
+        Self { settled, forgave: false }
+    }
+
+    pub fn right(done: Option<(Micros, bool)>) -> Self {
+        Self { settled: done.map(|(at, _)| at), forgave: done.is_some_and(|(_, forgave)| forgave) }
+    }
+}
+
+impl GuardedAttempts {
+    /// What `[access]` answers to who does not come from the name's known device.
+    fn bar_stranger(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        account: AccountId,
+        everyone: Option<Duration>,
+    ) -> Option<Denied> {
+        let (outcome, denied) = match everyone {
+            _ if attempt.denied => (Outcome::Refused, Denied::AddressDenied),
+            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
+            None => return None,
+        };
+        let (who, why) = ((account, SignInPath::Stranger), Some(EventRule::by_nobody(ACCESS)));
+        self.record(attempt, who, self.audit().now(), outcome, why);
+        Some(denied)
+    }
+
+    fn record_refused(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        who: (AccountId, SignInPath),
+        limit: &'static str,
+        refusal: &Refusal,
+    ) {
+        let (at, why) = (self.audit().decided(refusal), EventRule::refused(limit, refusal));
+        self.record(attempt, who, at, Outcome::refused(refusal), Some(why));
+    }
+
+    fn record(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        (account, path): (AccountId, SignInPath),
+        at: Micros,
+        outcome: Outcome,
+        why: Option<EventRule<'_>>,
+    ) {
+        let id = account.as_bytes();
+        self.audit().record(AuditEvent {
+            name: Some(attempt.realm.as_str()),
+            why,
+            detail: detail(path.device().map(|device| device.id), []),
+            solved: attempt.solved,
+            account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
+            address: Some(EventSubject::Address(&attempt.origin.address)),
+            network: Some(EventSubject::Network(&attempt.origin.network)),
+            ..AuditEvent::new(at, Action::Attempt, outcome)
+        });
+    }
+
+    fn record_settled(
+        &self,
+        ticket: &AttemptTicket,
+        ended: AttemptOutcome,
+        TicketEnd { settled, forgave }: TicketEnd,
+    ) {
+        let seen = &ticket.seen;
+        let (outcome, more) = match ended {
+            AttemptOutcome::Success => (Outcome::Ok, (!forgave).then_some(("forgave", false))),
+            AttemptOutcome::Failure => (Outcome::Wrong, None),
+            AttemptOutcome::Lapsed => (Outcome::Wrong, Some(("lapsed", true))),
+            // It counts nowhere.
+            AttemptOutcome::Abandoned => return,
+        };
+        let id = ticket.account.as_bytes();
+        let account = self.audit().subject(&EventSubject::Realm { id, login: "" });
+        self.audit().record(AuditEvent {
+            settled,
+            name: Some(ticket.realm.as_str()),
+            why: seen.noted.as_ref().map(noted),
+            detail: detail(ticket.known_device(), more),
+            solved: seen.solved,
+            account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
+            address: Some(EventSubject::Recorded { key: seen.address, mask: &seen.network_mask }),
+            network: Some(EventSubject::Recorded { key: seen.network, mask: &seen.network_mask }),
+            ..AuditEvent::new(Micros(seen.at), Action::Attempt, outcome)
+        });
+    }
+
+    /// The name's failures are gone.
+    fn record_forgiven(&self, realm: &Realm, login: &RealmLogin, account: AccountId) {
+        let audit = self.audit();
+        audit.record(AuditEvent {
+            name: Some(realm.as_str()),
+            limit: Some(LimitName::GuardAccount.as_str()),
+            account: Some(EventSubject::Realm { id: account.as_bytes(), login: login.as_str() }),
+            ..AuditEvent::new(audit.now(), Action::Reset, Outcome::Ok)
+        });
+    }
+}
+
+/// The device first: by that, attempts from known devices are told from others.
+fn detail(device: Option<DeviceId>, more: impl IntoIterator<Item = (&'static str, bool)>) -> Option<String> {
+    let device = device.map(|id| (DEVICE.to_owned(), Value::from(id.to_string())));
+    let more = more.into_iter().map(|(name, is)| (name.to_owned(), Value::from(is)));
+    let detail: Map<String, Value> = device.into_iter().chain(more).collect();
+    (!detail.is_empty()).then(|| Value::Object(detail).to_string())
+}
+
+/// By a limit in monitor mode.
+fn noted(rule: &NotedRule) -> EventRule<'_> {
+    EventRule { limit: &rule.limit, rule: rule.rule, frees_at: Micros(rule.frees_at), noted: true }
 }

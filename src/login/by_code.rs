@@ -12,14 +12,14 @@ use super::{
     Account, Accounts, CreateError, HashCaller, HasherBusy, KnownDevices, PasswordError, PasswordHasher,
     PhoneSet, RequestOrigin, ServiceError, ShownBy, Username,
 };
-use crate::audit::{self, Action, AuditEvent};
+use crate::audit::{Action, AuditEvent};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
-use crate::request_id;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
 use crate::throttle::LimitMode;
+use crate::{audit, request_id};
 
 /// The service. Clones share it.
 #[derive(Clone)]

@@ -6,9 +6,11 @@
 //! keyed hash. It opens nothing by itself, and expires with the password or after [`DEVICE_LIFE`].
 
 use std::fmt;
+use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ipnet::IpNet;
 
 use super::{Account, AccountId, DEVICE_LIFE, DeviceId};
 use crate::clock::{Clock, Micros};
@@ -167,5 +169,40 @@ impl fmt::Debug for KnownDevices {
     }
 }
 
+// What is stored about a sign-in's client: enough to recognise a place, too little to find it.
+
+const MAX_USER_AGENT_CHARS: usize = 200;
+
+/// The client of one request: as its account's owner sees it later, and its known devices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignInClient {
+    pub(super) network: String,
+    pub(super) user_agent: String,
+    pub(super) devices: KnownDevices,
+}
+
+impl SignInClient {
+    /// Masks the address to its /24 (IPv6: /48) and cuts the user agent to 200 characters, so that nothing
+    /// that must not be stored goes further.
+    pub fn new(address: IpAddr, user_agent: &str) -> Self {
+        let user_agent = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect();
+        Self { network: network(address), user_agent, devices: KnownDevices::default() }
+    }
+
+    /// The browser has signed in before.
+    pub fn known_as(self, devices: KnownDevices) -> Self {
+        Self { devices, ..self }
+    }
+}
+
+fn network(address: IpAddr) -> String {
+    let address = address.to_canonical();
+    let prefix = if address.is_ipv4() { 24 } else { 48 };
+    IpNet::new(address, prefix).expect("24 of 32 bits, 48 of 128").trunc().to_string()
+}
+
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod client_tests;

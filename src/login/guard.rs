@@ -1,14 +1,10 @@
 //! The limits in front of every password: on the known device, or otherwise on the account and on the
 //! client's address and network; and what replaces them while the store is out.
 
-mod in_flight;
+mod failure_record;
 mod outage;
 mod path;
-mod rebuild;
-mod request;
 mod slot;
-mod strain;
-mod subject;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,28 +12,28 @@ use std::time::Duration;
 
 use metrics::Counter;
 
-use self::in_flight::InFlightAttempts;
-use self::path::{BeforePasswords, OWN};
-use self::slot::{SlotHold, UnclaimedHold};
-use self::subject::account_key;
+use self::failure_record::FailedAttempt;
+use self::path::{BeforePasswords, OWN, account_key};
+use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
-use super::failure_record::{FailedAttempt, FailureRecord};
 use super::id::AccountId;
 use super::{RequestOrigin, Username};
 use crate::audit::Audit;
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
 use crate::db::DbError;
+use crate::throttle;
 use crate::throttle::{
-    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, Limiter, MemoryStore, OwnedBucket,
+    AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, Limiter, MemoryStore, OwnedBucket,
     Refusal, Rule, RuleAction, StoreError, SubjectKey,
 };
 
-pub use path::SignInPath;
-pub use request::{GuardMeans, GuardRequest, GuardedLogin};
+pub use failure_record::FailureRecord;
+pub use path::{
+    AccountSubject, GuardMeans, GuardRequest, GuardedLogin, REALM_VERSION, SignInPath, account_subject,
+};
 pub use slot::AttemptSlot;
-pub use subject::{AccountSubject, REALM_VERSION, account_subject};
 
 /// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 3;
@@ -107,7 +103,7 @@ impl LoginGuard {
     ) -> Self {
         let clock = failures.clock().clone();
         Self {
-            rebuild: throttle::WindowRebuild::new(limiter.clone(), rebuild::NAME, clock.clone()),
+            rebuild: throttle::WindowRebuild::new(limiter.clone(), outage::NAME, clock.clone()),
             in_flight: InFlightAttempts::new(clock),
             returning: AtomicBool::new(false),
             limiter,
@@ -218,7 +214,7 @@ impl LoginGuard {
                 Ok((path, HoldDecision::Held(hold))) => {
                     let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
                     let hold = UnclaimedHold::new(hold);
-                    let now = self.rebuild.generation(rebuild::SHAPE).await;
+                    let now = self.rebuild.generation(outage::SHAPE).await;
                     if let Ok(Some(now)) = now
                         && now == generation
                     {
@@ -386,4 +382,36 @@ fn stricter(limit: &Limit) -> Limit {
     let rules = limit.rules().iter().map(halved).collect();
     let half = Limit::new(limit.name(), rules, limit.mode()).expect("half of what is allowed is allowed");
     half.keeping(limit.capacity())
+}
+
+// How much of what is allowed a client's address and network have used up: what a proof of work is priced by.
+
+/// The most that a network counts for: strangers share it, and one of them must not set the price of all others to the
+/// highest.
+const MOST_OF_NETWORK: f64 = 0.5;
+
+impl LoginGuard {
+    /// Of the failures at a login.
+    pub async fn strain(&self, login: GuardedLogin, limits: &Limits, origin: &RequestOrigin) -> Option<f64> {
+        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
+        self.strain_on([address, network], origin).await
+    }
+
+    /// From 0 to 1: that of the fullest rule of a limit of addresses and one of networks. None while the store does not
+    /// answer.
+    pub async fn strain_on(&self, [address, network]: [&Limit; 2], origin: &RequestOrigin) -> Option<f64> {
+        let (address, network) =
+            tokio::join!(self.used(address, &origin.address), self.used(network, &origin.network));
+        Some(address.ok()?.max(network.ok()?.min(MOST_OF_NETWORK)))
+    }
+
+    async fn used(&self, limit: &Limit, subject: &[u8]) -> Result<f64, StoreError> {
+        if limit.rules().is_empty() || limit.mode() == LimitMode::Monitor {
+            return Ok(0.0);
+        }
+        let peek = self.limiter.peek(self.limiter.bucket(limit, subject)).await?;
+        let rules = limit.rules().iter().zip(&peek.rules);
+        let used = rules.map(|(rule, counted)| f64::from(counted.count) / f64::from(rule.max));
+        Ok(used.fold(0.0, f64::max))
+    }
 }

@@ -1,8 +1,6 @@
 //! The bounded pool for all password hashing: argon2id, and what imported passwords were hashed with.
 
-mod arena;
 mod pace;
-mod scheduler;
 mod workers;
 
 use std::convert::Infallible;
@@ -11,25 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use argon2::Params;
-use parking_lot::RwLock;
+use argon2::{Block, Params};
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OnceCell, oneshot};
 use tracing::Instrument;
 
-use self::arena::ArenaPool;
-pub use self::pace::AnswerTime;
 use self::pace::Pace;
 use self::workers::{HashTurn, HashWorkers};
-use super::hash_function::{HashCost, HashFunction};
-use super::phc::{Phc, StoredHash};
+use super::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
 use super::{Password, PasswordError, Username};
 use crate::clock::Clock;
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
-use crate::secret;
-use crate::spans;
+use crate::{secret, spans};
 
-pub use scheduler::{HashCaller, HashLane};
+pub use pace::AnswerTime;
+pub use workers::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
 /// The longest wait for a worker: a slot taken at the limiter must not expire meanwhile.
@@ -385,6 +380,56 @@ async fn finish(pace: Pace, turn: HashTurn) -> AnswerTime {
     tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
     drop(turn);
     AnswerTime::at(started + pace.answer_after(started.elapsed()))
+}
+
+// Memory of finished hashes, kept for the next. Under load memory use stays level, and no hash has to fault
+// in 19 MiB first (which took 0.2 to 0.9 ms of 17).
+
+/// At most one arena a worker.
+#[derive(Default)]
+pub struct ArenaPool(Mutex<Vec<Vec<Block>>>);
+
+impl ArenaPool {
+    pub fn take(&self, blocks: usize) -> Vec<Block> {
+        let arena = self.0.lock().pop().unwrap_or_default();
+        if arena.len() < blocks { arena_of(blocks) } else { arena }
+    }
+
+    /// Not wiped (which takes 1 ms): somebody who can read this memory can read passwords as they arrive,
+    /// too.
+    pub fn put_back(&self, arena: Vec<Block>) {
+        self.0.lock().push(arena);
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+/// Memory for a hash, in huge pages if the system has them: a hash reads all over its 19 MiB, and looking up
+/// 4,864 small pages takes a good part of its time.
+fn arena_of(blocks: usize) -> Vec<Block> {
+    let mut arena = Vec::with_capacity(blocks);
+    #[cfg(target_os = "linux")]
+    advise_huge_pages(&mut arena);
+    arena.resize(blocks, Block::new());
+    arena
+}
+
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "there is no safe call for advice on memory that Rust allocated")]
+fn advise_huge_pages(arena: &mut Vec<Block>) {
+    // The advice applies to whole pages, of at most 64 KiB on any processor that Linux supports.
+    const PAGE: usize = 64 * 1024;
+    let room = arena.spare_capacity_mut().as_mut_ptr_range();
+    let start = (room.start as usize).next_multiple_of(PAGE);
+    let length = (room.end as usize).saturating_sub(start) / PAGE * PAGE;
+    if length > 0 {
+        // SAFETY: the pages are inside memory that this vector owns, and the advice changes how they are
+        // backed, not what they contain. If it is refused nothing changes.
+        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
+    }
 }
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
 //! Attempts as an authentication policy server is asked about them (weakforced's dialect, which Dovecot speaks): the
 //! password is reported by a hash, the outcome without a ticket, and nobody can be shown a challenge.
 
-mod asked;
-mod pairs;
-mod saved;
-
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
-use self::asked::{AskedBefore, FailureOf};
 use super::{
     AttemptOutcome, AttemptsError, DeviceId, GuardMeans, GuardedAttempt, GuardedAttempts, GuardedDevice,
     GuardedOutcome, Realm, RealmLogin, RequestOrigin,
 };
+use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
-use crate::db::DbError;
+use crate::db::{Db, DbError, on_db};
 use crate::denied::Denied;
 use crate::secret::{MasterKey, SubKey};
-
-pub use pairs::KnownPairs;
-pub use saved::SavedAsks;
+use crate::throttle::window::HOLD_LIFE;
+use crate::throttle::{CallError, RedisLink, StoreError};
 
 /// How long an attempt waits for others in flight. Dovecot gives up after two seconds
 /// (`auth_policy_server_timeout_msecs`), and would take that for a failure.
@@ -224,5 +225,343 @@ fn ticket(outcome: GuardedOutcome) -> Option<String> {
     match outcome {
         GuardedOutcome::Go { ticket } => Some(ticket),
         GuardedOutcome::Denied(_) => None,
+    }
+}
+
+// What was asked and reported about one attempt, without I/O: the same login, address and password in one session.
+
+/// The most that are open at once; beyond it the oldest is forgotten, and lapses by itself.
+const MOST: usize = 64;
+
+/// The open attempts, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedBefore {
+    open: Vec<OpenAttempt>,
+    /// Answers without a slot of their own that may have led to a look at a password, and were not reported.
+    unpaid: u8,
+    /// Something was reported, and nothing asked since.
+    told: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct OpenAttempt {
+    ticket: String,
+    at: i64,
+    /// It was asked about again.
+    again: bool,
+}
+
+/// What a report of a failure is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FailureOf {
+    /// The attempt with this ticket.
+    Open(String),
+    /// One that has no slot: it is counted now.
+    Unasked,
+    /// One that counts already.
+    Counted,
+}
+
+impl AskedBefore {
+    /// Whether this is the second question about an open attempt, which Dovecot asks after a right password. It gets
+    /// the first one's answer, once.
+    pub fn ask_again(&mut self, now: Micros) -> bool {
+        let live = self.open.iter_mut().rev().find(|open| open.is_live(now) && !open.again);
+        live.is_some_and(|open| {
+            open.again = true;
+            true
+        })
+    }
+
+    /// An attempt was admitted.
+    pub fn begin(&mut self, ticket: &str, now: Micros) {
+        if self.open.len() >= MOST {
+            self.open.remove(0);
+        }
+        self.open.push(OpenAttempt { ticket: ticket.to_owned(), at: now.0, again: false });
+        self.told = false;
+    }
+
+    /// The password was right, and so it was in the other attempts with it. Returns the tickets that are open.
+    pub fn succeed(&mut self, now: Micros) -> Vec<String> {
+        let open = std::mem::take(self).open;
+        self.told = true;
+        open.into_iter().filter(|open| open.is_live(now)).map(|open| open.ticket).collect()
+    }
+
+    /// One password was right, and nothing says which of the open attempts had it. Returns the oldest.
+    pub fn succeed_one(&mut self, now: Micros) -> Vec<String> {
+        let first = self.open.iter().position(|open| open.is_live(now));
+        first.map(|first| self.open.remove(first).ticket).into_iter().collect()
+    }
+
+    /// The password was wrong.
+    pub fn fail(&mut self, now: Micros) -> FailureOf {
+        let told = std::mem::replace(&mut self.told, true);
+        if let Some(first) = self.open.iter().position(|open| open.is_live(now)) {
+            let open = self.open.remove(first);
+            // The second question may have been about another attempt that looks the same.
+            self.unpaid = self.unpaid.saturating_add(open.again.into());
+            FailureOf::Open(open.ticket)
+        } else if let Some(lapsed) = self.open.pop() {
+            self.unpaid = self.unpaid.saturating_add(lapsed.again.into());
+            FailureOf::Counted
+        } else if self.unpaid > 0 {
+            self.unpaid -= 1;
+            FailureOf::Unasked
+        } else if told {
+            FailureOf::Counted
+        } else {
+            FailureOf::Unasked
+        }
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.unpaid == 0 && !self.told
+    }
+}
+
+impl OpenAttempt {
+    fn is_live(&self, now: Micros) -> bool {
+        now.since(Micros(self.at)) < HOLD_LIFE
+    }
+}
+
+/// For how long a report is recognised.
+pub const KEPT: Duration = Duration::from_secs(10 * 60);
+
+// Where it is kept what was asked: on Redis for all instances, and in this process without it or while it is out.
+
+const EXCHANGE: &str = include_str!("../../lua/exchange.lua");
+/// Each try that loses is one that another caller has won; no more than this many share one attempt.
+const TRIES: usize = 256;
+/// What this process keeps is swept when it has doubled.
+const SWEEP_FROM: usize = 1024;
+
+/// The store of what was asked, by a keyed hash of the attempt.
+pub struct SavedAsks {
+    clock: Clock,
+    local: Mutex<LocalAsks>,
+    shared: Option<(RedisLink, String)>,
+}
+
+#[derive(Default)]
+struct LocalAsks {
+    asked: HashMap<[u8; 16], (AskedBefore, Micros)>,
+    sweep_at: usize,
+}
+
+impl SavedAsks {
+    /// On Redis, keys are named `{prefix}:asked:{keyed hash}`.
+    pub fn new(clock: Clock, shared: Option<(RedisLink, String)>) -> Self {
+        Self { clock, local: Mutex::default(), shared }
+    }
+
+    /// Changes what is kept, in one step. `change` may run several times.
+    async fn change<T>(&self, attempt: [u8; 16], change: impl Fn(&mut AskedBefore, Micros) -> T) -> T {
+        let Some((link, prefix)) = &self.shared else { return self.change_here(attempt, change) };
+        if self.has_here(&attempt) {
+            // It was asked while Redis was out.
+            return self.change_here(attempt, change);
+        }
+        let key = format!("{prefix}:asked:{}", URL_SAFE_NO_PAD.encode(attempt));
+        match self.change_on(link, &key, &change).await {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::debug!(%error, "what was asked about an attempt is kept by this process");
+                self.change_here(attempt, change)
+            }
+        }
+    }
+
+    async fn change_on<T>(
+        &self,
+        link: &RedisLink,
+        key: &str,
+        change: impl Fn(&mut AskedBefore, Micros) -> T,
+    ) -> Result<T, StoreError> {
+        for _ in 0..TRIES {
+            let seen: Option<String> = call(link, redis::cmd("GET").arg(key)).await?;
+            // Nobody else writes there.
+            let before: AskedBefore =
+                seen.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            let mut after = before.clone();
+            let done = change(&mut after, self.clock.now());
+            if after == before {
+                return Ok(done);
+            }
+            let text = serde_json::to_string(&after).expect("texts and numbers are JSON");
+            let mut exchange = redis::cmd("EVAL");
+            exchange.arg(EXCHANGE).arg(1).arg(key).arg(seen.unwrap_or_default()).arg(text);
+            let exchanged: i64 = call(link, exchange.arg(KEPT.as_millis() as u64)).await?;
+            if exchanged == 1 {
+                return Ok(done);
+            }
+        }
+        Err(StoreError::TimedOut)
+    }
+
+    fn has_here(&self, attempt: &[u8; 16]) -> bool {
+        self.local.lock().asked.get(attempt).is_some_and(|(_, until)| *until > self.clock.now())
+    }
+
+    fn change_here<T>(&self, attempt: [u8; 16], change: impl Fn(&mut AskedBefore, Micros) -> T) -> T {
+        let now = self.clock.now();
+        let mut local = self.local.lock();
+        if local.asked.len() >= local.sweep_at {
+            local.asked.retain(|_, (_, until)| *until > now);
+            local.sweep_at = (2 * local.asked.len()).max(SWEEP_FROM);
+        }
+        let kept = local.asked.remove(&attempt).filter(|(_, until)| *until > now);
+        let mut asked = kept.map(|(asked, _)| asked).unwrap_or_default();
+        let done = change(&mut asked, now);
+        if !asked.is_empty() {
+            local.asked.insert(attempt, (asked, now.plus(KEPT)));
+        }
+        done
+    }
+}
+
+async fn call<T: redis::FromRedisValue>(link: &RedisLink, command: &redis::Cmd) -> Result<T, StoreError> {
+    match link.call(command).await {
+        Ok(value) => redis::from_redis_value::<T>(value).map_err(|_| StoreError::Down),
+        Err(CallError::Store(error)) => Err(error),
+        Err(CallError::Server(error)) => {
+            tracing::debug!(%error, "what was asked about an attempt could not be kept");
+            Err(StoreError::Down)
+        }
+    }
+}
+
+// Names and the addresses from which they signed in: what a known device is to clients that can keep nothing.
+// Somebody else at such an address shares the count of that one name there, and nothing else.
+
+/// How long a pair is known after its last success.
+const KNOWN_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// A success is not written again within this time.
+const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
+/// The number of pairs that are remembered without the database.
+const REMEMBERED: usize = 100_000;
+
+/// The pairs over their database.
+pub struct KnownPairs {
+    db: Db,
+    clock: Clock,
+    /// When each was last seen.
+    seen: quick_cache::sync::Cache<DeviceId, Micros>,
+}
+
+impl KnownPairs {
+    pub fn new(db: Db, clock: Clock) -> Self {
+        Self { db, clock, seen: quick_cache::sync::Cache::new(REMEMBERED) }
+    }
+
+    pub async fn is_known(&self, pair: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT seen_at FROM guard_pairs WHERE pair = $1";
+        let known = |seen: Micros| self.clock.now().since(seen) < KNOWN_FOR;
+        if self.seen.get(&pair).is_some_and(known) {
+            return Ok(true);
+        }
+        let seen: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(pair.to_string())
+            .fetch_optional(pool).await)?;
+        let Some(seen) = seen.map(Micros).filter(|seen| known(*seen)) else { return Ok(false) };
+        self.seen.insert(pair, seen);
+        Ok(true)
+    }
+
+    /// The name has signed in from there.
+    pub async fn remember(&self, pair: DeviceId) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO guard_pairs (pair, seen_at) VALUES ($1, $2)
+            ON CONFLICT (pair) DO UPDATE SET seen_at = excluded.seen_at
+            WHERE guard_pairs.seen_at < excluded.seen_at";
+        let now = self.clock.now();
+        if self.seen.get(&pair).is_some_and(|seen| now.since(seen) < FRESH) {
+            return Ok(());
+        }
+        on_db!(&self.db, pool => query(SQL).bind(pair.to_string()).bind(now.0).execute(pool).await.map(drop))?;
+        self.seen.insert(pair, now);
+        Ok(())
+    }
+
+    /// Deletes at most `batch` pairs that are known no longer; returns how many.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM guard_pairs WHERE pair IN (SELECT pair FROM guard_pairs
+            WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)";
+        let before = self.clock.now().minus(KNOWN_FOR).0;
+        Ok(on_db!(&self.db, pool => query(SQL).bind(before).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Micros = Micros(1_000_000);
+
+    fn asked(tickets: &[&str]) -> AskedBefore {
+        let mut asked = AskedBefore::default();
+        for ticket in tickets {
+            asked.begin(ticket, NOW);
+        }
+        asked
+    }
+
+    #[test]
+    fn the_question_after_a_right_password_takes_no_second_slot() {
+        let mut one = asked(&["a"]);
+        assert!(one.ask_again(NOW) && !one.ask_again(NOW), "once");
+        assert_eq!(one.succeed(NOW), ["a"]);
+        assert!(!one.ask_again(NOW), "it is over");
+        assert_eq!(one.fail(NOW), FailureOf::Counted, "told otherwise");
+    }
+
+    #[test]
+    fn a_failure_counts_once_however_often_it_is_reported() {
+        let mut one = asked(&["a"]);
+        assert_eq!(one.fail(NOW), FailureOf::Open("a".into()));
+        assert_eq!((one.fail(NOW), one.fail(NOW)), (FailureOf::Counted, FailureOf::Counted));
+        let mut none = asked(&[]);
+        assert_eq!((none.fail(NOW), none.fail(NOW)), (FailureOf::Unasked, FailureOf::Counted));
+        one.begin("b", NOW);
+        assert_eq!(one.fail(NOW), FailureOf::Open("b".into()), "asked again, counted again");
+    }
+
+    /// A report may come after the next question, and twelve bits of two passwords may be the same.
+    #[test]
+    fn every_look_that_failed_counts() {
+        let mut one = asked(&["a"]);
+        assert!(one.ask_again(NOW));
+        assert_eq!(one.fail(NOW), FailureOf::Open("a".into()));
+        assert_eq!((one.fail(NOW), one.fail(NOW)), (FailureOf::Unasked, FailureOf::Counted));
+        let mut two = asked(&["a", "b"]);
+        assert_eq!(two.fail(NOW), FailureOf::Open("a".into()), "the oldest first");
+        assert_eq!((two.fail(NOW), two.fail(NOW)), (FailureOf::Open("b".into()), FailureOf::Counted));
+    }
+
+    /// Those of others go on.
+    #[test]
+    fn a_success_that_names_no_attempt_ends_one() {
+        let mut two = asked(&["a", "b"]);
+        assert_eq!(two.succeed_one(NOW), ["a"]);
+        assert_eq!(two.fail(NOW), FailureOf::Open("b".into()));
+        assert!(two.succeed_one(NOW).is_empty());
+    }
+
+    #[test]
+    fn what_has_lapsed_counts_already() {
+        let late = NOW.plus(HOLD_LIFE);
+        let mut one = asked(&["a"]);
+        assert!(!one.ask_again(late));
+        assert_eq!((one.fail(late), one.fail(late)), (FailureOf::Counted, FailureOf::Counted));
+        let mut two = asked(&["a"]);
+        two.begin("b", late);
+        assert_eq!(two.succeed(late), ["b"]);
+    }
+
+    #[test]
+    fn it_never_grows() {
+        let mut many = asked(&["a"; 1000]);
+        assert_eq!(many.succeed(NOW).len(), MOST);
     }
 }

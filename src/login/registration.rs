@@ -8,7 +8,8 @@ use super::{
     Account, Accounts, CreateError, HashCaller, HasherBusy, PasswordError, PasswordHasher, Phc,
     RequestOrigin, Roles, ServiceError, ShownBy, SignedInOwner, Username,
 };
-use crate::audit::{self, Action, AuditEvent, EventRule};
+use crate::audit;
+use crate::audit::{Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
 use crate::denied::{ACCESS, Denied};
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};

@@ -1,28 +1,24 @@
 //! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
 //! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
-mod finished;
-mod start;
-#[cfg(test)]
-mod tests;
-
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as, query_scalar};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::accounts::AccountRow;
-use super::{Account, AccountId, DeviceId, SessionId, id, session_changes};
+use super::{Account, AccountId, DeviceId, SessionId, SignInClient, id, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
-use crate::db::{Db, DbError, on_db, on_tx};
+use crate::db::{Db, DbError, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
-
-pub use finished::{FormAnswer, FormKey, RepeatedForm};
+use crate::throttle::wait_queue::{QueuePosition, WaitQueue};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -260,3 +256,327 @@ impl StoredSession {
         })
     }
 }
+
+// What a sign-in writes, in one step: the new session, the end of the one that it replaces, the entry in the
+// account's recent sign-ins, and the removal of what both lists have too many of.
+
+/// The parameters of both, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
+/// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11
+/// hash of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known
+/// device. A session is inserted only if the password or the number that was verified still belongs to the
+/// account and still opens it; if none was inserted, nothing else happens.
+const SQLITE: &str =
+    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+    RETURNING (SELECT account FROM sessions WHERE token_hash = $1)";
+
+/// SQLite's form of a statement that does several things: a view with a trigger on INSERT. As one statement
+/// it is its own transaction and wakes its caller once; as seven statements between BEGIN and COMMIT it cost
+/// several times as much in waking. The numbers are literals, because a statement is planned anew whenever a
+/// parameter is bound to its LIMIT. 100 sessions are kept, the new one and the 99 others used last; few
+/// accounts have more, and a count finds them.
+const SQLITE_SETUP: &str = "
+    CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
+        account, password_version, verified_at, replaces, id, by_password, device)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
+        INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
+            network, user_agent, verified_at)
+            SELECT NEW.token_hash, NEW.session, id, NEW.now, NEW.now, NEW.idle_until, NEW.ends_at,
+            NEW.network, NEW.user_agent, NEW.verified_at FROM accounts
+            WHERE id = NEW.account AND password_version = NEW.password_version AND disabled_at IS NULL
+            AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
+                ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
+                AND device = NEW.device AND spent_at IS NOT NULL) END;
+        INSERT OR IGNORE INTO session_changes (id, account, at)
+            SELECT NEW.session || account, account, NEW.now FROM sessions
+            WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
+            OR (token_hash = NEW.token_hash AND (SELECT COUNT(*) FROM sessions WHERE account = NEW.account) > 100));
+        DELETE FROM session_changes
+            WHERE account IN (NEW.account, (SELECT account FROM sessions WHERE token_hash = NEW.replaces))
+            AND id <> NEW.session || account
+            AND EXISTS (SELECT 1 FROM session_changes said WHERE said.id = NEW.session || session_changes.account);
+        DELETE FROM sessions WHERE token_hash = NEW.replaces
+            AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash);
+        DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
+            WHERE account = (SELECT account FROM sessions WHERE token_hash = NEW.token_hash)
+            AND id <> NEW.session AND idle_until > NEW.now
+            AND (SELECT COUNT(*) FROM sessions WHERE account = NEW.account) > 100
+            ORDER BY last_seen DESC, id LIMIT -1 OFFSET 99);
+        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+            SELECT NEW.id, account, created_at, network, user_agent FROM sessions
+            WHERE token_hash = NEW.token_hash;
+        DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE account = NEW.account
+            ORDER BY signed_in_at DESC, id LIMIT -1 OFFSET 20);
+    END";
+
+/// One statement, whose parts all see the tables as they were before it. The account's row is locked, so a
+/// simultaneous change of the password is waited for, or waits and ends this session; another sign-in of this
+/// account waits. One that waited may leave a row too many, which the next one removes.
+const POSTGRES: &str = "WITH started AS (
+    INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
+        network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
+        WHERE id = $8 AND password_version = $9 AND disabled_at IS NULL
+        AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
+            ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
+            AND device = $14 AND spent_at IS NOT NULL) END
+        FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
+    replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started) RETURNING account),
+    past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
+        WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
+        ORDER BY last_seen DESC, id OFFSET 99) RETURNING account),
+    changed AS (SELECT account FROM replaced UNION SELECT account FROM past_the_most),
+    said_before AS (DELETE FROM session_changes WHERE account IN (SELECT account FROM changed)),
+    said AS (INSERT INTO session_changes (id, account, at) SELECT CAST($2 AS TEXT) || account, account,
+        CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) FROM changed),
+    recorded AS (INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+        SELECT $12, account, created_at, network, user_agent FROM started),
+    forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins
+        WHERE account = (SELECT account FROM started) ORDER BY signed_in_at DESC, id OFFSET 19))
+    SELECT account FROM started";
+
+macro_rules! bind {
+    ($query:expr, $($value:expr),+) => { $query$(.bind($value))+ };
+}
+
+impl Sessions {
+    /// Starts a session for an account as it was when it was verified; None if its password or number was
+    /// changed since, or if the password that was verified was disabled. Always with a new token, so that no
+    /// token from before the sign-in stays valid. The account keeps its 100 sessions used last and its newest
+    /// 20 sign-ins.
+    pub async fn start(
+        &self,
+        account: &Account,
+        client: &SignInClient,
+        by: SignedInBy,
+    ) -> Result<Option<SessionToken>, DbError> {
+        self.renew(account, client, by, None).await
+    }
+
+    /// The same, and ends the session that the browser came with, whoever owns it.
+    pub async fn renew(
+        &self,
+        account: &Account,
+        client: &SignInClient,
+        by: SignedInBy,
+        old: Option<&SessionToken>,
+    ) -> Result<Option<SessionToken>, DbError> {
+        let token = SessionToken(self.entropy.bytes());
+        let session = SessionId::random(&self.entropy).to_string();
+        let sign_in = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
+        let now = self.clock.now();
+        let ends_at = now.plus(self.settings.absolute);
+        let idle_until = now.plus(self.settings.idle).min(ends_at);
+        let (verified_at, by_password, device) = match by {
+            SignedInBy::Password => (now, 1_i64, None),
+            SignedInBy::PasswordFrom(device) => (now, 1, Some(device.to_string())),
+            SignedInBy::Code => (Micros(0), 0, None),
+        };
+        let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
+        let (network, agent) = (client.network.clone(), client.user_agent.clone());
+        let (id, version) = (account.id.to_string(), account.password_version);
+        macro_rules! bound {
+            ($sql:expr) => {
+                bind!(
+                    query_scalar($sql),
+                    hash,
+                    session,
+                    now.0,
+                    idle_until.0,
+                    ends_at.0,
+                    network,
+                    agent,
+                    id,
+                    version,
+                    verified_at.0,
+                    old,
+                    sign_in,
+                    by_password,
+                    device
+                )
+            };
+        }
+        let started: Vec<Option<String>> = match &self.db {
+            Db::Sqlite(pools) => traced!("sqlite", pools.write(SQLITE_SETUP, bound!(SQLITE)).await)?,
+            Db::Postgres(pools) => {
+                let pool = pools.reachable()?;
+                traced!("postgresql", bound!(POSTGRES).fetch_all(pool).await)?
+            }
+        };
+        Ok(started.iter().any(Option::is_some).then_some(token))
+    }
+}
+
+// Forms that succeeded a moment ago. If one is sent again, as by a double click, it is answered in the same way,
+// and gets the session that it started the first time.
+
+/// How long a form that is sent again is recognised. Longer than any double click and than a reload of a page that
+/// did not answer.
+const RECOGNISED: Duration = Duration::from_secs(60);
+
+/// A form as it was sent: a keyed hash of the browser's id and everything in it, which nobody else can make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FormKey(pub(in crate::login) [u8; 32]);
+
+/// The answer to a form that succeeded: a redirect, and a message for the next page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormAnswer {
+    pub location: String,
+    pub flash: Option<String>,
+}
+
+/// The answer to the same form again.
+#[derive(Debug)]
+pub struct RepeatedForm {
+    pub answer: FormAnswer,
+    /// If it started a session: its new token, and its account.
+    pub session: Option<(SessionToken, Account)>,
+}
+
+impl Sessions {
+    /// The form has succeeded; `token` is that of the session that it started.
+    pub(in crate::login) async fn finish_form(
+        &self,
+        form: FormKey,
+        answer: &FormAnswer,
+        token: Option<&SessionToken>,
+    ) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO finished_forms (form, at, location, flash, session)
+            VALUES ($1, $2, $3, $4, (SELECT id FROM sessions WHERE token_hash = $5))
+            ON CONFLICT (form) DO UPDATE SET at = excluded.at, location = excluded.location,
+            flash = excluded.flash, session = excluded.session";
+        let now = self.db.now(&self.clock).await?;
+        let hash = token.map(|token| self.hash(token));
+        on_db!(&self.db, pool => query(SQL).bind(text(form)).bind(now.0).bind(&answer.location)
+            .bind(&answer.flash).bind(&hash).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// How the same form ended within the last minute. If it started a session, the session gets a new token,
+    /// because the browser may not have received the first one. None if that session has ended: who signed out must
+    /// not be signed in again by a form that somebody sends once more.
+    pub(in crate::login) async fn repeat_form(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
+        const FIND: &str = "SELECT location, flash, session FROM finished_forms WHERE form = $1 AND at > $2";
+        const RENEW: &str = "UPDATE sessions SET token_hash = $1 WHERE id = $2 AND idle_until > $3";
+        let now = self.db.now(&self.clock).await?;
+        let row: Option<(String, Option<String>, Option<String>)> = on_db!(&self.db, pool => query_as(FIND)
+            .bind(text(form)).bind(now.minus(RECOGNISED).0).fetch_optional(pool).await)?;
+        let Some((location, flash, session)) = row else { return Ok(None) };
+        let answer = FormAnswer { location, flash };
+        let Some(session) = session else { return Ok(Some(RepeatedForm { answer, session: None })) };
+        let token = SessionToken(self.entropy.bytes());
+        let renewed = on_db!(&self.db, pool => query(RENEW).bind(self.hash(&token)).bind(session)
+            .bind(self.clock.now().0).execute(pool).await.map(|done| done.rows_affected()))?;
+        if renewed == 0 {
+            return Ok(None);
+        }
+        let account = self.find(&token).await?.map(|found| found.account);
+        Ok(account.map(|account| RepeatedForm { answer, session: Some((token, account)) }))
+    }
+
+    /// Deletes at most `batch` forms that are no longer recognised; returns how many.
+    pub async fn purge_forms(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM finished_forms WHERE form IN (SELECT form FROM finished_forms
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        let before = self.db.now(&self.clock).await?.minus(RECOGNISED).0;
+        Ok(on_db!(&self.db, pool => query(SQL).bind(before).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+}
+
+fn text(FormKey(hash): FormKey) -> String {
+    URL_SAFE_NO_PAD.encode(hash)
+}
+
+// Forms that are sent twice, as by a double click: one after the other, and the second gets the answer of the first
+// instead of acting again.
+//
+// Only the same browser can repeat a form, and only to the byte: whoever can do that has the browser's cookie, the
+// form's token and everything that was typed. It opens nothing that the first one did not open.
+
+/// Forms that may wait for the same one before them, for one form and in all. Any more do not wait.
+const MOST_WAITING_FOR_ONE: usize = 8;
+const MOST_WAITING: usize = 256;
+/// Finished forms that this process remembers, so that it asks the database about no others.
+const REMEMBERED: usize = 10_000;
+/// How often a form is answered again before it is looked at like any other, which its limits count.
+const MOST_REPEATS: u32 = 5;
+/// Forms that may outlast a client that hangs up.
+const MOST_OUTLASTING: usize = 256;
+
+/// Clones share it.
+#[derive(Clone)]
+pub struct SubmittedForms(Arc<FormsInner>);
+
+struct FormsInner {
+    sessions: Sessions,
+    key: SubKey,
+    turns: Arc<WaitQueue<FormKey>>,
+    /// With how often each was answered again.
+    finished: quick_cache::sync::Cache<FormKey, u32>,
+    outlasting: Arc<Semaphore>,
+}
+
+/// A form, and whether it is the first of its kind.
+pub enum FormStart {
+    First(FormTurn),
+    Repeated(Box<RepeatedForm>),
+}
+
+/// The form's turn among those that are the same, until it is dropped.
+pub struct FormTurn {
+    form: FormKey,
+    _turn: Option<QueuePosition<FormKey>>,
+}
+
+impl SubmittedForms {
+    /// `key` is the key of the hashes by which forms are recognised; every instance needs the same.
+    pub fn new(sessions: Sessions, key: SubKey) -> Self {
+        let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);
+        let finished = quick_cache::sync::Cache::new(REMEMBERED);
+        let outlasting = Arc::new(Semaphore::new(MOST_OUTLASTING));
+        Self(Arc::new(FormsInner { sessions, key, turns, finished, outlasting }))
+    }
+
+    /// Permission to go on after the client has hung up. None if too many do: then the form ends with its client,
+    /// as any request does, so that a flood that hangs up leaves little behind.
+    pub fn outlast(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.outlasting).try_acquire_owned().ok()
+    }
+
+    /// A form is recognised by all of these parts together.
+    pub fn recognise(&self, parts: &[&[u8]]) -> FormKey {
+        FormKey(self.0.key.hash(parts))
+    }
+
+    /// Waits until no form of the same kind is being answered by this process.
+    pub async fn begin(&self, form: FormKey) -> Result<FormStart, DbError> {
+        let turn = match self.0.turns.join(form) {
+            Some(position) => position.turn().await.ok(),
+            None => None,
+        };
+        if let Some(repeats) = self.0.finished.get(&form).filter(|repeats| *repeats < MOST_REPEATS)
+            && let Some(repeated) = self.0.sessions.repeat_form(form).await?
+        {
+            self.0.finished.insert(form, repeats + 1);
+            return Ok(FormStart::Repeated(Box::new(repeated)));
+        }
+        Ok(FormStart::First(FormTurn { form, _turn: turn }))
+    }
+
+    /// It has succeeded. `token` is that of the session that it started.
+    pub async fn finish(&self, turn: &FormTurn, answer: &FormAnswer, token: Option<&SessionToken>) {
+        match self.0.sessions.finish_form(turn.form, answer, token).await {
+            Ok(()) => self.0.finished.insert(turn.form, 0),
+            // If it is sent again, it is answered as a form of its own.
+            Err(error) => tracing::debug!(%error, "a form's answer could not be kept"),
+        }
+    }
+
+    /// It has failed: perhaps because another instance has just answered the same form.
+    pub async fn find_elsewhere(&self, turn: &FormTurn) -> Result<Option<RepeatedForm>, DbError> {
+        self.0.sessions.repeat_form(turn.form).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

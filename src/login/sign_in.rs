@@ -1,32 +1,30 @@
 //! Signing in with a password: a slot is taken before anything is verified, and the outcome settles it.
 
-mod counters;
-mod record;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::{Counter, Histogram};
+use serde_json::json;
 use tokio::sync::oneshot;
 
-use self::counters::SignInCounters;
-use self::record::AttemptEnd;
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
-    SignInPath,
+    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin,
+    LoginGuard, SignInPath,
 };
 use super::{
-    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevices, Password, PasswordHasher,
+    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
     RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
 };
+use crate::audit::{Action, AuditEvent, EventRule};
+use crate::clock::{Micros, RecentTimes};
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::denied::Denied;
-use crate::request_id;
-use crate::throttle::RuleAction;
-
-pub use counters::signed_in_counter;
+use crate::denied::{ACCESS, Denied};
+use crate::telemetry::SIGN_IN_SECONDS;
+use crate::throttle::{Refusal, RuleAction};
+use crate::{audit, request_id};
 
 /// The retry time of a caller who waited in vain for others: about as long as those take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
@@ -396,4 +394,146 @@ fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
         alone: false,
         means: GuardMeans::BROWSER,
     }
+}
+
+// `gatehouse_sign_ins_total`: how sign-ins ended; and how long those took whose password was compared.
+
+/// Every successful sign-in, by any method.
+pub fn signed_in_counter() -> Counter {
+    metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
+}
+
+/// By outcome. The handles are kept, because refusals come by the million.
+pub struct SignInCounters {
+    signed_in: Counter,
+    rejected: Counter,
+    challenged: Counter,
+    throttled: Counter,
+    busy: Counter,
+    seconds: Histogram,
+    /// The same, lately.
+    pub took: RecentTimes,
+}
+
+impl SignInCounters {
+    pub fn register() -> Self {
+        let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
+        Self {
+            signed_in: signed_in_counter(),
+            rejected: counter("rejected"),
+            challenged: counter("challenged"),
+            throttled: counter("throttled"),
+            busy: counter("busy"),
+            seconds: metrics::histogram!(SIGN_IN_SECONDS),
+            took: RecentTimes::default(),
+        }
+    }
+
+    pub fn count(&self, outcome: &SignInOutcome, begun: Micros, now: Micros) {
+        let counter = match outcome {
+            SignInOutcome::SignedIn(_) => &self.signed_in,
+            SignInOutcome::Rejected { .. } => &self.rejected,
+            SignInOutcome::Denied(Denied::Challenged { .. }) => &self.challenged,
+            SignInOutcome::Denied(Denied::Throttled { .. } | Denied::AddressDenied) => &self.throttled,
+            SignInOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => &self.busy,
+        };
+        counter.increment(1);
+        if !matches!(outcome, SignInOutcome::Denied(_)) {
+            self.seconds.record(now.since(begun));
+            self.took.record(now, now.since(begun));
+        }
+    }
+}
+
+// What the record of events holds of sign-ins.
+
+/// How an attempt ended, for the record.
+#[derive(Clone, Copy)]
+enum AttemptEnd {
+    Refused(&'static str, Refusal),
+    Busy,
+    /// The client's address is refused.
+    Denied,
+    ChallengedWithEveryone,
+    /// When it was taken and when it was refunded, and whether forgiveness was requested.
+    Right(CountedAttempt, Micros, bool),
+    /// When it was taken, and from when it counts.
+    Wrong(CountedAttempt, Micros),
+}
+
+impl SignInService {
+    /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
+    fn record_busy(
+        &self,
+        attempt: &SignInAttempt,
+        subject: AccountSubject,
+        path: SignInPath,
+        retry_after: Duration,
+    ) -> SignInOutcome {
+        self.record(attempt, subject, path, AttemptEnd::Busy);
+        SignInOutcome::Denied(Denied::no_room(attempt.solved, retry_after))
+    }
+
+    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {
+        let audit = self.0.guard.audit();
+        let (name, detail) = from_device(path.known());
+        audit.record(AuditEvent {
+            name,
+            detail,
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            ..AuditEvent::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
+        });
+    }
+
+    fn record(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath, ended: AttemptEnd) {
+        let audit = self.0.guard.audit();
+        let (at, outcome) = match ended {
+            AttemptEnd::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
+            AttemptEnd::Busy => (audit.now(), audit::Outcome::Busy),
+            AttemptEnd::Denied => (audit.now(), audit::Outcome::Refused),
+            AttemptEnd::ChallengedWithEveryone => (audit.now(), audit::Outcome::Challenged),
+            AttemptEnd::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
+            AttemptEnd::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
+        };
+        let (name, detail) = from_device(path.device());
+        let event = AuditEvent {
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
+            solved: attempt.solved,
+            name,
+            detail,
+            ..AuditEvent::new(at, Action::SignIn, outcome)
+        };
+        audit.record(match ended {
+            AttemptEnd::Refused(limit, refusal) => {
+                AuditEvent { why: Some(EventRule::refused(limit, &refusal)), ..event }
+            }
+            AttemptEnd::Busy => event,
+            AttemptEnd::Denied | AttemptEnd::ChallengedWithEveryone => {
+                AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event }
+            }
+            AttemptEnd::Right(taken, at, forgave) => {
+                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
+                AuditEvent { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
+            }
+            AttemptEnd::Wrong(taken, at) => {
+                AuditEvent { settled: Some(at), why: why_noted(path, &taken), ..event }
+            }
+        });
+    }
+}
+
+/// The event fields for an attempt from a known device.
+fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
+    let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
+    (device.map(|_| audit::FROM_DEVICE), detail)
+}
+
+fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'static>> {
+    taken
+        .noted
+        .as_ref()
+        .map(|refusal| EventRule::noted(path.limits(GuardedLogin::Own)[refusal.bucket].as_str(), refusal))
 }

@@ -1,24 +1,25 @@
 //! Why somebody is refused: the state of the limits for a subject, and its recent events; and how to let them
 //! in again.
 
-mod passwords;
-mod recorded;
 mod subject;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use crate::audit::{Action, Audit, AuditEvent, Outcome};
+use crate::audit::{Action, Audit, AuditEvent, EventEntry, EventSubject, Outcome, SubjectKind};
 use crate::clock::Micros;
-use crate::config::{LimitName, LimitUnit, LiveSettings};
+use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
-use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts};
+use crate::login::{
+    Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts, password_enabled_counter,
+};
 use crate::request_id;
-use crate::sms::{Guesser, SmsCodes, SmsError};
+use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Bucket, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};
 
-pub use recorded::{FoundSubject, RecordedSubject};
 pub use subject::{LookupKind, LookupSubject, NamedProgram};
 
 /// The service. Clones share it.
@@ -65,27 +66,42 @@ pub struct RuleStatus {
 }
 
 /// The administrator who lets somebody in again, and the reason.
-#[derive(Clone, Copy)]
-pub struct LookupActor<'a> {
+#[derive(Clone)]
+pub struct LookupActor {
     /// The id of their account.
-    pub actor: &'a str,
-    pub account: &'a Account,
+    pub actor: String,
+    pub account: Account,
     /// The name of the program's token that they made, if it is one that acts.
-    pub token: Option<&'a str>,
+    pub token: Option<String>,
     /// Their address in the form that limits count.
-    pub address: &'a [u8],
-    pub reason: &'a str,
+    pub address: Vec<u8>,
+    pub reason: String,
 }
 
-impl LookupActor<'_> {
+impl LookupActor {
     /// For the record.
     fn detail(&self) -> Value {
         let mut detail = json!({ "reason": self.reason });
-        if let Some(token) = self.token {
-            detail["token"] = token.into();
+        if let Some(token) = &self.token {
+            detail["token"] = token.as_str().into();
         }
         detail
     }
+}
+
+/// A subject of the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordedSubject {
+    pub kind: SubjectKind,
+    pub key: i64,
+}
+
+/// What its hash stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSubject {
+    pub mask: String,
+    /// None for a name that no account has.
+    pub subject: Option<LookupSubject>,
 }
 
 /// The subjects of `sms-guess` that count wrong codes for a number.
@@ -225,24 +241,48 @@ impl Lookup {
         live: &Arc<LiveSettings>,
         limit: &str,
         subject: &LookupSubject,
-        by: LookupActor<'_>,
+        by: LookupActor,
     ) -> Result<bool, LookupError> {
         let (this, live, limit, subject) = (self.clone(), live.clone(), limit.to_owned(), subject.clone());
-        let (actor, account) = (by.actor.to_owned(), by.account.clone());
-        let (address, reason) = (by.address.to_owned(), by.reason.to_owned());
-        let token = by.token.map(str::to_owned);
         let clearing = request_id::spawn(async move {
-            let token = token.as_deref();
-            let by =
-                LookupActor { actor: &actor, account: &account, token, address: &address, reason: &reason };
             let Some((limit, bytes)) = this.counted(&live, &limit, &subject).await? else { return Ok(false) };
             let account = this.account(&subject).await?;
             let forgotten = this.forget(&live, &limit, &subject, &bytes).await;
             let outcome = if forgotten.is_ok() { Outcome::Ok } else { Outcome::Refused };
-            this.record(&limit, &subject, account.as_ref(), by, outcome);
+            this.record(&limit, &subject, account.as_ref(), &by, outcome);
             forgotten.map(|()| true)
         });
         clearing.await.expect("a clearing does not panic, nor is it cancelled")
+    }
+
+    /// Re-enables the disabled password of the account with this name or number. False if there is none. Runs
+    /// to its end and is recorded, even if the client hangs up.
+    pub async fn enable_password(&self, subject: &LookupSubject, by: LookupActor) -> Result<bool, DbError> {
+        let (this, subject) = (self.clone(), subject.clone());
+        let enabling = request_id::spawn(async move {
+            let Some(account) = this.account(&subject).await? else { return Ok(false) };
+            if !this.0.accounts.enable_password(account.id).await? {
+                return Ok(false);
+            }
+            password_enabled_counter().increment(1);
+            let audit = &this.0.audit;
+            // Found again by what it was looked up by.
+            let phone = match &subject {
+                LookupSubject::Phone(phone) => Some(EventSubject::Phone(phone.as_str())),
+                _ => None,
+            };
+            audit.record(AuditEvent {
+                phone,
+                name: Some("password.enable"),
+                actor: Some(&by.actor),
+                account: Some(account.recorded()),
+                address: Some(EventSubject::Address(&by.address)),
+                detail: Some(by.detail().to_string()),
+                ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
+            });
+            Ok(true)
+        });
+        enabling.await.expect("enabling does not panic, nor is it cancelled")
     }
 
     async fn forget(
@@ -255,32 +295,25 @@ impl Lookup {
         let LookupParts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
         // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
-        match (name, subject) {
-            (Some(name), _) if name.unit() == LimitUnit::Message => {
+        match name.map(|name| (name.unit(), name.subject())) {
+            Some((LimitUnit::Message, _)) => {
                 codes.waive(limit, bytes).await?;
-                if let Some(pages) = codes.beside(Some(name)) {
+                if let Some(pages) = codes.beside(name) {
                     codes.waive(limit, pages).await?;
                     limiter.clear(limiter.bucket(limit, pages)).await?;
                 }
             }
-            (
-                Some(
-                    LimitName::LoginAccount
-                    | LimitName::LoginDevice
-                    | LimitName::GuardAccount
-                    | LimitName::GuardDevice,
-                ),
-                _,
-            ) => failures.forget(limiter.bucket(limit, bytes).key).await?,
-            (
-                Some(
-                    LimitName::LoginAddress
-                    | LimitName::LoginNetwork
-                    | LimitName::GuardAddress
-                    | LimitName::GuardNetwork,
-                ),
-                _,
-            ) => failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?,
+            Some((
+                LimitUnit::SignIn | LimitUnit::Attempt,
+                LimitSubject::Account
+                | LimitSubject::Device
+                | LimitSubject::RealmAccount
+                | LimitSubject::RealmDevice,
+            )) => failures.forget(limiter.bucket(limit, bytes).key).await?,
+            // Of addresses and networks.
+            Some((LimitUnit::SignIn | LimitUnit::Attempt, _)) => {
+                failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?
+            }
             _ => {}
         }
         let logs = self.logs_of_guesses(live, name, subject);
@@ -344,7 +377,7 @@ impl Lookup {
         limit: &Limit,
         subject: &LookupSubject,
         account: Option<&Account>,
-        by: LookupActor<'_>,
+        by: &LookupActor,
         outcome: Outcome,
     ) {
         let audit = &self.0.audit;
@@ -364,19 +397,106 @@ impl Lookup {
         let mut event = AuditEvent {
             name: Some("subject.clear"),
             limit: replayed.then(|| limit.name()),
-            actor: Some(by.actor),
+            actor: Some(&by.actor),
             account: Some(by.account.recorded()),
-            address: Some(crate::audit::EventSubject::Address(by.address)),
+            address: Some(EventSubject::Address(&by.address)),
             detail: Some(detail.to_string()),
             ..AuditEvent::new(audit.now(), Action::Admin, outcome)
         };
         subject.note(limit.name(), account, &mut event);
         let named = self.realm_name(subject);
         if let (Some(id), Some((_, login))) = (&named, subject.realm_login()) {
-            event.account =
-                Some(crate::audit::EventSubject::Realm { id: id.as_bytes(), login: login.as_str() });
+            event.account = Some(EventSubject::Realm { id: id.as_bytes(), login: login.as_str() });
         }
         audit.record(event);
+    }
+}
+
+/// Subjects by their keyed hash in the record of events: nobody has to type whom they do not know.
+///
+/// The record holds a hash and a mask. Few subjects fit a mask (256 addresses, 10,000 numbers, the accounts
+/// whose names begin so), so that the one with this hash is found by trying them all. A name without an
+/// account is not found: anybody may have typed it.
+impl Lookup {
+    /// None if no event names it.
+    pub async fn find(&self, recorded: RecordedSubject) -> Result<Option<FoundSubject>, DbError> {
+        self.0.audit.flush().await;
+        let newest = self.0.audit.log().by_subject(recorded.kind, recorded.key, Micros(0), 1).await?;
+        let shown = newest.into_iter().next().and_then(|entry| match recorded.kind {
+            SubjectKind::Account => entry.account,
+            SubjectKind::Address => entry.address,
+            SubjectKind::Network => entry.network,
+            SubjectKind::Phone => entry.phone,
+        });
+        let Some(shown) = shown else { return Ok(None) };
+        let subject = match recorded.kind {
+            SubjectKind::Account => self.account_behind(&shown.mask, recorded.key).await?,
+            SubjectKind::Address => self.address_behind(&shown.mask, recorded.key),
+            SubjectKind::Phone => self.number_behind(&shown.mask, recorded.key),
+            // Limits are looked up for its addresses.
+            SubjectKind::Network => None,
+        };
+        Ok(Some(FoundSubject { mask: shown.mask, subject }))
+    }
+
+    /// The subject in the record; None if events are not found by its kind.
+    pub async fn recorded(&self, subject: &LookupSubject) -> Result<Option<RecordedSubject>, DbError> {
+        if let Some(id) = self.realm_name(subject) {
+            let named = EventSubject::Realm { id: id.as_bytes(), login: "" };
+            return Ok(Some(RecordedSubject {
+                kind: SubjectKind::Account,
+                key: self.0.audit.subject(&named),
+            }));
+        }
+        let account = self.account(subject).await?;
+        let recorded = subject.recorded(account.as_ref());
+        Ok(recorded.map(|(kind, named)| RecordedSubject { kind, key: self.0.audit.subject(&named) }))
+    }
+
+    /// Its newest events.
+    pub async fn events_of(
+        &self,
+        recorded: RecordedSubject,
+        since: Micros,
+        most: u32,
+    ) -> Result<Vec<EventEntry>, DbError> {
+        self.0.audit.flush().await;
+        self.0.audit.log().by_subject(recorded.kind, recorded.key, since, most).await
+    }
+
+    async fn account_behind(&self, mask: &str, key: i64) -> Result<Option<LookupSubject>, DbError> {
+        let names = self.0.accounts.masked_as(mask.trim_end_matches('…')).await?;
+        let is_it = |id: &[u8; 16]| self.0.audit.subject(&EventSubject::Account { id, login: "" }) == key;
+        let found = names.into_iter().find(|(id, _)| is_it(id.as_bytes()));
+        Ok(found.map(|(_, login)| LookupSubject::Login(login)))
+    }
+
+    fn number_behind(&self, mask: &str, key: i64) -> Option<LookupSubject> {
+        let known = mask.strip_suffix("****")?;
+        let numbers = (0..10_000).map(|last| format!("{known}{last:04}"));
+        let found =
+            numbers.into_iter().find(|number| self.0.audit.subject(&EventSubject::Phone(number)) == key);
+        Some(LookupSubject::Phone(Phone::stored(found?)))
+    }
+
+    /// As limits count it: an IPv4 address in its /24, or a /64 in its /48.
+    fn address_behind(&self, mask: &str, key: i64) -> Option<LookupSubject> {
+        let addresses: Vec<Vec<u8>> = match mask.parse().ok()? {
+            IpNet::V4(network) => {
+                let [a, b, c, _] = Ipv4Addr::octets(&network.network());
+                (0..=u8::MAX).map(|d| vec![4, a, b, c, d]).collect()
+            }
+            IpNet::V6(network) => {
+                let [a, b, c, d, e, f, ..] = Ipv6Addr::octets(&network.network());
+                (0..=u16::MAX)
+                    .map(|rest| [&[6, a, b, c, d, e, f][..], &rest.to_be_bytes()].concat())
+                    .collect()
+            }
+        };
+        let is_it = |address: &[u8]| self.0.audit.subject(&EventSubject::Address(address)) == key;
+        let address = addresses.into_iter().find(|address| is_it(address))?;
+        let network = address[..if address[0] == 4 { 4 } else { 7 }].to_vec();
+        Some(LookupSubject::Address { address, network })
     }
 }
 

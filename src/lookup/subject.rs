@@ -1,45 +1,20 @@
 //! The subjects of limits, as people write them.
 
-use crate::audit::{self, AuditEvent, SubjectKind};
+use strum::EnumDiscriminants;
+
+use crate::audit::{AuditEvent, EventSubject, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
 use crate::login::{
     Account, AccountId, DeviceId, Realm, RealmLogin, Username, account_subject, device_subject,
 };
 use crate::sms::{Phone, ProgramKind};
 
-/// The kind of a limit's subjects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LookupKind {
-    Login,
-    /// A device at an account.
-    Device,
-    Phone,
-    Address,
-    /// A dialling prefix.
-    Prefix,
-    Everyone,
-    /// Any text, for a custom limit.
-    Custom,
-    /// A name at another program's login.
-    RealmLogin,
-    /// A device there.
-    RealmDevice,
-    /// An address there.
-    RealmAddress,
-    /// Another program that has codes sent.
-    Program,
-    /// A number there.
-    ProgramPhone,
-    /// An address that it states.
-    ProgramAddress,
-    /// A dialling prefix there.
-    ProgramPrefix,
-}
-
-/// One of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A subject of limits.
+#[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(name(LookupKind), doc = "The kind of a limit's subjects.")]
 pub enum LookupSubject {
     Login(Username),
+    /// A device at an account.
     Device {
         login: Username,
         id: DeviceId,
@@ -50,33 +25,42 @@ pub enum LookupSubject {
         address: Vec<u8>,
         network: Vec<u8>,
     },
+    /// A dialling prefix.
     Prefix(String),
     Everyone,
+    /// Any text, for a custom limit.
     Custom(String),
+    /// A name at another program's login.
     RealmLogin {
         realm: Realm,
         login: RealmLogin,
     },
+    /// A device there.
     RealmDevice {
         realm: Realm,
         login: RealmLogin,
         id: DeviceId,
     },
+    /// An address there.
     RealmAddress {
         realm: Realm,
         address: Vec<u8>,
         network: Vec<u8>,
     },
+    /// Another program that has codes sent.
     Program(NamedProgram),
+    /// A number there.
     ProgramPhone {
         program: NamedProgram,
         phone: Phone,
     },
+    /// An address that it states.
     ProgramAddress {
         program: NamedProgram,
         address: Vec<u8>,
         network: Vec<u8>,
     },
+    /// A dialling prefix there.
     ProgramPrefix {
         program: NamedProgram,
         prefix: String,
@@ -156,23 +140,8 @@ impl LookupSubject {
         }
     }
 
-    pub const fn kind(&self) -> LookupKind {
-        match self {
-            Self::Login(_) => LookupKind::Login,
-            Self::Device { .. } => LookupKind::Device,
-            Self::Phone(_) => LookupKind::Phone,
-            Self::Address { .. } => LookupKind::Address,
-            Self::Prefix(_) => LookupKind::Prefix,
-            Self::Everyone => LookupKind::Everyone,
-            Self::Custom(_) => LookupKind::Custom,
-            Self::RealmLogin { .. } => LookupKind::RealmLogin,
-            Self::RealmDevice { .. } => LookupKind::RealmDevice,
-            Self::RealmAddress { .. } => LookupKind::RealmAddress,
-            Self::Program(_) => LookupKind::Program,
-            Self::ProgramPhone { .. } => LookupKind::ProgramPhone,
-            Self::ProgramAddress { .. } => LookupKind::ProgramAddress,
-            Self::ProgramPrefix { .. } => LookupKind::ProgramPrefix,
-        }
+    pub fn kind(&self) -> LookupKind {
+        self.into()
     }
 
     /// A number is also counted by its prefix. A relay checks its codes itself, and asks nobody for a challenge.
@@ -192,13 +161,14 @@ impl LookupSubject {
     /// The bytes of the subject in a limit that counts it.
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
         let counted = LimitName::parse(limit).map(LimitName::subject);
+        // At a name without an account, no device is known.
+        let device = |login: &str, id: DeviceId| match account {
+            Some(account) => device_subject(account, id).to_vec(),
+            None => account_subject(login, None),
+        };
         match self {
             Self::Login(login) => account_subject(login.as_str(), account),
-            // At a name without an account, no device is known.
-            Self::Device { login, id } => account.map_or_else(
-                || account_subject(login.as_str(), None),
-                |account| device_subject(account, *id).to_vec(),
-            ),
+            Self::Device { login, id } => device(login.as_str(), *id),
             Self::Phone(phone) if counted == Some(LimitSubject::Prefix) => phone.block().as_bytes().to_vec(),
             Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
             Self::Address { network, .. } if counted == Some(LimitSubject::Network) => network.clone(),
@@ -206,10 +176,7 @@ impl LookupSubject {
             Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
             Self::Everyone => b"everyone".to_vec(),
             Self::RealmLogin { login, .. } => account_subject(login.as_str(), account),
-            Self::RealmDevice { login, id, .. } => account.map_or_else(
-                || account_subject(login.as_str(), None),
-                |account| device_subject(account, *id).to_vec(),
-            ),
+            Self::RealmDevice { login, id, .. } => device(login.as_str(), *id),
             Self::RealmAddress { realm, network, .. } if counted == Some(LimitSubject::RealmNetwork) => {
                 realm.subject(network)
             }
@@ -234,21 +201,19 @@ impl LookupSubject {
     pub(super) fn recorded<'a>(
         &'a self,
         account: Option<&'a Account>,
-    ) -> Option<(SubjectKind, audit::EventSubject<'a>)> {
+    ) -> Option<(SubjectKind, EventSubject<'a>)> {
         Some(match self {
             Self::Login(login) | Self::Device { login, .. } => {
-                let unknown = audit::EventSubject::Login(login.as_str());
+                let unknown = EventSubject::Login(login.as_str());
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }
             Self::Phone(phone) | Self::ProgramPhone { phone, .. } => {
-                (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str()))
+                (SubjectKind::Phone, EventSubject::Phone(phone.as_str()))
             }
             Self::Address { address, .. }
             | Self::RealmAddress { address, .. }
-            | Self::ProgramAddress { address, .. } => {
-                (SubjectKind::Address, audit::EventSubject::Address(address))
-            }
-            Self::Custom(text) => (SubjectKind::Account, audit::EventSubject::Custom(text)),
+            | Self::ProgramAddress { address, .. } => (SubjectKind::Address, EventSubject::Address(address)),
+            Self::Custom(text) => (SubjectKind::Account, EventSubject::Custom(text)),
             // A realm's names are found by their ids.
             Self::Prefix(_)
             | Self::Everyone
@@ -263,7 +228,7 @@ impl LookupSubject {
     pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut AuditEvent<'a>) {
         match (self, self.recorded(account)) {
             (Self::Prefix(prefix) | Self::ProgramPrefix { prefix, .. }, _) => {
-                event.prefix = Some(audit::EventSubject::Prefix(prefix))
+                event.prefix = Some(EventSubject::Prefix(prefix))
             }
             (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
             (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
@@ -274,13 +239,11 @@ impl LookupSubject {
             Self::Phone(phone) | Self::ProgramPhone { phone, .. }
                 if matches!(LookupKind::of(limit), Some(LookupKind::Prefix | LookupKind::ProgramPrefix)) =>
             {
-                event.prefix = Some(audit::EventSubject::Prefix(phone.block()));
+                event.prefix = Some(EventSubject::Prefix(phone.block()));
             }
             Self::Address { network, .. }
             | Self::RealmAddress { network, .. }
-            | Self::ProgramAddress { network, .. } => {
-                event.network = Some(audit::EventSubject::Network(network))
-            }
+            | Self::ProgramAddress { network, .. } => event.network = Some(EventSubject::Network(network)),
             _ => {}
         }
     }

@@ -1,35 +1,46 @@
 //! Traces and metrics for an OpenTelemetry receiver: OTLP over HTTP, with protobuf. What cannot be delivered is
 //! dropped and counted; nothing here is waited for, except at shutdown for a short time.
 
-mod figures;
-mod queue;
-mod receiver;
-#[cfg(test)]
-mod tests;
+mod metric_points;
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, Span, SpanData, SpanProcessor};
 use prost::Message;
-use tokio::sync::mpsc;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response};
+use secrecy::ExposeSecret;
+use tokio::sync::mpsc::{self, Sender};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::{Layer, Registry};
+use url::Url;
 
 use crate::clock::{Clock, Micros};
 use crate::config::{SecretError, TelemetrySettings};
+use crate::https::{self, ClientError};
+use crate::outage::DependencyStatus;
 use crate::spans;
 use crate::stop::{StopSender, StopSignal};
-use queue::SpanQueue;
-use receiver::OtlpReceiver;
+
+#[cfg(test)]
+mod tests;
 
 /// Spans that wait for the receiver, some two megabytes; further ones are lost. These are the sizes and times of
 /// OpenTelemetry's batch span processor.
@@ -59,7 +70,7 @@ pub enum OtlpError {
 
 /// An exporter that has not been started. Spans already wait in its queue.
 pub struct Otlp {
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: ResourceAttributesWithSchema,
     spans: mpsc::Receiver<SpanData>,
     provider: SdkTracerProvider,
@@ -76,7 +87,7 @@ impl Otlp {
         clock: Clock,
     ) -> Result<Option<(Self, SpanLayer)>, OtlpError> {
         let Some(endpoint) = &settings.otlp_endpoint else { return Ok(None) };
-        let receiver = OtlpReceiver::open(endpoint, settings)?;
+        let receiver = Arc::new(OtlpReceiver::open(endpoint, settings)?);
         // Without the detectors, which read environment variables beside the configuration.
         let resource = Resource::builder_empty()
             .with_attributes([
@@ -116,11 +127,11 @@ impl Otlp {
     pub fn start(self, metrics: PrometheusHandle) -> RunningOtlp {
         let Self { receiver, resource, spans, provider, interval, clock, opened } = self;
         receiver.register_errors();
-        queue::register_lost();
+        register_lost();
         let stopper = StopSender::new();
         let mut tasks = JoinSet::new();
         let figures = MetricsExport {
-            receiver: receiver.clone(),
+            receiver: Arc::clone(&receiver),
             resource: resource.attributes.0.clone(),
             metrics,
             clock,
@@ -153,7 +164,7 @@ impl RunningOtlp {
 
 /// Sends batches of spans until it is stopped and the queue is empty.
 async fn export_spans(
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: ResourceAttributesWithSchema,
     mut spans: mpsc::Receiver<SpanData>,
     stop: StopSignal,
@@ -184,13 +195,13 @@ async fn export_spans(
         let count = spans.len() as u64;
         let resource_spans = group_spans_by_resource_and_scope(spans, &resource);
         let body = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
-        queue::count_lost(receiver.spans(body, count, PATIENCE, &mut stop.clone()).await);
+        count_lost(receiver.spans(body, count, PATIENCE, &mut stop.clone()).await);
     }
 }
 
 /// Sends what `/metrics` shows.
 struct MetricsExport {
-    receiver: OtlpReceiver,
+    receiver: Arc<OtlpReceiver>,
     resource: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>,
     metrics: PrometheusHandle,
     clock: Clock,
@@ -204,8 +215,8 @@ impl MetricsExport {
         while goes_on {
             goes_on = stop.pause(interval).await;
             let (start, now) = (self.opened, self.clock.now());
-            let metrics = figures::of_text(&self.metrics.render(), nanos(start), nanos(now));
-            let resource_metrics = vec![figures::of_resource(self.resource.clone(), metrics)];
+            let metrics = metric_points::of_text(&self.metrics.render(), nanos(start), nanos(now));
+            let resource_metrics = vec![metric_points::of_resource(self.resource.clone(), metrics)];
             self.receiver.metrics(ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()).await;
         }
     }
@@ -213,4 +224,188 @@ impl MetricsExport {
 
 fn nanos(at: Micros) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
+}
+
+/// Where ended spans wait: bounded, and never waited for.
+#[derive(Debug)]
+struct SpanQueue(Sender<SpanData>);
+
+impl SpanProcessor for SpanQueue {
+    fn on_start(&self, _span: &mut Span, _context: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        count_lost(u64::from(self.0.try_send(span).is_err()));
+    }
+
+    /// The exporter flushes.
+    fn force_flush(&self) -> OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+const LOST: &str = "gatehouse_otlp_spans_lost_total";
+
+/// Shows the counter at zero; call it once the recorder is installed.
+fn register_lost() {
+    metrics::counter!(LOST).increment(0);
+}
+
+fn count_lost(spans: u64) {
+    if spans > 0 {
+        metrics::counter!(LOST).increment(spans);
+    }
+}
+
+/// How long an export may take, as in OpenTelemetry's SDKs.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two attempts: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(16);
+/// Longer than any receiver's answer.
+const LONGEST_ANSWER: usize = 64 * 1024;
+
+/// The receiver: one request for each export, and what its answer means.
+struct OtlpReceiver {
+    client: Client,
+    headers: HeaderMap,
+    traces: Signal,
+    metrics: Signal,
+}
+
+/// Traces or metrics. Many receivers take only one of them, so each has a status of its own.
+struct Signal {
+    url: Url,
+    status: DependencyStatus,
+}
+
+impl Signal {
+    fn of(endpoint: &Url, name: &'static str, what: &'static str) -> Self {
+        let mut url = endpoint.clone();
+        url.set_path(&format!("{}/v1/{name}", endpoint.path().trim_end_matches('/')));
+        let status = DependencyStatus::new(what, "gatehouse_otlp_up", "gatehouse_otlp_errors_total", 1);
+        Self { url, status: status.labelled("signal", name) }
+    }
+}
+
+/// An export that was not accepted.
+struct ExportError {
+    reason: String,
+    /// It may be accepted later; not before this time has passed, if the receiver says so.
+    again: Option<Duration>,
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl OtlpReceiver {
+    pub fn open(endpoint: &Url, settings: &TelemetrySettings) -> Result<Self, OtlpError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &settings.headers {
+            let secret = value.read();
+            let secret = secret.map_err(|reason| OtlpError::Secret { name: name.clone(), reason })?;
+            let invalid = || OtlpError::Header { name: name.clone() };
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            let mut value =
+                HeaderValue::from_bytes(secret.expose_secret().as_bytes()).map_err(|_| invalid())?;
+            value.set_sensitive(true);
+            headers.insert(header, value);
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        let builder = https::client(settings.ca_file.as_deref()).map_err(|wrong| match wrong {
+            ClientError::Authorities(reason) => OtlpError::Authorities(reason),
+            ClientError::Tls(reason) => OtlpError::Tls(reason),
+        })?;
+        let client = builder.build().map_err(|wrong| OtlpError::Tls(wrong.without_url().to_string()))?;
+        let traces = Signal::of(endpoint, "traces", "the OTLP receiver for traces");
+        let metrics = Signal::of(endpoint, "metrics", "the OTLP receiver for metrics");
+        Ok(Self { client, headers, traces, metrics })
+    }
+
+    /// Shows the counters of errors at zero; call it once the recorder is installed.
+    pub fn register_errors(&self) {
+        self.traces.status.register_errors();
+        self.metrics.status.register_errors();
+    }
+
+    /// Sends `count` spans, again and again for as long as `patience` where that may help; returns how many are lost.
+    pub async fn spans(&self, body: Vec<u8>, count: u64, patience: Duration, stop: &mut StopSignal) -> u64 {
+        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            let error = match self.post(&self.traces, body.clone()).await {
+                Ok(answer) => {
+                    let said = ExportTraceServiceResponse::decode(answer.as_slice()).unwrap_or_default();
+                    let rejected = said.partial_success.map_or(0, |partly| partly.rejected_spans);
+                    return u64::try_from(rejected).unwrap_or(0).min(count);
+                }
+                Err(error) => error,
+            };
+            let Some(wait) = error.again.map(|wait| wait.max(pause)) else { return count };
+            if begun.elapsed().saturating_add(wait) > patience || !stop.pause(wait).await {
+                return count;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    pub async fn metrics(&self, body: Vec<u8>) {
+        let Ok(answer) = self.post(&self.metrics, body).await else { return };
+        let said = ExportMetricsServiceResponse::decode(answer.as_slice()).unwrap_or_default();
+        if let Some(partly) = said.partial_success.filter(|partly| partly.rejected_data_points > 0) {
+            tracing::debug!(rejected = partly.rejected_data_points, "the OTLP receiver rejected metrics");
+        }
+    }
+
+    /// One attempt; the body of a success.
+    async fn post(&self, signal: &Signal, body: Vec<u8>) -> Result<Vec<u8>, ExportError> {
+        let request = self.client.post(signal.url.clone()).headers(self.headers.clone()).body(body);
+        let lost = |reason: &str| ExportError { reason: reason.to_owned(), again: Some(Duration::ZERO) };
+        let whole = async {
+            let response = request.send().await.map_err(|wrong| {
+                lost(if wrong.is_connect() { "cannot be reached" } else { "closed the connection" })
+            })?;
+            judge(&response)?;
+            Ok(read(response).await)
+        };
+        // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
+        let answer = match tokio::time::timeout(TIMEOUT, whole).await {
+            Ok(answer) => answer,
+            Err(_) => Err(lost("did not answer in time")),
+        };
+        match &answer {
+            Ok(_) => signal.status.answered(),
+            Err(error) => signal.status.failed(error),
+        }
+        answer
+    }
+}
+
+/// The statuses after which an export may be repeated are those of the OTLP specification.
+fn judge(response: &Response) -> Result<(), ExportError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(());
+    }
+    let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let again = matches!(status.as_u16(), 429 | 502 | 503 | 504)
+        .then(|| asked.map_or(Duration::ZERO, Duration::from_secs));
+    Err(ExportError { reason: format!("answered {}", status.as_u16()), again })
+}
+
+/// The body as far as it is read; what a receiver says about an export that it has accepted matters little.
+async fn read(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        if body.len() + chunk.len() > LONGEST_ANSWER {
+            return Vec::new();
+        }
+        body.extend_from_slice(&chunk);
+    }
+    body
 }

@@ -4,17 +4,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Phone;
-use super::ledger::Ledger;
-use super::once;
-use super::rebuild::{LedgerRebuild, LedgerRebuildError, MARK};
-use super::share::BudgetShare;
-use super::watched::{MessageKeys, Sender, SmsLimits};
+use super::ledger::{Ledger, LedgerPosition};
+use super::message_limits::{BudgetShare, MessageKeys, ONCE, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
+use crate::db::DbError;
 use crate::throttle::{
     self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, LogPeek, Refusal,
-    RuleAction, StoreError,
+    RuleAction, StoreError, StoreState, WindowRecord,
 };
 
 /// A store that loses its data more often than this during one request has another problem.
@@ -61,34 +58,20 @@ pub struct BudgetTicket {
 #[derive(Clone)]
 pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,
-    rebuild: Arc<LedgerRebuild>,
+    ledger: Ledger,
+    rebuild: Arc<throttle::WindowRebuild<AnyStore>>,
     /// The rebuild generation in which the store was complete when last read, and for which limits.
     known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
 impl SmsBudgets {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = Arc::new(LedgerRebuild::new(limiter.clone(), ledger));
-        Self { limiter, rebuild, known_generation: Arc::default() }
+        let rebuild = throttle::WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
+        Self { limiter, ledger, rebuild: Arc::new(rebuild), known_generation: Arc::default() }
     }
 
     pub const fn limiter(&self) -> &Limiter<AnyStore> {
         &self.limiter
-    }
-
-    /// `once` holds the parts of the request's name.
-    pub fn keys(
-        &self,
-        watched: &SmsLimits,
-        phone: &Phone,
-        origin: [&[u8]; 2],
-        sender: Sender<'_>,
-        once: Option<&[&[u8]]>,
-    ) -> MessageKeys {
-        let number = watched.phone_key(&self.limiter, phone.as_str());
-        let [address, network] = MessageKeys::of_origin(&self.limiter, watched, sender, origin);
-        let once = once.map(|parts| watched.once_key(&self.limiter, parts));
-        MessageKeys::new(&self.limiter, watched, [number, address, network], once, phone.block(), sender)
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
@@ -178,7 +161,7 @@ impl SmsBudgets {
         refusal: Refusal,
     ) -> BudgetAdmission {
         // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
-        if limit == once::NAME || self.is_repeated(watched, keys).await {
+        if limit == ONCE || self.is_repeated(watched, keys).await {
             return BudgetAdmission::Repeated;
         }
         BudgetAdmission::Refused(limit.to_owned(), refusal)
@@ -280,9 +263,11 @@ impl SmsBudgets {
     pub async fn rebuild_windows(&self, watched: &Arc<SmsLimits>) -> bool {
         let (budgets, watched) = (self.clone(), Arc::clone(watched));
         let task = tokio::spawn(async move {
-            match budgets.rebuild.run(&watched).await {
+            let (limiter, ledger, shape) = (&budgets.limiter, &budgets.ledger, watched.shape());
+            let recorded = RecordedMessages { limiter, ledger, watched: &watched };
+            match budgets.rebuild.run(&shape, &recorded).await {
                 Ok(by) => {
-                    budgets.learn(&watched.shape(), by);
+                    budgets.learn(&shape, by);
                     true
                 }
                 // The run that failed has logged it.
@@ -303,5 +288,79 @@ impl SmsBudgets {
 
     fn learn(&self, shape: &str, by: HitId) {
         *self.known_generation.lock().unwrap_or_else(PoisonError::into_inner) = Some((shape.to_owned(), by));
+    }
+}
+
+/// Rows read at once: a page of the ledger, a few scripts of the store.
+const PAGE: u32 = 250;
+
+/// The name in the store for all windows of messages, used to mark them as complete.
+const MARK: &str = "sms";
+
+type LedgerRebuildError = throttle::RebuildError<DbError>;
+
+/// The ledger, for the limits of one moment.
+struct RecordedMessages<'a> {
+    limiter: &'a Limiter<AnyStore>,
+    ledger: &'a Ledger,
+    watched: &'a SmsLimits,
+}
+
+impl WindowRecord for RecordedMessages<'_> {
+    type Error = DbError;
+
+    /// Every message and every wrong code that a window can still count, newest first.
+    async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {
+        let Self { ledger, watched, .. } = self;
+        if found == StoreState::Marked {
+            return Ok(0);
+        }
+        let horizon = watched.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
+        Ok(self.restore_guesses(horizon).await? + self.restore_messages(horizon).await?)
+    }
+}
+
+impl RecordedMessages<'_> {
+    async fn restore_guesses(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
+        let Self { limiter, ledger, watched } = self;
+        let (mut place, mut guesses) = (LedgerPosition::NEWEST, 0);
+        loop {
+            let page =
+                ledger.wrong_guesses(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let bucket = |key| Bucket { limit: &watched.guess, key };
+            let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
+            limiter.restore(&hits).await?;
+            guesses += page.len();
+            match page.into_iter().last() {
+                Some(last) if hits.len() == PAGE as usize => place = last.place,
+                _ => return Ok(guesses),
+            }
+        }
+    }
+
+    async fn restore_messages(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
+        let Self { limiter, ledger, watched } = self;
+        let (mut place, mut messages) = (LedgerPosition::NEWEST, 0);
+        loop {
+            let page = ledger.hits(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
+            let Some(last) = page.last() else { return Ok(messages) };
+            place = last.place.clone();
+            messages += page.len();
+            let waived = ledger.waived().await.map_err(LedgerRebuildError::Record)?;
+            let mut hits = Vec::with_capacity(8 * page.len());
+            for row in &page {
+                let subjects = [row.phone, row.address, row.network];
+                let program = row.purpose.program();
+                let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block, program);
+                let kept = KeptHit { at: row.place.at, id: row.hit };
+                let mut counted = watched.all(&keys, row.share);
+                counted.retain(|bucket| waived.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
+                hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));
+            }
+            limiter.restore(&hits).await?;
+            if page.len() < PAGE as usize {
+                return Ok(messages);
+            }
+        }
     }
 }

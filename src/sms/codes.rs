@@ -1,30 +1,34 @@
 //! The code service: who gets a code, and what an entered code proves.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::query;
 use tokio::sync::Semaphore;
 
 use super::budgets::SmsBudgets;
-use super::ledger::{Ledger, hex};
-use super::level::{BudgetLevel, SpentRule};
+use super::ledger::Ledger;
+use super::message::SmsError;
+use super::message_limits::{LastSmsLimits, PAGES, SmsLimits, open_part, pages_part};
 use super::metrics::SmsMetrics;
-use super::once;
-use super::outcome::SmsError;
-use super::share::PhoneOwners;
-use super::watched::{LastSmsLimits, SmsLimits};
-use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway};
+use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
-use crate::db::Db;
+use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::throttle::{AnyStore, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
-use crate::wait_queue::WaitQueue;
+use crate::throttle::wait_queue::WaitQueue;
+use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;
+/// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
+/// more are told to come back later.
+const MOST_WAITING_FOR_ONE: usize = 8;
+const MOST_WAITING: usize = 256;
 /// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,25 +37,29 @@ const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
 pub(super) struct CodesInner {
+    pub deps: CodesParts,
     pub ledger: Ledger,
     pub budgets: SmsBudgets,
-    pub gateway: Arc<dyn SmsGateway>,
     pub gateway_patience: Duration,
-    pub clock: Clock,
-    pub entropy: Entropy,
+    /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
+    /// For messages in flight.
     pub places: Arc<Semaphore>,
-    pub owners: Arc<dyn PhoneOwners>,
-    pub watched: LastSmsLimits,
-    pub level: tokio::sync::Mutex<BudgetLevel>,
+    watched: LastSmsLimits,
+    level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
-    pub audit: Audit,
-    pub site: Option<String>,
-    pub programs: ProgramTexts,
-    pub relays: ProgramTexts,
     /// Of codes.
     keys: SigningKeys,
     askers: SubKey,
+}
+
+/// Knows which numbers belong to an account. Asked for every request in a shortage, and never otherwise.
+pub trait PhoneOwners: Send + Sync {
+    /// Since when an account has had the number, by the database's clock; None if no account has it.
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
 /// What the service depends on.
@@ -80,29 +88,19 @@ impl SmsCodes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site, programs, relays } =
-            parts;
-        let ledger = Ledger::new(db, clock.clone(), entropy.clone());
-        let budgets = SmsBudgets::new(limiter, ledger.clone());
+        let ledger = Ledger::new(parts.db.clone(), parts.clock.clone(), parts.entropy.clone());
         Self(Arc::new(CodesInner {
+            budgets: SmsBudgets::new(parts.limiter.clone(), ledger.clone()),
             ledger,
-            budgets,
-            gateway,
             gateway_patience,
-            clock,
-            entropy,
-            turns: once::queue(),
+            turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
             places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
-            owners,
             watched: LastSmsLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
-            audit,
-            site,
-            programs,
-            relays,
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
+            deps: parts,
         }))
     }
 
@@ -111,7 +109,7 @@ impl SmsCodes {
     }
 
     pub fn gateway(&self) -> &dyn SmsGateway {
-        &*self.0.gateway
+        &*self.0.deps.gateway
     }
 
     /// The key of a number in the ledger.
@@ -211,7 +209,7 @@ impl SmsCodes {
         if level > before
             && let Some(name) = level.name()
         {
-            let audit = &self.0.audit;
+            let audit = &self.0.deps.audit;
             let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
             audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
             tracing::warn!(level = name, "a large part of the limit sms-total is used");
@@ -225,4 +223,139 @@ fn hash_of(key: &SubKey, phone: SubjectKey, purpose: &str, message: MessageId, c
     let parts: [&[u8]; 4] = [&phone.0, purpose.as_bytes(), message.as_bytes(), code.expose().as_bytes()];
     let hash = blake3::Hash::from_bytes(key.hash(&parts)).to_hex();
     *hash.as_bytes().first_chunk().expect("64 digits")
+}
+
+/// How far the part that everybody may spend is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum BudgetLevel {
+    #[default]
+    Calm,
+    /// Half of the whole.
+    Half,
+    /// The open part is used up, or that of our own pages is.
+    Short,
+}
+
+/// The rule of `sms-total` of which the largest part is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpentRule {
+    pub count: u32,
+    /// How many of them our own pages have sent.
+    pub pages: u32,
+    /// The rule's `max`, including the reserve.
+    pub max: u32,
+}
+
+impl SpentRule {
+    pub const fn level(self) -> BudgetLevel {
+        if self.count >= open_part(self.max) || self.pages >= pages_part(self.max) {
+            BudgetLevel::Short
+        } else if self.count as u64 * 2 >= self.max as u64 {
+            BudgetLevel::Half
+        } else {
+            BudgetLevel::Calm
+        }
+    }
+
+    /// A level is left again only when a tenth less is spent, so that a window in which one message leaves
+    /// and one arrives is recorded once.
+    pub fn level_after(self, before: BudgetLevel) -> BudgetLevel {
+        let with_a_tenth = |count: u32| {
+            let more = u64::from(count) + u64::from((count / 9).max(count.min(1)));
+            more.min(self.max.into()) as u32
+        };
+        let falling = Self { count: with_a_tenth(self.count), pages: with_a_tenth(self.pages), ..self };
+        self.level().max(before.min(falling.level()))
+    }
+
+    pub fn part(self) -> f64 {
+        f64::from(self.count) / f64::from(self.max)
+    }
+
+    /// Of what our own pages may send: 1 if it is used up.
+    pub fn part_of_pages(self) -> f64 {
+        f64::from(self.pages) / f64::from(pages_part(self.max))
+    }
+}
+
+impl BudgetLevel {
+    /// Its name in the record.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Calm => None,
+            Self::Half => Some("half"),
+            Self::Short => Some("short"),
+        }
+    }
+}
+
+impl SmsCodes {
+    /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
+    /// unchanged: other limits and the brake.
+    pub async fn waive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
+        let key = self.0.budgets.limiter().bucket(limit, subject).key;
+        Ok(self.0.ledger.waive(key).await?)
+    }
+
+    /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
+    pub fn beside(&self, limit: Option<LimitName>) -> Option<&'static [u8]> {
+        (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
+    }
+
+    /// Wrong guesses up to now no longer count for the number's valid codes of that program, of ours if there is none;
+    /// nor in these logs.
+    pub async fn forget_guesses(
+        &self,
+        live: &LiveSettings,
+        phone: &Phone,
+        program: Option<&str>,
+        logs: &[SubjectKey],
+    ) -> Result<(), SmsError> {
+        Ok(self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await?)
+    }
+}
+
+impl Ledger {
+    async fn waive(&self, log: SubjectKey) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
+            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
+            WHERE sms_excuses.up_to < excluded.up_to";
+        let now = self.now().await?;
+        on_db!(self.db(), pool => query(SQL).bind(hex(&log.0)).bind(now.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_and_four_fifths_are_told_apart() {
+        let level = |count, pages| SpentRule { count, pages, max: 10 }.level();
+        let levels =
+            [BudgetLevel::Calm, BudgetLevel::Calm, BudgetLevel::Half, BudgetLevel::Half, BudgetLevel::Short];
+        assert_eq!([0, 4, 5, 7, 8].map(|count| level(count, 0)), levels);
+        assert_eq!([level(6, 5), level(6, 6)], [BudgetLevel::Half, BudgetLevel::Short]);
+    }
+
+    #[test]
+    fn a_level_is_left_when_a_tenth_less_is_spent() {
+        let after = |count| SpentRule { count, pages: 0, max: 100 }.level_after(BudgetLevel::Short);
+        assert_eq!(
+            [79, 72, 71, 50, 45, 44].map(after),
+            [
+                BudgetLevel::Short,
+                BudgetLevel::Short,
+                BudgetLevel::Half,
+                BudgetLevel::Half,
+                BudgetLevel::Half,
+                BudgetLevel::Calm
+            ]
+        );
+        assert_eq!(
+            SpentRule { count: 79, pages: 0, max: 100 }.level_after(BudgetLevel::Half),
+            BudgetLevel::Half
+        );
+    }
 }

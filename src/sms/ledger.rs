@@ -1,33 +1,29 @@
 //! The ledger: every admitted message, in SQL. It has the final decision, whatever the window store
 //! remembers, and it stores the valid codes.
 
+mod codes;
+mod pages;
+mod write;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
+use strum::{EnumString, IntoStaticStr};
 
 use super::brake::{BrakedPrefix, RememberedBrakes};
-use super::share::BudgetShare;
-use super::{MessageId, Phone};
+use super::message_limits::BudgetShare;
+use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
 use crate::throttle::window::{self, GatheredVerdict, WindowLog};
 use crate::throttle::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 
-mod codes;
-mod guesses;
-mod pages;
-mod relay;
-mod rows;
-mod write;
-
-pub use codes::{AskedBy, StoredVerification};
+pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
-pub(super) use rows::hex;
-pub use rows::{HitRow, LedgerPosition, MessageState};
-pub use write::{MessageDraft, MessageOutcome, WhyNot, WriteResult};
+pub use write::{MessageDraft, WhyNot, WriteResult};
 
 /// The ledger over its database. Clones share it.
 #[derive(Clone)]
@@ -107,7 +103,7 @@ impl Ledger {
         let now = self.now().await?;
         let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
-        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: rows::stored_hit(&hit)? });
+        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? });
         Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -123,16 +119,16 @@ impl Ledger {
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
-        let rows: Vec<rows::RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
+        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
             .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(rows::RawHit::parse).collect::<Result<_, _>>()?)
+        Ok(rows.into_iter().map(RawHit::parse).collect::<Result<_, _>>()?)
     }
 
     /// Up to when messages no longer count in a log, as administrators have said.
     pub async fn waived(&self) -> Result<HashMap<SubjectKey, Micros>, DbError> {
         const SQL: &str = "SELECT phone_key, up_to FROM sms_excuses";
         let rows: Vec<(String, i64)> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
-        let parsed = |(log, up_to): (String, i64)| Ok((rows::stored_key(&log)?, Micros(up_to)));
+        let parsed = |(log, up_to): (String, i64)| Ok((stored_key(&log)?, Micros(up_to)));
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
@@ -206,13 +202,168 @@ impl EarlierMessage {
         let (id, state, share, expires_at, hit, used_up) = row;
         let known = now < Micros(expires_at);
         let earlier = Self {
-            hit: rows::stored_hit(&hit)?,
+            hit: stored_hit(&hit)?,
             used_up: used_up != 0,
-            id: rows::stored_id(&id)?,
+            id: stored_id(&id)?,
             state: MessageState::stored(&state)?,
-            short: rows::stored_share(&share)? != BudgetShare::Open,
+            short: stored_share(&share)? != BudgetShare::Open,
             expires_in: Micros(expires_at).since(now),
         };
         Ok(known.then_some(earlier))
+    }
+}
+
+/// The most of a gateway's own words that is stored.
+const LONGEST_WORDS: usize = 200;
+
+/// The state of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum MessageState {
+    /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
+    /// dies.
+    Pending,
+    /// The gateway has accepted it.
+    Accepted,
+    /// It was not sent, and its number's limit does not count it.
+    Refused,
+    /// It may have been sent. It counts, and is never sent again.
+    Unknown,
+    /// Codes were short, and it was not sent: the answer was the same as for any other number.
+    Withheld,
+}
+
+impl MessageState {
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
+
+    pub const fn as_str(self) -> &'static str {
+        self.into_str()
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
+        Self::parse(text).ok_or_else(|| decode("an unknown state"))
+    }
+}
+
+/// A row's position in the ledger, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerPosition {
+    pub at: Micros,
+    pub id: String,
+}
+
+impl LedgerPosition {
+    /// Before the newest row.
+    pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };
+}
+
+/// What the window store had of a message.
+#[derive(Debug, Clone)]
+pub struct HitRow {
+    pub place: LedgerPosition,
+    pub phone: SubjectKey,
+    pub address: SubjectKey,
+    pub network: SubjectKey,
+    pub once: Option<SubjectKey>,
+    pub hit: HitId,
+    pub block: String,
+    pub share: BudgetShare,
+    pub purpose: MessagePurpose,
+}
+
+#[derive(sqlx::FromRow)]
+pub struct RawHit {
+    created_at: i64,
+    id: String,
+    phone_key: String,
+    address_key: String,
+    network_key: String,
+    once_key: Option<String>,
+    hit: String,
+    block: String,
+    share: String,
+    purpose: String,
+}
+
+impl RawHit {
+    pub fn parse(self) -> Result<HitRow, sqlx::Error> {
+        Ok(HitRow {
+            place: LedgerPosition { at: Micros(self.created_at), id: self.id },
+            phone: stored_key(&self.phone_key)?,
+            address: stored_key(&self.address_key)?,
+            network: stored_key(&self.network_key)?,
+            once: self.once_key.as_deref().map(stored_key).transpose()?,
+            hit: stored_hit(&self.hit)?,
+            block: self.block,
+            share: stored_share(&self.share)?,
+            purpose: stored_purpose(&self.purpose)?,
+        })
+    }
+}
+
+fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
+    let mut bytes = [0; N];
+    let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !digits {
+        return Err(decode("hexadecimal digits of the wrong length"));
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).expect("ASCII");
+        *byte = u8::from_str_radix(pair, 16).expect("two hexadecimal digits");
+    }
+    Ok(bytes)
+}
+
+pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
+    unhex(text).map(SubjectKey)
+}
+
+pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
+    unhex(text).map(HitId)
+}
+
+pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
+    MessageId::parse(text).ok_or_else(|| decode("an invalid id"))
+}
+
+pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
+    text.parse().map_err(|_| decode("an unknown share"))
+}
+
+pub fn stored_purpose(text: &str) -> Result<MessagePurpose, sqlx::Error> {
+    MessagePurpose::parse(text).ok_or_else(|| decode("an unknown purpose"))
+}
+
+pub fn decode(what: &str) -> sqlx::Error {
+    sqlx::Error::Decode(format!("a column holds {what}").into())
+}
+
+/// A gateway's text may be long.
+pub fn short(words: &str) -> &str {
+    let end = words.char_indices().nth(LONGEST_WORDS).map_or(words.len(), |(at, _)| at);
+    &words[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_from_their_text() {
+        let key = SubjectKey([0x0f, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 255]);
+        assert_eq!(stored_key(&hex(&key.0)).unwrap(), key);
+        for text in ["", "0f", "+f0102030405060708090a0b0c0d0e0f", &"é".repeat(16)] {
+            assert!(stored_key(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_cut_between_letters() {
+        assert_eq!(short(&"短".repeat(300)).chars().count(), LONGEST_WORDS);
+        assert_eq!(short("brief"), "brief");
     }
 }

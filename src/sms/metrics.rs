@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
-use super::outcome::{SendAnswer, SendOutcome};
+use super::message::{SendAnswer, SendOutcome};
 use super::{DeliveryResult, MessagePurpose};
 use crate::denied::Denied;
 use crate::outage::DependencyStatus;
@@ -102,7 +102,7 @@ impl SmsMetrics {
     }
 
     pub fn count(&self, answer: &SendAnswer) {
-        let counter = match &answer.sending {
+        let counter = match &answer.outcome {
             _ if answer.repeated => &self.messages.repeated,
             // Counted when its outcome is known.
             SendOutcome::Sent(sent) if sent.short => return,

@@ -2,32 +2,19 @@
 
 mod brake;
 mod budgets;
+mod check;
 mod codes;
-mod departure;
 pub mod gateway;
-mod guesser;
-mod guessing;
-mod handover;
-mod job;
 mod ledger;
-mod level;
+mod message;
+mod message_limits;
 mod metrics;
-mod once;
-mod outcome;
-mod path;
 mod phone;
 mod purpose;
-mod rebuild;
 mod record;
-mod relay;
-mod request;
-mod sending;
-mod share;
-mod short;
+mod send;
+mod shortage;
 mod text;
-mod verification;
-mod waiver;
-mod watched;
 
 use std::fmt;
 
@@ -36,22 +23,17 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::entropy::Entropy;
 
 pub use brake::ActiveBrake as HeldBrake;
-pub use codes::{CodesParts, SmsCodes};
+pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
+pub use codes::{BudgetLevel, CodesParts, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
     ReportedMessage, SmsGateway, SmsMessage,
 };
-pub use guesser::Guesser;
-pub use guessing::CodeGuess;
-pub use ledger::{Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use level::{BudgetLevel, SpentRule};
-pub use outcome::{CheckOutcome, ProvenPhone, SendOutcome, SendReceipt, SmsError};
+pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
+pub use message::{Message, SendOutcome, SendReceipt, SmsError};
 pub use phone::{Phone, PhoneError};
 pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
-pub use request::{CodeRequest, RelayRequest, VerificationRequest};
-pub use sending::{InTurn, TurnResult};
-pub use share::PhoneOwners;
-pub use verification::VerificationOutcome;
+pub use send::{InTurn, TurnResult};
 
 /// Identifies one message, here and in the reports of its gateway. Random, not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,6 +127,14 @@ impl fmt::Debug for SmsCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Code(…)")
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes what it is given");
+        text
+    })
 }
 
 #[cfg(test)]

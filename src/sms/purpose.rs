@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
+use strum::{EnumString, IntoStaticStr};
+
 use crate::config::is_custom_name;
 
 /// The purpose of a code; a code for one purpose does not work for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Purpose {
     Login,
     Register,
@@ -18,16 +21,11 @@ impl Purpose {
     pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
 
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Register => "register",
-            Self::Reset => "reset",
-            Self::Verify => "verify",
-        }
+        self.into_str()
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|purpose| purpose.as_str() == text)
+        text.parse().ok()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::budgets::BudgetTicket;
 use super::codes::SmsCodes;
-use super::job::SendJob;
-use super::outcome::{SendAnswer, SendOutcome};
-use super::share::BudgetShare;
+use super::message::{Message, SendAnswer, SendOutcome};
+use super::message_limits::BudgetShare;
+use super::send::SendJob;
 use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::denied::{ACCESS, Denied};
@@ -12,7 +12,7 @@ use crate::denied::{ACCESS, Denied};
 impl SmsCodes {
     /// `[access]` refuses the client that a program states, before anything is counted.
     pub fn record_denied(&self, purpose: &MessagePurpose, [address, network]: [&[u8]; 2]) {
-        let (audit, purpose) = (&self.0.audit, purpose.stored());
+        let (audit, purpose) = (&self.0.deps.audit, purpose.stored());
         audit.record(AuditEvent {
             name: Some(&purpose),
             address: Some(audit::EventSubject::Address(address)),
@@ -30,8 +30,8 @@ impl SendJob {
         if answer.repeated {
             return;
         }
-        let audit = &self.codes.0.audit;
-        let (outcome, limit) = match &answer.sending {
+        let audit = &self.codes.0.deps.audit;
+        let (outcome, limit) = match &answer.outcome {
             SendOutcome::Sent(sent) if sent.short => return,
             SendOutcome::Sent(sent) if sent.confirmed => (Outcome::Ok, None),
             SendOutcome::Sent(_) => (Outcome::Unknown, None),
@@ -43,13 +43,13 @@ impl SendJob {
             }
         };
         let buckets = self.watched.buckets(&self.keys, BudgetShare::Open);
-        let (at, why) = match (limit, &answer.refusal, &answer.ticket) {
+        let (at, why) = match (limit, &answer.refusal, &answer.admitted) {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))
             }
             // A brake, or everybody is challenged.
             (Some(limit), None, _) => (audit.now(), Some(EventRule::by_nobody(limit))),
-            (None, _, Some(BudgetTicket { at, noted, .. })) => {
+            (None, _, Some((at, noted))) => {
                 let noted = noted.as_ref();
                 (*at, noted.map(|refusal| EventRule::noted(buckets[refusal.bucket].limit.name(), refusal)))
             }
@@ -57,16 +57,14 @@ impl SendJob {
         };
         // When its hits were refunded.
         let settled = (outcome == Outcome::Failed).then(|| audit.now());
-        let (purpose, event) = (self.purpose.stored(), AuditEvent::new(at, Action::Send, outcome));
-        audit.record(AuditEvent { settled, why, ..self.about(&purpose, event) });
+        let event = AuditEvent { settled, why, ..AuditEvent::new(at, Action::Send, outcome) };
+        self.record_event(event);
     }
 
     /// It was not sent, because its prefix is paused.
     pub fn record_paused(&self) {
-        let audit = &self.codes.0.audit;
-        let event = AuditEvent::new(audit.now(), Action::Send, Outcome::Refused);
-        let why = Some(EventRule::by_nobody(ACCESS));
-        audit.record(AuditEvent { why, ..self.about(&self.purpose.stored(), event) });
+        let event = AuditEvent::new(self.codes.0.deps.audit.now(), Action::Send, Outcome::Refused);
+        self.record_event(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event });
     }
 
     /// None: it was not sent.
@@ -76,27 +74,28 @@ impl SendJob {
             Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
             Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
         };
-        let event = AuditEvent::new(ticket.at, Action::Send, outcome);
-        self.codes.0.audit.record(self.about(&self.purpose.stored(), event));
+        self.record_event(AuditEvent::new(ticket.at, Action::Send, outcome));
     }
 
     /// Whoever checks the code of another program names no number.
     pub fn event_key(&self) -> Option<i64> {
-        let number = audit::EventSubject::Phone(self.phone.as_str());
-        matches!(self.purpose, MessagePurpose::Verification(_)).then(|| self.codes.0.audit.subject(&number))
+        let number = audit::EventSubject::Phone(self.message.phone.as_str());
+        let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));
+        checked_by_id.then(|| self.codes.0.deps.audit.subject(&number))
     }
 
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
-    fn about<'a>(&'a self, purpose: &'a str, event: AuditEvent<'a>) -> AuditEvent<'a> {
-        let origin = self.origin.as_ref();
-        AuditEvent {
-            name: Some(purpose),
-            solved: self.solved,
+    fn record_event(&self, event: AuditEvent<'_>) {
+        let Message { phone, purpose, origin, solved, .. } = &self.message;
+        let origin = origin.as_ref();
+        self.codes.0.deps.audit.record(AuditEvent {
+            name: Some(&purpose.stored()),
+            solved: *solved,
             address: origin.map(|[address, _]| audit::EventSubject::Address(address)),
             network: origin.map(|[_, network]| audit::EventSubject::Network(network)),
-            phone: Some(audit::EventSubject::Phone(self.phone.as_str())),
-            prefix: Some(audit::EventSubject::Prefix(self.phone.block())),
+            phone: Some(audit::EventSubject::Phone(phone.as_str())),
+            prefix: Some(audit::EventSubject::Prefix(phone.block())),
             ..event
-        }
+        });
     }
 }

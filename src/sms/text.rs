@@ -5,7 +5,7 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::job::SendJob;
+use super::send::SendJob;
 use super::{MessagePurpose, ProgramPurpose, Purpose, SmsCode};
 use crate::config::{ProgramText, fits_one_segment};
 
@@ -13,18 +13,16 @@ impl SendJob {
     /// As secret as the code.
     pub fn text(&self, code: &SmsCode) -> Zeroizing<String> {
         let inner = &*self.codes.0;
-        match &self.purpose {
+        let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
+        match &self.message.purpose {
             MessagePurpose::Own(purpose) => {
-                text(*purpose, code, self.code_ttl, &self.locale, inner.site.as_deref())
+                text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
             }
             MessagePurpose::Verification(of) => {
-                let template = inner.programs.get(of.program());
-                let language = self.language.as_deref();
-                program_text(of, template, code, self.code_ttl, &self.locale, language)
+                program_text(of, inner.deps.programs.get(of.program()), code, self.code_ttl, locale, language)
             }
             MessagePurpose::Relayed(relay) => {
-                let (template, language) = (inner.relays.get(relay), self.language.as_deref());
-                relayed_text(relay, template, code, &self.locale, language)
+                relayed_text(relay, inner.deps.relays.get(relay), code, locale, language)
             }
         }
     }

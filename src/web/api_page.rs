@@ -9,6 +9,7 @@ use askama::Template;
 use serde_json::{Map, Value};
 
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 use crate::web::kit::visit::{Layout, Visit};
 use crate::web::openapi::DOCUMENT;
 
@@ -100,7 +101,7 @@ fn call_view(path: &'static str, method: &str, call: &'static Value) -> CallView
     };
     let problem = |(_, answer): (_, &'static Value)| {
         entries(&answer["content"]["application/problem+json"]["examples"])
-            .filter_map(|(name, _)| Kind::named(name))
+            .filter_map(|(name, _)| problem_kind::named(name))
     };
     CallView {
         id: word(&call["operationId"]),

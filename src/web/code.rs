@@ -17,7 +17,7 @@ use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
+use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
 use crate::web::kit::action::{Actor, Counted, Refusal};
@@ -127,17 +127,17 @@ fn unknown() -> ObjectBuilder {
 /// Sends a code, unless the same request sent one. `challenged`: it may come with an answer that is used up.
 async fn send(
     by: &Actor<'_>,
-    ask: CodeRequest<'_>,
+    message: sms::Message,
     challenged: bool,
     answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<SendReceipt, Refusal> {
     let Actor { services, live, .. } = by;
     // Before the challenge is checked: the first of two requests has already used it up.
-    let sending = match services.codes.turn(live, ask, challenged).await? {
+    let sending = match services.codes.turn(live, message, challenged).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
             let solved = by.redeem(answer).await?;
-            services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await?
+            turn.send(live, solved).await?
         }
     };
     match sending {
@@ -184,13 +184,16 @@ pub async fn api(body: Json<SendCodeBody>, call: Call) -> WebResult {
     let headers = call.request().headers();
     let once = idempotency_key(headers)?;
     let (address, network) = (call.client.subject(), call.client.network());
-    let (address, network) = (address.as_ref(), network.as_ref());
     let locale = language(headers, call.edge.cookies).code();
     let (browser, named) = call.named_browser();
-    let browser = Some(&browser.bytes()[..]);
-    let ask = CodeRequest { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
+    let message = sms::Message {
+        browser: Some(browser.bytes().to_vec()),
+        once: once.map(str::to_owned),
+        ..sms::Message::new(phone.clone(), purpose, locale)
+    };
+    let message = message.asked_from(address.as_ref(), network.as_ref());
     let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match send(&call.actor(CaptchaForm::SmsCode), ask, answer.is_some(), answer).await {
+    match send(&call.actor(CaptchaForm::SmsCode), message, answer.is_some(), answer).await {
         Ok(sent) => {
             let mut response = HttpResponse::Accepted().json(accepted(&phone, sent));
             if let Some(cookie) = named {
@@ -296,18 +299,14 @@ pub async fn send_and_show(
     let FormReply { visit, live, .. } = *reply;
     let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
     let (address, network) = (visit.client.subject(), visit.client.network());
-    let ask = CodeRequest {
-        phone: &phone,
-        purpose,
-        address: address.as_ref(),
-        network: network.as_ref(),
-        browser: Some(visit.browser.bytes()),
-        solved: false,
+    let message = sms::Message {
+        browser: Some(visit.browser.bytes().to_vec()),
         // A page can send one message. A second press of the button is the same request.
-        once: Some(&guarded.csrf_token),
-        locale: visit.locale.code(),
+        once: Some(guarded.csrf_token.clone()),
+        ..sms::Message::new(phone.clone(), purpose, visit.locale.code())
     };
-    let sent = send(&reply.actor(), ask, guarded.was_challenged(), guarded.answer()).await;
+    let message = message.asked_from(address.as_ref(), network.as_ref());
+    let sent = send(&reply.actor(), message, guarded.was_challenged(), guarded.answer()).await;
     let now = visit.now();
     match sent {
         Ok(SendReceipt { expires_in, resend_after, confirmed, short, .. }) => {

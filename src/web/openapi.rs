@@ -14,6 +14,7 @@ use utoipa::OpenApi;
 use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
 use crate::web::kit::assets::PublicBody;
 use crate::web::kit::problem::{CaptchaBody, CaptchaChallenge, InputError, Kind, Problem, ProblemBody};
+use crate::web::kit::problem_kind;
 use crate::web::{
     account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
 };
@@ -63,32 +64,32 @@ use crate::web::{
         machine::relay::logto,
         machine::relay::supabase,
         machine::relay::outcome,
-        confirm::call::submit,
-        access::call::show,
-        access::call::save,
-        apps::call::show,
-        apps::call::save,
-        apps::call::preview,
-        limits::call::show,
-        limits::call::save,
-        limits::history_call::history,
-        limits::call::rollback,
-        limits::preview_call::submit,
-        lookup::call::show,
-        lookup::call::clear,
-        lookup::call::enable_password,
-        events::call::events,
-        messages::call::messages,
-        messages::call::brakes,
-        messages::call::lift,
-        accounts::call::list,
-        accounts::call::show,
-        accounts::call::act,
-        accounts::call::groups,
-        accounts::call::set_groups,
-        tokens::call::list,
-        tokens::call::create,
-        tokens::call::revoke,
+        confirm::api_submit,
+        access::api_show,
+        access::api_save,
+        apps::api_show,
+        apps::api_save,
+        apps::api_preview,
+        limits::api_show,
+        limits::api_save,
+        limits::history::api_history,
+        limits::api_rollback,
+        limits::preview::api_preview,
+        lookup::api::show,
+        lookup::api::clear,
+        lookup::api::enable_password,
+        events::api::list,
+        messages::api_list,
+        messages::api_brakes,
+        messages::api_lift,
+        accounts::api::list,
+        accounts::api::show,
+        accounts::api::act,
+        accounts::api::groups,
+        accounts::api::set_groups,
+        tokens::api_list,
+        tokens::api_create,
+        tokens::api_revoke,
         status::healthz,
         status::readyz,
         status::metrics
@@ -297,7 +298,7 @@ fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
         .collect();
     let mut by_status = BTreeMap::<_, Vec<_>>::new();
     for name in names {
-        let kind = Kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
+        let kind = problem_kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
         by_status.entry(kind.status.as_str().to_owned()).or_default().push(kind);
     }
     by_status

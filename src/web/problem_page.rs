@@ -9,6 +9,7 @@ use rust_i18n::t;
 
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 use crate::web::kit::visit::{Layout, Visit};
 
 #[derive(Template)]
@@ -22,7 +23,7 @@ pub struct ProblemPage {
 impl ProblemPage {
     pub fn new(visit: &Visit, kind: Kind) -> Self {
         let here = format!("/problems/{}", kind.name);
-        Self { layout: visit.layout(here, None), kind, all: Kind::ALL }
+        Self { layout: visit.layout(here, None), kind, all: problem_kind::KINDS }
     }
 
     fn text(&self, kind: &Kind, part: &str) -> Cow<'_, str> {
@@ -33,7 +34,7 @@ impl ProblemPage {
 
 /// `GET /problems/{name}`
 pub async fn show(visit: Visit, name: web::Path<String>) -> HttpResponse {
-    match Kind::named(&name) {
+    match problem_kind::named(&name) {
         Some(kind) => visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)),
         None => ErrorPage::new(visit.layout("/login", None), ErrorKind::NotFound).respond(&visit),
     }

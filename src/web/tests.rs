@@ -19,7 +19,7 @@ use url::Url;
 use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{CodePage, CodeStep, SentCode};
-use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
+use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
 use super::form::{FormPage, Notice};
 use super::kit::error_page::{ErrorKind, ErrorPage};
 use super::outbox::{OutboxPage, OutboxRow};
@@ -33,6 +33,7 @@ use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Pu
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Kind;
+use crate::web::kit::problem_kind;
 use crate::web::kit::visit::{Edge, Visit};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
@@ -198,18 +199,17 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         sent: 20,
         entered: 1,
     };
-    let asked = Asked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
-    let page = |asked, entries, brakes| {
-        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes)
+    let asked =
+        MessagesAsked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
+    let page = |asked, entries, brakes, kept| {
+        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes, kept)
     };
+    let none = MessagesAsked::default;
+    let kept = (["+861380013", "verify:shop"].map(str::to_owned), LiftProblem::ReasonMissing);
     vec![
-        (
-            "messages-reason",
-            page(Asked::default(), Vec::new(), vec![brake.clone()])
-                .not_lifted(["+861380013", "verify:shop"], LiftProblem::ReasonMissing),
-        ),
-        ("messages", page(asked, entries, vec![brake])),
-        ("messages-none", page(Asked::default(), Vec::new(), Vec::new())),
+        ("messages-reason", page(none(), Vec::new(), vec![brake.clone()], Some(kept))),
+        ("messages", page(asked, entries, vec![brake], None)),
+        ("messages-none", page(none(), Vec::new(), Vec::new(), None)),
     ]
 }
 
@@ -246,7 +246,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
     forms
         .chain(ErrorKind::VARIANTS.iter().copied().map(error))
-        .chain(Kind::ALL.iter().copied().map(problem))
+        .chain(problem_kind::KINDS.iter().copied().map(problem))
         .collect()
 }
 

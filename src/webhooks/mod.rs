@@ -2,39 +2,35 @@
 //! (<https://www.standardwebhooks.com>) describe it.
 //!
 //! Every instance reads what is new from the record (`notices.rs`) and writes it into one table, once for each
-//! receiver (`deliveries.rs`); whichever instance takes a row posts it (`endpoint.rs`). Only what concerns this
+//! receiver (`DeliveryTable`); whichever instance takes a row posts it (`signed.rs`). Only what concerns this
 //! instance alone, a store or database that does not answer, does not come from the record
-//! (`dependencies.rs`), and is posted from memory if the database is the one that is out.
+//! (`DependencyWatch`), and is posted from memory if the database is the one that is out.
 //!
-//! The other way round, `incoming.rs` tells whether a call is signed by somebody whose hooks are taken.
+//! The other way round, `signed.rs` tells whether a call is signed by somebody whose hooks are taken.
 
-mod deliveries;
-mod dependencies;
-mod endpoint;
-mod incoming;
 mod notices;
+mod signed;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::counter;
+use serde_json::json;
+use sqlx::{query, query_as, query_scalar};
 use tokio::task::JoinSet;
 
 use crate::clock::{Clock, Micros};
-use crate::config::WebhookSettings;
-use crate::db::DbError;
+use crate::config::{WebhookEvent, WebhookSettings};
+use crate::db::{Db, DbError, on_db};
+use crate::entropy::Entropy;
 use crate::stop::{StopSender, StopSignal};
-
-use deliveries::{DeliveryTable, DueDelivery};
-use dependencies::DependencyWatch;
-pub use endpoint::EndpointError;
-use endpoint::{PostResult, WebhookEndpoint};
-pub use incoming::{HookCall, HookSecretError, SignedHooks};
-pub use notices::NoticeSources;
+use crate::throttle::RedisLink;
 use notices::WebhookNotice;
+use signed::{PostResult, WebhookEndpoint};
 
-pub use dependencies::DependencyParts;
+pub use notices::NoticeSources;
+pub use signed::{EndpointError, HookCall, HookSecretError, SignedHooks};
 
 /// Between two looks for what is new.
 const COLLECT_EVERY: Duration = Duration::from_secs(2);
@@ -215,22 +211,23 @@ impl Webhooks {
         due: &DueDelivery,
         posted: PostResult,
     ) -> Result<(), DbError> {
-        let PostResult::Failed { reason } = posted else {
-            if posted == PostResult::Gone {
+        let mut again = None;
+        match posted {
+            PostResult::Delivered => {}
+            PostResult::Gone => {
                 tracing::warn!(webhook = %endpoint, "webhooks: the receiver is gone (410); remove it from the configuration");
             }
-            return self.table.done(due, endpoint.id()).await;
-        };
-        match usize::try_from(due.attempts - 1).ok().and_then(|failed| RETRIES.get(failed)) {
-            Some(wait) => {
-                tracing::warn!(webhook = %endpoint, attempt = due.attempts, reason, "webhooks: not delivered, will be tried again");
-                self.table.try_again(due, endpoint.id(), *wait).await
-            }
-            None => {
-                tracing::error!(webhook = %endpoint, notice = due.notice, reason, "webhooks: not delivered, given up");
-                self.table.done(due, endpoint.id()).await
+            PostResult::Failed { reason } => {
+                again =
+                    usize::try_from(due.attempts - 1).ok().and_then(|failed| RETRIES.get(failed)).copied();
+                if again.is_some() {
+                    tracing::warn!(webhook = %endpoint, attempt = due.attempts, reason, "webhooks: not delivered, will be tried again");
+                } else {
+                    tracing::error!(webhook = %endpoint, notice = due.notice, reason, "webhooks: not delivered, given up");
+                }
             }
         }
+        self.table.schedule(due, endpoint.id(), again).await
     }
 }
 
@@ -241,4 +238,171 @@ fn count(posted: &PostResult) {
         PostResult::Failed { .. } => "failed",
     };
     counter!("gatehouse_webhook_attempts_total", "result" => result).increment(1);
+}
+
+/// How long a taken row belongs to whoever took it: longer than an attempt.
+const LEASE: Duration = Duration::from_secs(60);
+/// How long a row is kept: longer than the last retry after the first, and than any look back.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The table of what was and will be delivered, shared by every instance.
+struct DeliveryTable {
+    db: Db,
+    clock: Clock,
+}
+
+/// A row that this instance may post now.
+struct DueDelivery {
+    notice: String,
+    body: String,
+    /// From 1.
+    attempts: i64,
+}
+
+impl DeliveryTable {
+    const fn new(db: Db, clock: Clock) -> Self {
+        Self { db, clock }
+    }
+
+    /// The time on which the instances agree.
+    async fn now(&self) -> Result<Micros, DbError> {
+        self.db.now(&self.clock).await
+    }
+
+    /// Writes it down, unless some instance has.
+    async fn add(&self, notice: &WebhookNotice, endpoint: &str, now: Micros) -> Result<(), DbError> {
+        const KNOWN: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE notice = $1 AND endpoint = $2";
+        const INSERT: &str = "INSERT INTO webhook_deliveries (notice, endpoint, body, created_at, next_at)
+            VALUES ($1, $2, $3, $4, $4) ON CONFLICT (notice, endpoint) DO NOTHING";
+        // Nearly always it is known, and a read takes no lock.
+        let known: i64 = on_db!(&self.db, pool => query_scalar(KNOWN).bind(&notice.id).bind(endpoint)
+            .fetch_one(pool).await)?;
+        if known == 0 {
+            on_db!(&self.db, pool => query(INSERT).bind(&notice.id).bind(endpoint).bind(notice.body())
+                .bind(now.0).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Takes the row that is due longest. Of two instances that want it, one gets it.
+    async fn take(&self, endpoint: &str) -> Result<Option<DueDelivery>, DbError> {
+        const DUE: &str = "SELECT notice FROM webhook_deliveries WHERE endpoint = $1 AND next_at <= $2
+            ORDER BY next_at, notice LIMIT 1";
+        const TAKE: &str = "UPDATE webhook_deliveries SET attempts = attempts + 1, next_at = $1
+            WHERE notice = $2 AND endpoint = $3 AND next_at <= $4 RETURNING notice, body, attempts";
+        let now = self.now().await?;
+        let due: Option<String> = on_db!(&self.db, pool => query_scalar(DUE).bind(endpoint).bind(now.0)
+            .fetch_optional(pool).await)?;
+        let Some(notice) = due else { return Ok(None) };
+        let taken: Option<(String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
+            .bind(now.plus(LEASE).0).bind(notice).bind(endpoint).bind(now.0).fetch_optional(pool).await)?;
+        Ok(taken.map(|(notice, body, attempts)| DueDelivery { notice, body, attempts }))
+    }
+
+    /// Tries it again after a while; None: it was delivered, or is given up.
+    async fn schedule(
+        &self,
+        due: &DueDelivery,
+        endpoint: &str,
+        again: Option<Duration>,
+    ) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE webhook_deliveries SET next_at = $1 WHERE notice = $2 AND endpoint = $3 AND attempts = $4";
+        let at = match again {
+            Some(wait) => Some(self.now().await?.plus(wait).0),
+            None => None,
+        };
+        on_db!(&self.db, pool => query(SQL).bind(at).bind(&due.notice).bind(endpoint)
+            .bind(due.attempts).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Removes what is old, whatever became of it.
+    async fn purge(&self, now: Micros) -> Result<(), DbError> {
+        const OLD: &str =
+            "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE created_at < $1 LIMIT 1) AS old";
+        const SQL: &str = "DELETE FROM webhook_deliveries WHERE created_at < $1";
+        let before = now.minus(KEPT).0;
+        let old: i64 = on_db!(&self.db, pool => query_scalar(OLD).bind(before).fetch_one(pool).await)?;
+        if old > 0 {
+            on_db!(&self.db, pool => query(SQL).bind(before).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+/// It is out after this many looks in a row: a second's hiccup is told to nobody.
+const LOOKS: u32 = 3;
+/// How long the database may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is watched, and this instance's name for it.
+pub struct DependencyParts {
+    pub db: Db,
+    /// `None` in process, which is never out.
+    pub store: Option<RedisLink>,
+    pub instance: String,
+    pub clock: Clock,
+    pub entropy: Entropy,
+}
+
+/// Whether the store and the database answer, as this instance sees it.
+struct DependencyWatch {
+    parts: DependencyParts,
+    seen: Mutex<[DependencyState; 2]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct DependencyState {
+    /// Looks in a row that found it out.
+    failed: u32,
+    told: bool,
+}
+
+impl DependencyWatch {
+    fn new(parts: DependencyParts) -> Self {
+        Self { parts, seen: Mutex::default() }
+    }
+
+    /// What went out for good or came back since the last look.
+    async fn changes(&self) -> Vec<WebhookNotice> {
+        let answer = tokio::time::timeout(PATIENCE, self.parts.db.ping()).await;
+        let database = matches!(answer, Ok(Ok(()))) && self.parts.db.is_writable();
+        let store = self.parts.store.as_ref().is_none_or(RedisLink::is_up);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = seen.iter_mut().zip([("database", database), ("store", store)]);
+        looks.filter_map(|(state, (part, up))| state.look(up).map(|event| self.notice(event, part))).collect()
+    }
+
+    fn notice(&self, event: WebhookEvent, part: &str) -> WebhookNotice {
+        let DependencyParts { instance, clock, entropy, .. } = &self.parts;
+        let data = json!({ "part": part, "instance": instance });
+        WebhookNotice::new(event, &entropy.bytes::<16>(), clock.now(), data)
+    }
+}
+
+impl DependencyState {
+    fn look(&mut self, up: bool) -> Option<WebhookEvent> {
+        self.failed = if up { 0 } else { self.failed.saturating_add(1) };
+        let event = match (self.told, up) {
+            (false, false) if self.failed >= LOOKS => WebhookEvent::DependencyDown,
+            (true, true) => WebhookEvent::DependencyUp,
+            _ => return None,
+        };
+        self.told = !up;
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_once_and_so_is_its_end_but_a_hiccup_is_not() {
+        let mut state = DependencyState::default();
+        let mut look = |up| state.look(up).map(WebhookEvent::as_str);
+        assert_eq!([false, false, true].map(&mut look), [None; 3]);
+        assert_eq!([false, false, false, false].map(&mut look), [None, None, Some("dependency.down"), None]);
+        assert_eq!([true, true, false, true].map(&mut look), [Some("dependency.up"), None, None, None]);
+    }
 }

@@ -9,10 +9,13 @@
 //! usual. A floor, so that a quiet night does not need much: 50 failed sign-ins in five minutes are more than
 //! 600 people make in a morning rush, and 30 messages or registrations are six a minute.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::audit::MINUTE;
-use crate::audit::attack_kind::AttackKind;
+use strum::VariantArray;
+
+use super::AttackEntry;
+use crate::audit::{AttackKind, EventCount, FiguresStep, MINUTE};
 use crate::clock::Micros;
 
 /// Minutes that are compared with the usual, the current one included.
@@ -120,4 +123,45 @@ pub fn usual_hour(now: Micros, days_ago: u32) -> (Micros, Micros) {
 pub fn usual(mut hours: Vec<u64>) -> u64 {
     hours.sort_unstable();
     hours.get(hours.len() / 2).copied().unwrap_or(0)
+}
+
+/// Traffic that is counted by itself.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchedTraffic {
+    pub kind: AttackKind,
+    /// Empty if it is here.
+    pub realm: String,
+}
+
+impl WatchedTraffic {
+    /// All that there is: each kind, each realm in which something was tried lately, and what an attack goes on at.
+    pub fn all(lately: &[FiguresStep], going_on: &[AttackEntry]) -> BTreeSet<Self> {
+        let here = AttackKind::VARIANTS.iter().copied().filter(|kind| *kind != AttackKind::Attempts);
+        let here = here.map(|kind| Self { kind, realm: String::new() });
+        let sums = lately.iter().flat_map(|step| &step.sums).filter(|sum| !sum.realm.is_empty());
+        let realms = sums.map(|sum| Self { kind: AttackKind::Attempts, realm: sum.realm.clone() });
+        here.chain(realms).chain(going_on.iter().map(Self::of)).collect()
+    }
+
+    pub fn of(attack: &AttackEntry) -> Self {
+        Self { kind: attack.kind, realm: attack.realm.clone() }
+    }
+
+    pub fn counted(&self, sums: &[EventCount]) -> u64 {
+        let counts = |sum: &&EventCount| sum.realm == self.realm && self.kind.counts(sum.action, sum.outcome);
+        sums.iter().filter(counts).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
+    }
+
+    pub fn minutes(&self, lately: &[FiguresStep], now: Micros) -> MinuteCounts {
+        let mut minutes = MinuteCounts::until(now);
+        for step in lately {
+            minutes.add(step.at, self.counted(&step.sums));
+        }
+        minutes
+    }
+
+    /// The usual in an hour, from the sums of the same hour on earlier days.
+    pub fn usual(&self, days: &[Vec<EventCount>]) -> u64 {
+        usual(days.iter().map(|sums| self.counted(sums)).collect())
+    }
 }

@@ -4,11 +4,10 @@ mod record;
 
 use std::collections::HashMap;
 
-use super::figures::FigureRow;
+use super::figures::{FigureRow, turned};
 use super::rule::{self, MinuteCounts};
-use super::{AttackFigures, AttackState, shape};
-use crate::audit::Outcome;
-use crate::audit::attack_kind::AttackKind;
+use super::{AttackFigures, AttackState};
+use crate::audit::{AttackKind, Outcome};
 use crate::clock::Micros;
 
 const MINUTE: i64 = 60_000_000;
@@ -216,7 +215,7 @@ fn an_attack_of_another_shape_is_another_one_from_its_first_attempt_on() {
     let turned = |parts: [Vec<FigureRow>; 2]| {
         let mut rows = parts.concat();
         rows.sort_by_key(|row| std::cmp::Reverse(row.place));
-        shape::turned(AttackKind::SignIns, &rows).map(|at| (at.0 - MONDAY) as f64 / MINUTE as f64)
+        turned(AttackKind::SignIns, &rows).map(|at| (at.0 - MONDAY) as f64 / MINUTE as f64)
     };
     let spray = |range| minutes(range, 100, |number| number % 70);
     let mostly_one = |range| minutes(range, 100, |number| if number % 4 == 0 { number % 70 } else { 7_000 });

@@ -306,3 +306,27 @@ fn derivations_take_at_most_a_tenth() {
         assert!(at_once >= 1 && at_work <= 1.0 && (0.05..=0.1 + 1e-9).contains(&part), "{cores}: {part}");
     }
 }
+
+/// Of 6,000, if every network asks for all that it can get: what each has, and what is left.
+fn settled(networks: u32) -> (u32, u32) {
+    let rule = Rule::sliding(6_000, Duration::from_secs(60), RuleAction::Block);
+    let total = Limit::new("total", vec![rule], LimitMode::Enforce).unwrap();
+    let (mut each, mut spent) = (0, 0);
+    while spent + networks <= 6_000 {
+        let share = share_of(&total, &[RulePeek { count: spent, retry_after: Duration::ZERO }]);
+        if share.rules()[0].max <= each {
+            break;
+        }
+        each += 1;
+        spent += networks;
+    }
+    (each, 6_000 - spent)
+}
+
+#[test]
+fn a_share_shrinks_with_what_is_left() {
+    assert_eq!(settled(1), (1_471, 4_529));
+    assert_eq!(settled(10), (276, 3_240));
+    assert_eq!(settled(1_000), (5, 1_000));
+    assert_eq!(settled(5_000), (1, 1_000));
+}

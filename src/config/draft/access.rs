@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
-use super::errors::{DraftError, DraftRefusal, draft_errors};
-use super::overridden::overridden_access;
-use super::{SET_BY_VARIABLE, cannot_write, edited, not_ours, refused, tree, view};
+use super::{
+    DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, not_ours,
+    overridden_access, refused, splice, tree_of_json,
+};
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::document::ConfigTable;
@@ -70,7 +71,7 @@ impl AccessEdit {
         text: &str,
     ) -> Result<String, DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let before = stands(&theirs);
+        let before = access_alone(&theirs);
         let fixed = overridden_access(source.environment());
         let put = |wanted: &AccessSettings| {
             let edit = |document: &mut DocumentMut| write(document, wanted, &before, &fixed);
@@ -125,13 +126,13 @@ fn short(error: DraftError) -> DraftError {
 }
 
 fn parse(draft: &Json) -> Result<AccessSettings, Vec<DraftError>> {
-    let (settings, problems) = read(tree::of_json("access", draft));
+    let (settings, problems) = read(tree_of_json("access", draft));
     let told = |error| draft_errors(&error).into_iter().map(short).collect();
     problems.into_result(settings).map_err(told)
 }
 
 /// `[access]` of a document without the variables, as far as it is valid.
-pub(super) fn stands(root: &ConfigTable) -> AccessSettings {
+pub(super) fn access_alone(root: &ConfigTable) -> AccessSettings {
     let access = root.get("access").map(|entry| ("access".to_owned(), entry.clone()));
     read(access.into_iter().collect()).0
 }
@@ -199,7 +200,7 @@ fn table(document: &mut DocumentMut) -> Result<&mut dyn TableLike, String> {
         let mut table = Table::new();
         table.decor_mut().set_prefix("\n");
         document.insert("access", Item::Table(table));
-        view::set_end_apart(document);
+        splice::set_end_apart(document);
     }
     let table = document.get_mut("access").and_then(Item::as_table_like_mut);
     table.ok_or_else(|| "access in this document is not a table; write it as [access]".to_owned())

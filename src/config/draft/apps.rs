@@ -3,9 +3,10 @@
 use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
-use super::errors::{DraftError, DraftRefusal, draft_errors};
-use super::overridden::overridden_apps;
-use super::{DocumentDraft, SET_BY_VARIABLE, cannot_write, edit, edited, not_ours, refused, view};
+use super::{
+    DocumentDraft, DraftError, DraftRefusal, SET_BY_VARIABLE, cannot_write, draft_errors, edited, not_ours,
+    overridden_apps, refused, splice,
+};
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
@@ -60,7 +61,7 @@ impl AppsEdit {
         {
             return Ok((text.to_owned(), config.live.apps));
         }
-        let merged = if view::apps_toml(text) == self.toml() {
+        let merged = if splice::apps_toml(text) == self.toml() {
             text.to_owned()
         } else {
             edited(text, |document| self.write(document)).map_err(DraftRefusal::Backend)?
@@ -88,7 +89,7 @@ impl AppsEdit {
     /// Replaces the applications of a document by those of the draft, in the place of the first.
     fn write(&self, document: &mut DocumentMut) -> Result<(), String> {
         let fresh = !document.contains_key(KEY);
-        view::put_end(document, &self.toml, KEY);
+        splice::put_end(document, &self.toml, KEY);
         let above_key = text_above(document);
         let old = match document.get_mut(KEY) {
             Some(old @ Item::Value(_)) => match self.toml.get(KEY) {
@@ -102,7 +103,7 @@ impl AppsEdit {
             None => OldApps::default(),
         };
         document.remove(KEY);
-        edit::keep_hidden(document, &above_key, None);
+        splice::keep_hidden(document, &above_key, None);
         let mut new = self.toml.get(KEY).cloned();
         match &mut new {
             Some(tables) if !tables.is_value() => {
@@ -110,12 +111,12 @@ impl AppsEdit {
                 let lead = if document.iter().next().is_none() { "" } else { "\n" };
                 old.carry_into(tables, position.or(Some(0)), lead);
             }
-            Some(_) | None => edit::keep_hidden(document, &old.all_hidden(), old.position),
+            Some(_) | None => splice::keep_hidden(document, &old.all_hidden(), old.position),
         }
         if let Some(new) = new {
             document.insert(KEY, new);
             if fresh {
-                view::set_end_apart(document);
+                splice::set_end_apart(document);
             }
         }
         Ok(())
@@ -143,8 +144,8 @@ impl OldApps {
             old.position = old.position.into_iter().chain(table.position()).min();
             let mut hidden = String::new();
             let mut app = Item::Table(table.clone());
-            view::headers(&mut app, &mut |table| {
-                let above = view::above(table).0;
+            splice::headers(&mut app, &mut |table| {
+                let above = splice::above(table).0;
                 if !above.trim().is_empty() {
                     hidden += above.trim_start_matches('\n');
                 }
@@ -161,18 +162,18 @@ impl OldApps {
     /// Puts the draft's tables at one position, where they keep their order. Each hidden text is above the application
     /// that has the name of the one that it was above, or above all.
     fn carry_into(mut self, new: &mut Item, position: Option<isize>, lead: &str) {
-        view::headers(new, &mut |table| table.set_position(position));
+        splice::headers(new, &mut |table| table.set_position(position));
         let Item::ArrayOfTables(tables) = new else { return };
         for table in tables.iter_mut().skip(1) {
             let name = name_of(table);
             let same = |(old, hidden): &&mut (Option<String>, String)| *old == name && !hidden.is_empty();
             let Some((_, hidden)) = self.hidden.iter_mut().find(same) else { continue };
             let hidden = std::mem::take(hidden);
-            let prefix = format!("\n{hidden}{}", edit::above_all(table).trim_start_matches('\n'));
+            let prefix = format!("\n{hidden}{}", splice::above_all(table).trim_start_matches('\n'));
             table.decor_mut().set_prefix(prefix);
         }
         if let Some(first) = tables.iter_mut().next() {
-            let own = edit::above_all(first).trim_start_matches('\n');
+            let own = splice::above_all(first).trim_start_matches('\n');
             let prefix = format!("{lead}{}{own}", self.all_hidden());
             first.decor_mut().set_prefix(prefix);
         }
@@ -185,7 +186,7 @@ fn name_of(table: &Table) -> Option<String> {
 
 fn last_position(document: &mut DocumentMut) -> Option<isize> {
     let mut last = None;
-    view::headers(document.as_item_mut(), &mut |table| last = last.max(table.position()));
+    splice::headers(document.as_item_mut(), &mut |table| last = last.max(table.position()));
     last
 }
 

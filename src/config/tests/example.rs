@@ -2,7 +2,7 @@
 
 use super::{read, refusal};
 use crate::config::Config;
-use crate::config::living::live_names;
+use crate::config::source::live_names;
 
 const EXAMPLE: &str = include_str!("../../../gatehouse.example.toml");
 

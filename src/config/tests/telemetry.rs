@@ -1,6 +1,6 @@
 //! `[telemetry]`: what it accepts, and its messages.
 
-use crate::config::telemetry::missing_exporter;
+use crate::config::sections::missing_exporter;
 
 use super::{read, refusal};
 

@@ -1,10 +1,11 @@
 //! The logs that count one attempt: a stranger's counts for the account, the address and the network; one
 //! from a known device for the device only.
 
-use super::request::{GuardRequest, GuardedLogin};
-use super::subject::{AccountSubject, account_key, account_subject};
+use std::time::Duration;
+
+use crate::audit;
 use crate::config::{LimitName, Limits};
-use crate::login::{Account, KnownDevice, KnownDevices};
+use crate::login::{Account, AccountId, KnownDevice, KnownDevices, RequestOrigin, Username};
 use crate::throttle::{
     Bucket, HoldDecision, Limit, LimitMode, Limiter, Rule, RuleAction, StoreError, WindowStore,
 };
@@ -209,4 +210,114 @@ async fn is_full<S: WindowStore + 'static>(
     let full =
         |(rule, state): (&Rule, &crate::throttle::RulePeek)| rule.then == then && state.count >= rule.max;
     Ok(bucket.limit.rules().iter().zip(&peek.rules).any(full))
+}
+
+// The subjects of the account's and the device's windows.
+
+/// The subject of an account's window. An account that does not exist is counted by its name, so that no
+/// difference shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct AccountSubject(Option<KnownAccount>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct KnownAccount {
+    id: AccountId,
+    /// The newest version seen.
+    password_version: i64,
+}
+
+/// Of every password in a realm: other programs do not say that one was changed.
+pub const REALM_VERSION: i64 = 0;
+
+impl AccountSubject {
+    /// Not looked up yet.
+    pub const UNKNOWN: Self = Self(None);
+
+    pub(super) fn of(account: Option<&Account>) -> Self {
+        let known =
+            |account: &Account| KnownAccount { id: account.id, password_version: account.password_version };
+        Self(account.map(known))
+    }
+
+    /// A name in a realm. Nobody here knows whether it has an account.
+    pub const fn in_realm(id: AccountId) -> Self {
+        Self(Some(KnownAccount { id, password_version: REALM_VERSION }))
+    }
+
+    pub fn account(self) -> Option<AccountId> {
+        self.0.map(|known| known.id)
+    }
+
+    /// The account as an event names it.
+    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::EventSubject<'a> {
+        match &self.0 {
+            Some(known) => audit::EventSubject::Account { id: known.id.as_bytes(), login: login.as_str() },
+            None => audit::EventSubject::Login(login.as_str()),
+        }
+    }
+
+    /// The browser's known device there. A newer password than the one remembered is accepted, because our
+    /// cookies are authentic. An older one is void without a look at the database, so that refusals need
+    /// none.
+    pub fn known_device(&self, devices: &KnownDevices) -> Option<KnownDevice> {
+        let known = self.0?;
+        devices.at(known.id).filter(|device| device.password_version >= known.password_version)
+    }
+}
+
+/// The subject of an account in its limit; for one that does not exist, its name.
+pub fn account_subject(name: &str, account: Option<AccountId>) -> Vec<u8> {
+    match account {
+        Some(id) => account_key(id).to_vec(),
+        None => [b"name ", name.as_bytes()].concat(),
+    }
+}
+
+pub(super) fn account_key(id: AccountId) -> [u8; 19] {
+    let mut key = *b"id ................";
+    key[3..].copy_from_slice(id.as_bytes());
+    key
+}
+
+// Who asks for a slot, and what they can do before they are refused.
+
+/// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
+/// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whose passwords are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardedLogin {
+    Own,
+    /// Another program's; its subjects belong to its realm.
+    Realm,
+}
+
+/// The client of an attempt.
+#[derive(Clone, Copy)]
+pub struct GuardRequest<'a> {
+    pub guarded: GuardedLogin,
+    /// The name that was tried; it is counted by this while no account is known by it.
+    pub name: &'a str,
+    pub origin: &'a RequestOrigin,
+    /// A CAPTCHA was solved with this attempt.
+    pub solved: bool,
+    /// A known device whose own log blocks is not treated as a stranger.
+    pub alone: bool,
+    pub means: GuardMeans,
+}
+
+/// What a client can do before it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuardMeans {
+    /// How long it may wait for others in flight to end.
+    pub patience: Duration,
+    /// It can be shown a challenge. A known device that cannot is not asked for one while the store is out: the
+    /// record decides on it.
+    pub challenges: bool,
+}
+
+impl GuardMeans {
+    /// Of a browser.
+    pub const BROWSER: Self = Self { patience: PATIENCE, challenges: true };
 }

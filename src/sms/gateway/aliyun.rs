@@ -2,22 +2,23 @@
 //! batches, and each report carries its own token.
 
 use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Client;
 use reqwest::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
-use super::escape::percent_encode;
-use super::token::ReportTokens;
+use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, MessageId, OpenError, Phone, ReportAcknowledgement, ReportCall,
-    ReportError, ReportState, ReportedMessage, SendFuture, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, Phone,
+    ReportAcknowledgement, ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture,
+    SmsGateway, SmsMessage, reference, refused, unknown, word,
 };
 use crate::clock::{Clock, Micros};
 use crate::config;
 use crate::entropy::Entropy;
+use crate::sms::hex;
 
 const NAME: &str = "aliyun";
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";
@@ -110,17 +111,14 @@ impl AliyunGateway {
         };
         let mut url = self.url.clone();
         url.set_query(Some(&query));
-        let answer = self.line.call(|client| {
+        let request = |client: &Client| {
             let mut call = client.post(url.clone());
             for (name, value) in request.headers() {
                 call = call.header(name, value);
             }
             call.header(AUTHORIZATION, request.authorization(&self.key_id, self.key_secret.expose_secret()))
-        });
-        match answer.await {
-            Ok(answer) => judge(&answer),
-            Err(delivery) => delivery,
-        }
+        };
+        self.line.call(request, judge).await
     }
 }
 
@@ -175,10 +173,6 @@ fn called(phone: &Phone) -> String {
 fn iso8601(at: Micros) -> String {
     let at = jiff::Timestamp::from_second(at.seconds()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The service reports most refusals by a code in an answer with status 200.

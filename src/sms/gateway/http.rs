@@ -1,20 +1,24 @@
 //! Any gateway that accepts a message in one HTTP request: Kannel, Jasmin, or a company's own.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
+use reqwest::Client;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use url::form_urlencoded;
 
-use super::call::{GatewayAnswer, GatewayClient, refused, unknown};
-use super::escape::Escape;
-use super::template::{ReadyTemplate, TemplateValues};
-use super::token::ReportTokens;
 use super::{
-    DeliveryReport, DeliveryResult, OpenError, ReportAcknowledgement, ReportCall, ReportError, ReportState,
-    ReportedMessage, SendFuture, SmsGateway, SmsMessage, call,
+    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, OpenError, ReportAcknowledgement,
+    ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage,
+    refused, unknown, word,
 };
-use crate::config::{self, BodyKind, GatewayTemplate, HttpMethod, SecretRef};
+use crate::config::{
+    self, BodyKind, GatewayTemplate, HttpMethod, Placeholder, SecretError, SecretRef, TemplatePiece,
+};
+
+#[cfg(test)]
+mod tests;
 
 const NAME: &str = "http";
 
@@ -98,17 +102,14 @@ impl HttpGateway {
             headers.append(name, value);
         }
         let body = self.body.as_ref().map(|body| body.fill(&values));
-        let answer = self.line.call(|client| {
+        let request = |client: &Client| {
             let request = client.request(self.method.clone(), url.clone()).headers(headers.clone());
             match &body {
                 Some(body) => request.body(body.clone()),
                 None => request,
             }
-        });
-        match answer.await {
-            Ok(answer) => self.judge(&answer),
-            Err(delivery) => delivery,
-        }
+        };
+        self.line.call(request, |answer| self.judge(answer)).await
     }
 
     fn judge(&self, answer: &GatewayAnswer) -> DeliveryResult {
@@ -151,7 +152,7 @@ impl SmsGateway for HttpGateway {
         let said = said.ok_or_else(|| ReportError::Unreadable("it has no status".to_owned()))?;
         let state =
             state_of(said).ok_or_else(|| ReportError::Unreadable("its status is unknown".to_owned()))?;
-        Ok(vec![DeliveryReport { message: ReportedMessage::Id(id), state, detail: call::word(said) }])
+        Ok(vec![DeliveryReport { message: ReportedMessage::Id(id), state, detail: word(said) }])
     }
 
     fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
@@ -217,5 +218,142 @@ fn body_fields(call: &ReportCall<'_>) -> HashMap<String, String> {
             object.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
         }
         BodyKind::Xml | BodyKind::Other => HashMap::new(),
+    }
+}
+
+/// A template whose secrets have been read.
+pub(super) struct ReadyTemplate {
+    pieces: Vec<TemplatePiece>,
+    escape: Escape,
+}
+
+/// The values that a message fills in.
+pub(super) struct TemplateValues<'a> {
+    pub message: &'a SmsMessage<'a>,
+    pub report_token: &'a str,
+    pub report_url: &'a str,
+}
+
+impl GatewayTemplate {
+    /// Reads the secrets that it refers to.
+    pub(super) fn open(&self, escape: Escape) -> Result<ReadyTemplate, SecretError> {
+        let read = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Secret(secret) => {
+                let mut literal = String::new();
+                escape.push(&mut literal, secret.read()?.expose_secret());
+                Ok(TemplatePiece::Literal(literal))
+            }
+            other => Ok(other.clone()),
+        };
+        Ok(ReadyTemplate { pieces: self.pieces().iter().map(read).collect::<Result<_, _>>()?, escape })
+    }
+}
+
+impl ReadyTemplate {
+    pub fn fill(&self, values: &TemplateValues<'_>) -> String {
+        let mut out = String::new();
+        for piece in &self.pieces {
+            match piece {
+                TemplatePiece::Literal(text) => out.push_str(text),
+                TemplatePiece::Place(place) => self.escape.push(&mut out, &values.of(*place)),
+                // `GatewayTemplate::open` left none.
+                TemplatePiece::Secret(_) => {}
+            }
+        }
+        out
+    }
+}
+
+impl TemplateValues<'_> {
+    fn of(&self, place: Placeholder) -> String {
+        let message = self.message;
+        match place {
+            Placeholder::Phone => message.phone.as_str().to_owned(),
+            Placeholder::PhoneDigits => message.phone.digits().to_owned(),
+            Placeholder::Text => message.text.to_owned(),
+            Placeholder::TextUtf16Hex => {
+                message.text.encode_utf16().map(|unit| format!("{unit:04x}")).collect()
+            }
+            Placeholder::Code => message.code.expose().to_owned(),
+            Placeholder::Id => message.id.to_string(),
+            Placeholder::ReportToken => self.report_token.to_owned(),
+            Placeholder::ReportUrl => self.report_url.to_owned(),
+        }
+    }
+}
+
+/// Keeps a value from changing the structure around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// Percent-encoded, except RFC 3986's unreserved characters.
+    Url,
+    Form,
+    Json,
+    Xml,
+    /// Into a header: one line.
+    Line,
+    Nothing,
+}
+
+impl Escape {
+    pub fn push(self, out: &mut String, value: &str) {
+        match self {
+            Self::Url => percent_encode(out, value),
+            Self::Form => out.extend(form_urlencoded::byte_serialize(value.as_bytes())),
+            Self::Json => {
+                let quoted = serde_json::Value::from(value).to_string();
+                out.push_str(&quoted[1..quoted.len() - 1]);
+            }
+            Self::Xml => value.chars().for_each(|letter| push_xml(out, letter)),
+            Self::Line => {
+                out.extend(value.chars().map(|letter| if letter.is_control() { ' ' } else { letter }))
+            }
+            Self::Nothing => out.push_str(value),
+        }
+    }
+}
+
+/// RFC 3986, section 2.3: characters that need no encoding.
+pub(super) fn percent_encode(out: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+fn push_xml(out: &mut String, letter: char) {
+    match letter {
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '&' => out.push_str("&amp;"),
+        '"' => out.push_str("&quot;"),
+        '\'' => out.push_str("&apos;"),
+        // XML 1.0 cannot express these.
+        '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {}
+        _ => out.push(letter),
+    }
+}
+
+impl BodyKind {
+    pub(super) const fn escape(self) -> Escape {
+        match self {
+            Self::Json => Escape::Json,
+            Self::Form => Escape::Form,
+            Self::Xml => Escape::Xml,
+            Self::Other => Escape::Nothing,
+        }
+    }
+
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Form => "application/x-www-form-urlencoded",
+            Self::Xml => "application/xml; charset=utf-8",
+            Self::Other => "text/plain; charset=utf-8",
+        }
     }
 }

@@ -1,31 +1,27 @@
 //! The gateways, one file each, behind one trait.
 
 mod aliyun;
-mod call;
-mod escape;
 mod http;
-mod none;
-mod outbox;
-mod template;
-mod token;
 mod twilio;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use strum::{EnumString, IntoStaticStr};
 use url::Url;
 
 use super::{MessageId, Phone, SmsCode};
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
-use crate::secret::MasterKey;
-
-pub use outbox::{Outbox, OutboxMessage};
-use token::ReportTokens;
+use crate::https;
+use crate::secret::{MasterKey, SigningKeys, SubKey};
 
 /// One message to one number.
 #[derive(Clone, Copy)]
@@ -66,7 +62,9 @@ pub trait SmsGateway: Send + Sync {
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a>;
 
     /// The content of a call to `/sms/reports/{gateway}`, if it is authentic.
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError>;
+    fn reports(&self, _call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
+        Err(ReportError::NotOffered)
+    }
 
     /// The answer to a valid report, with status 200, so that the gateway does not repeat it; `None` if an
     /// empty answer is enough.
@@ -108,7 +106,8 @@ pub enum ReportedMessage {
     Reference(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum ReportState {
     /// Still on its way.
     Pending,
@@ -172,20 +171,334 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result
             let outbox = Outbox::new(parts.clock);
             return Ok(OpenedGateway { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
         }
-        config::GatewaySettings::None => Arc::new(none::NoGateway),
+        config::GatewaySettings::None => Arc::new(NoGateway),
         config::GatewaySettings::Http(settings) => {
-            let line = call::GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
+            let line = GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
             Arc::new(http::HttpGateway::open(settings, line, tokens)?)
         }
         config::GatewaySettings::Twilio(settings) => Arc::new(twilio::TwilioGateway::open(
             settings,
-            call::GatewayClient::open(parts.timeout, None)?,
+            GatewayClient::open(parts.timeout, None)?,
             tokens,
         )?),
         config::GatewaySettings::Aliyun(settings) => {
-            let line = call::GatewayClient::open(parts.timeout, None)?;
+            let line = GatewayClient::open(parts.timeout, None)?;
             Arc::new(aliyun::AliyunGateway::open(settings, line, tokens, parts.clock, parts.entropy)?)
         }
     };
     Ok(OpenedGateway { gateway, outbox: None })
+}
+
+/// Longer than any gateway's answer.
+const LONGEST_ANSWER: usize = 64 * 1024;
+/// A connection that was idle for longer may be closed; a request on a closed one may have been processed.
+const REST: Duration = Duration::from_secs(15);
+
+/// Connections to a gateway, kept for the next message.
+pub(super) struct GatewayClient {
+    client: Client,
+    timeout: Duration,
+}
+
+/// A gateway's whole answer.
+pub(super) struct GatewayAnswer {
+    pub status: StatusCode,
+    pub body: Vec<u8>,
+}
+
+impl GatewayClient {
+    /// `timeout` is for the whole message. Connecting may take a third of it and is tried twice, so that a
+    /// call that runs out of time has had a connection.
+    pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
+        let refused = |wrong: https::ClientError| match wrong {
+            https::ClientError::Authorities(reason) => {
+                OpenError::Setting { field: "sms.http.ca_file", reason }
+            }
+            https::ClientError::Tls(reason) => OpenError::Tls(reason),
+        };
+        let builder = https::client(authorities).map_err(refused)?;
+        let client = builder.connect_timeout(timeout / 3).pool_idle_timeout(REST).build();
+        let client = client.map_err(|wrong| OpenError::Tls(wrong.without_url().to_string()))?;
+        Ok(Self { client, timeout })
+    }
+
+    /// What the gateway's answer means, or the lack of one. `request` is repeated only if the first attempt never
+    /// had a connection.
+    pub async fn call(
+        &self,
+        request: impl Fn(&Client) -> RequestBuilder,
+        judge: impl FnOnce(&GatewayAnswer) -> DeliveryResult,
+    ) -> DeliveryResult {
+        let whole = async {
+            let mut answer = request(&self.client).send().await;
+            if answer.as_ref().is_err_and(reqwest::Error::is_connect) {
+                answer = request(&self.client).send().await;
+            }
+            match answer {
+                Ok(response) => read(response).await,
+                Err(wrong) if wrong.is_connect() => Err(refused("cannot be reached")),
+                Err(wrong) if wrong.is_builder() => {
+                    Err(refused("cannot be called: the request is not valid"))
+                }
+                Err(_) => Err(unknown("closed the connection without an answer")),
+            }
+        };
+        // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
+        let answered = tokio::time::timeout(self.timeout, whole).await;
+        match answered {
+            Ok(Ok(answer)) => judge(&answer),
+            Ok(Err(delivery)) => delivery,
+            Err(_) => unknown("did not answer in time"),
+        }
+    }
+}
+
+impl GatewayAnswer {
+    /// What a status other than success means, whatever else the answer says. After a server error or a
+    /// redirect the message may have been sent.
+    pub fn unless_success(&self, said: Option<&str>) -> Option<DeliveryResult> {
+        let said = said.map(|code| format!(" ({code})")).unwrap_or_default();
+        let reason = format!("answered {}{said}", self.status.as_u16());
+        match self.status.as_u16() {
+            200..300 => None,
+            400..500 => Some(refused(&reason)),
+            _ => Some(unknown(&reason)),
+        }
+    }
+}
+
+pub(super) fn refused(reason: &str) -> DeliveryResult {
+    DeliveryResult::Refused { reason: format!("the gateway {reason}") }
+}
+
+pub(super) fn unknown(reason: &str) -> DeliveryResult {
+    DeliveryResult::Unknown { reason: format!("the gateway {reason}") }
+}
+
+/// A gateway's own error word, if it has the form of one. Anything else it says may contain the number or the
+/// code.
+pub(super) fn word(text: &str) -> Option<String> {
+    let form = |letter: u8| letter.is_ascii_alphanumeric() || b"._:-".contains(&letter);
+    let short = (1..=64).contains(&text.len()) && text.bytes().all(form);
+    // Six digits in a row may be the code, and more may be the number.
+    let digits = text.split(|letter: char| !letter.is_ascii_digit()).all(|run| run.len() < 6);
+    (short && digits).then(|| text.to_owned())
+}
+
+/// The gateway's id for a message, if it can be stored.
+pub(super) fn reference(text: &str) -> Option<String> {
+    let fits = (1..=64).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_graphic());
+    fits.then(|| text.to_owned())
+}
+
+/// Reads the whole body. A success that cannot be read is not one; otherwise the status is enough.
+async fn read(mut response: Response) -> Result<GatewayAnswer, DeliveryResult> {
+    let status = response.status();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= LONGEST_ANSWER => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(GatewayAnswer { status, body }),
+            Ok(Some(_)) if status.is_success() => return Err(unknown("sent an answer that is too long")),
+            Err(_) if status.is_success() => {
+                return Err(unknown("closed the connection before its answer was complete"));
+            }
+            Ok(Some(_)) | Err(_) => return Ok(GatewayAnswer { status, body: Vec::new() }),
+        }
+    }
+}
+
+pub(super) struct ReportTokens {
+    keys: SigningKeys,
+    public_url: Url,
+}
+
+impl ReportTokens {
+    pub fn new(master: &MasterKey, public_url: &Url) -> Self {
+        Self { keys: master.derive_signing("sms.report"), public_url: public_url.clone() }
+    }
+
+    /// 128 bits in hex, which need no escaping anywhere.
+    pub fn of(&self, id: MessageId) -> String {
+        String::from_utf8_lossy(&token(self.keys.signing(), id)).into_owned()
+    }
+
+    /// The message of this id, if the token belongs to it.
+    pub fn verify(&self, id: &str, said: &str) -> Option<MessageId> {
+        let id = MessageId::parse(id)?;
+        self.keys.signer(said.as_bytes(), |key| token(key, id)).map(|_| id)
+    }
+
+    /// The URL at which a gateway reports on one message.
+    pub fn url(&self, gateway: &str, id: MessageId) -> Url {
+        let mut url = self.public_url.clone();
+        url.set_path(&format!("/sms/reports/{gateway}"));
+        url.query_pairs_mut().append_pair("id", &id.to_string()).append_pair("token", &self.of(id));
+        url
+    }
+
+    /// Whether anything outside this machine can call us.
+    pub fn can_be_called(&self) -> bool {
+        match self.public_url.host() {
+            Some(url::Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
+            Some(url::Host::Ipv4(address)) => !address.is_loopback(),
+            Some(url::Host::Ipv6(address)) => !address.is_loopback(),
+            None => false,
+        }
+    }
+}
+
+/// In hex.
+fn token(key: &SubKey, id: MessageId) -> [u8; 32] {
+    let hash = key.hash(&[id.to_string().as_bytes()]);
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    std::array::from_fn(|at| digit(if at % 2 == 0 { hash[at / 2] >> 4 } else { hash[at / 2] & 15 }))
+}
+
+/// How many messages are kept; the oldest are dropped first.
+const KEPT_MESSAGES: usize = 1000;
+
+/// Clones share the messages.
+#[derive(Clone)]
+pub struct Outbox {
+    messages: Arc<Mutex<VecDeque<OutboxMessage>>>,
+    clock: Clock,
+}
+
+/// A message that would have been sent.
+#[derive(Clone)]
+pub struct OutboxMessage {
+    pub id: MessageId,
+    pub at: Micros,
+    pub phone: Phone,
+    pub text: String,
+    pub code: String,
+}
+
+impl fmt::Debug for OutboxMessage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("OutboxMessage").field("id", &self.id).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Outbox {
+    pub fn new(clock: Clock) -> Self {
+        Self { messages: Arc::default(), clock }
+    }
+
+    /// Newest first; only those to one number if one is given.
+    pub fn messages(&self, to: Option<&Phone>) -> Vec<OutboxMessage> {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages
+            .iter()
+            .rev()
+            .filter(|message| to.is_none_or(|phone| *phone == message.phone))
+            .cloned()
+            .collect()
+    }
+}
+
+impl SmsGateway for Outbox {
+    fn name(&self) -> &'static str {
+        "outbox"
+    }
+
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
+        Box::pin(async move {
+            let kept = OutboxMessage {
+                id: message.id,
+                at: self.clock.now(),
+                phone: message.phone.clone(),
+                text: message.text.to_owned(),
+                code: message.code.expose().to_owned(),
+            };
+            let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            if messages.len() >= KEPT_MESSAGES {
+                messages.pop_front();
+            }
+            messages.push_back(kept);
+            DeliveryResult::Accepted { reference: None }
+        })
+    }
+}
+
+pub struct NoGateway;
+
+impl SmsGateway for NoGateway {
+    fn name(&self) -> &'static str {
+        "none"
+    }
+
+    fn send<'a>(&'a self, _: SmsMessage<'a>) -> SendFuture<'a> {
+        Box::pin(async { DeliveryResult::Refused { reason: "sms.gateway is \"none\"".to_owned() } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::Entropy;
+    use crate::sms::SmsCode;
+
+    #[test]
+    fn words_of_a_gateway_hold_no_number_and_no_code() {
+        for plain in ["isv.BUSINESS_LIMIT_CONTROL", "21211", "VALVE:M_MC", "DELIVRD", "Throttling.User"] {
+            assert_eq!(word(plain).as_deref(), Some(plain));
+        }
+        for spoken in ["", "your code is 123456", "123456", "+8613800138000", "x123456", "词"] {
+            assert_eq!(word(spoken), None, "{spoken}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_message_and_key_alone() {
+        let url = Url::parse("https://login.example").unwrap();
+        let tokens = ReportTokens::new(&MasterKey::from_bytes([1; 32]), &url);
+        let (one, other) = (MessageId::random(&Entropy::Os), MessageId::random(&Entropy::Os));
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)), Some(one));
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(other)), None);
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)[..31]), None);
+        assert_eq!(tokens.verify(&one.to_string(), ""), None);
+        let others = ReportTokens::new(&MasterKey::from_bytes([2; 32]), &url);
+        assert_eq!(others.verify(&one.to_string(), &tokens.of(one)), None);
+        assert_eq!(
+            tokens.url("http", one).as_str(),
+            format!("https://login.example/sms/reports/http?id={one}&token={}", tokens.of(one))
+        );
+    }
+
+    #[test]
+    fn loopback_is_called_by_nobody_else() {
+        let key = MasterKey::from_bytes([1; 32]);
+        for (url, can) in [
+            ("http://127.0.0.1:8080", false),
+            ("http://localhost", false),
+            ("http://[::1]", false),
+            ("https://login.example", true),
+            ("http://192.0.2.1", true),
+        ] {
+            assert_eq!(ReportTokens::new(&key, &Url::parse(url).unwrap()).can_be_called(), can, "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_thousand_are_kept_the_newest_first() {
+        let outbox = Outbox::new(Clock::manual(Micros(1)));
+        let phones =
+            ["+8613800138000", "+8613800138001"].map(|text| Phone::parse(text, "CN").expect("a number"));
+        for number in 0..=KEPT_MESSAGES {
+            let (id, code) = (MessageId::random(&Entropy::Os), SmsCode::parse("012345").unwrap());
+            let text = number.to_string();
+            let message = SmsMessage { id, phone: &phones[number % 2], code: &code, text: &text };
+            assert_eq!(outbox.send(message).await, DeliveryResult::Accepted { reference: None });
+        }
+        let all = outbox.clone().messages(None);
+        assert_eq!(
+            (all.len(), all[0].text.as_str(), all[KEPT_MESSAGES - 1].text.as_str()),
+            (KEPT_MESSAGES, "1000", "1")
+        );
+        let odd = outbox.messages(Some(&phones[1]));
+        assert_eq!((odd.len(), odd[0].text.as_str()), (KEPT_MESSAGES / 2, "999"));
+        assert!(!format!("{:?}", all[0]).contains("012345"));
+    }
 }

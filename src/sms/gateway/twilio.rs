@@ -3,18 +3,18 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use sha1::Sha1;
 use url::{Url, form_urlencoded};
 
-use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
-use super::escape::percent_encode;
-use super::token::ReportTokens;
+use super::http::percent_encode;
 use super::{
-    DeliveryReport, DeliveryResult, MessageId, OpenError, ReportCall, ReportError, ReportState,
-    ReportedMessage, SendFuture, SmsGateway, SmsMessage,
+    DeliveryReport, DeliveryResult, GatewayAnswer, GatewayClient, MessageId, OpenError, ReportCall,
+    ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture, SmsGateway, SmsMessage, reference,
+    refused, unknown, word,
 };
 use crate::config;
 use crate::secret::same;
@@ -70,17 +70,14 @@ impl TwilioGateway {
 
     async fn ask(&self, message: SmsMessage<'_>) -> DeliveryResult {
         let form = self.form(&message);
-        let answer = self.line.call(|client| {
+        let request = |client: &Client| {
             client
                 .post(self.url.clone())
                 .basic_auth(&self.account_sid, Some(self.auth_token.expose_secret()))
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
                 .body(form.clone())
-        });
-        match answer.await {
-            Ok(answer) => judge(&answer),
-            Err(delivery) => delivery,
-        }
+        };
+        self.line.call(request, judge).await
     }
 
     /// As Twilio documents it: HMAC-SHA1 with the account's token over the URL and every field's name and

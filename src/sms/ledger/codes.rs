@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use sqlx::{query, query_as};
 
-use super::rows::{hex, stored_id, stored_key, stored_purpose};
-use super::{Ledger, Tx};
+use super::{KeptHit, Ledger, LedgerPosition, Tx, hex, stored_hit, stored_id, stored_key, stored_purpose};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
-use crate::sms::guesser::Guesser;
 use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
-use crate::sms::{MessageId, MessagePurpose, Purpose};
-use crate::throttle::SubjectKey;
+use crate::sms::{MessageId, MessagePurpose, Phone, Purpose};
+use crate::throttle::{HitId, SubjectKey};
 
 /// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
 /// the code outlives it.
@@ -206,4 +204,115 @@ pub async fn note_asker(
     on_tx!(tx, connection => query(SQL).bind(phone_key).bind(asker).bind(until.0).bind(now.minus(window).0)
         .execute(connection).await.map(drop))?;
     Ok(())
+}
+
+/// A wrong code, and the log that counts it.
+pub struct WrongGuess {
+    pub place: LedgerPosition,
+    pub log: SubjectKey,
+    pub kept: KeptHit,
+}
+
+impl Ledger {
+    pub async fn note_wrong(&self, log: SubjectKey, hit: HitId) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO sms_guesses (at, hit, log) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        let now = self.now().await?;
+        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(hex(&hit.0)).bind(hex(&log.0)).execute(pool).await
+            .map(drop))?;
+        Ok(())
+    }
+
+    /// Those later than `from` and after `place`, newest first.
+    pub async fn wrong_guesses(
+        &self,
+        from: Micros,
+        place: &LedgerPosition,
+        limit: u32,
+    ) -> Result<Vec<WrongGuess>, DbError> {
+        const SQL: &str = "SELECT at, hit, log FROM sms_guesses WHERE at > $1 AND (at, hit) < ($2, $3)
+            ORDER BY at DESC, hit DESC LIMIT $4";
+        let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
+            .bind(place.at.0).bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+        let read = |(at, hit, log): (i64, String, String)| {
+            let (at, log) = (Micros(at), stored_key(&log)?);
+            let kept = KeptHit { at, id: stored_hit(&hit)? };
+            Ok(WrongGuess { place: LedgerPosition { at, id: hit }, log, kept })
+        };
+        Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    /// The logs were cleared.
+    pub(super) async fn forget_wrong(&self, logs: &[SubjectKey]) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM sms_guesses WHERE log = $1";
+        for log in logs {
+            on_db!(&self.db, pool => query(SQL).bind(hex(&log.0)).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes at most `batch` wrong codes that no window counts, and as many browsers that requested codes; returns
+    /// the larger count. `window` is how far back guesses count.
+    pub async fn purge_guesses(&self, window: Duration, batch: u32) -> Result<u64, DbError> {
+        const WRONG: &str = "DELETE FROM sms_guesses WHERE (at, hit) IN (SELECT at, hit FROM sms_guesses
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        const ASKERS: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
+            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
+        let over = self.now().await?.minus(window);
+        let mut most = 0;
+        for sql in [WRONG, ASKERS] {
+            let gone = on_db!(&self.db, pool => query(sql).bind(over.0).bind(i64::from(batch)).execute(pool)
+                .await.map(|done| done.rows_affected()))?;
+            most = gone.max(most);
+        }
+        Ok(most)
+    }
+}
+
+/// Each has a log of its own under the limit `sms-guess`, so that other people's guesses do not lock out the
+/// owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guesser {
+    /// Everyone, from everywhere.
+    Anyone,
+    /// The browser that requested the code.
+    Asker,
+    /// Browsers in which the number's account has signed in before; together, so that it is one bound.
+    Known,
+}
+
+impl Guesser {
+    pub const ALL: [Self; 3] = [Self::Anyone, Self::Asker, Self::Known];
+    /// Of codes of other programs, which nobody signs in with.
+    pub const IN_PROGRAMS: [Self; 2] = [Self::Anyone, Self::Asker];
+
+    /// The subject for `sms-guess`. A guess that finds no code counts elsewhere: it uses up nothing of a
+    /// later code, and gets the same answer.
+    pub fn subject(self, phone: &Phone, finds_code: bool) -> Vec<u8> {
+        let lead = match (self, finds_code) {
+            (Self::Anyone, true) => "",
+            (Self::Asker, true) => "asker",
+            (Self::Known, true) => "known",
+            (Self::Anyone, false) => "no code",
+            (Self::Asker, false) => "no code, asker",
+            (Self::Known, false) => "no code, known",
+        };
+        [lead.as_bytes(), phone.as_str().as_bytes()].concat()
+    }
+
+    /// The subject for `sms-guess` in another program, which sees what people type: none of its guesses counts anywhere
+    /// else. `number` is the ledger's key of the number.
+    pub fn subject_in(self, program: &str, number: SubjectKey) -> Vec<u8> {
+        let lead: &[u8] = if self == Self::Asker { b"/asker/" } else { b"/" };
+        [program.as_bytes(), lead, &number.0].concat()
+    }
+
+    /// What an event says about it, unless the number's own log counts it.
+    pub const fn detail(self, finds_code: bool) -> Option<&'static str> {
+        match (self, finds_code) {
+            (Self::Known, _) => Some(r#"{"from":"known device"}"#),
+            (_, false) => Some(r#"{"code":"none"}"#),
+            (Self::Asker, true) => Some(r#"{"from":"asker"}"#),
+            (Self::Anyone, true) => None,
+        }
+    }
 }

@@ -2,12 +2,13 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::rows::{LedgerPosition, MessageState, decode, hex, short, stored_id, stored_purpose};
-use super::{Ledger, MessageId, Micros, SubjectKey};
+use super::{
+    Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, decode, hex, short, stored_id,
+    stored_purpose,
+};
 use crate::db::{self, DbError, on_db};
-use crate::sms::MessagePurpose;
 use crate::sms::brake::{self, ActiveBrake};
-use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
+use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
 #[derive(Debug, Clone, Default)]
@@ -161,25 +162,12 @@ impl Ledger {
                 ReportedMessage::Reference(reference) => (BY_REFERENCE, reference.clone()),
             };
             let detail = report.detail.as_deref().map(short);
-            changed += on_db!(&self.db, pool => query(sql).bind(report_word(report.state)).bind(detail)
+            changed += on_db!(&self.db, pool => query(sql).bind(report.state.into_str()).bind(detail)
                 .bind(now.0).bind(gateway).bind(name).execute(pool).await
                 .map(|done| done.rows_affected()))?;
         }
         Ok(changed as usize)
     }
-}
-
-const fn report_word(state: ReportState) -> &'static str {
-    match state {
-        ReportState::Pending => "pending",
-        ReportState::Delivered => "delivered",
-        ReportState::Failed => "failed",
-    }
-}
-
-fn stored_report(text: &str) -> Result<ReportState, sqlx::Error> {
-    let all = [ReportState::Pending, ReportState::Delivered, ReportState::Failed];
-    all.into_iter().find(|state| report_word(*state) == text).ok_or_else(|| decode("an unknown report"))
 }
 
 #[derive(sqlx::FromRow)]
@@ -211,7 +199,10 @@ impl RawLedgerEntry {
             reference: self.reference,
             reason: self.reason,
             entered_at: self.entered_at.map(Micros),
-            report: self.report.as_deref().map(stored_report).transpose()?,
+            report: self
+                .report
+                .map(|state| state.parse().map_err(|_| decode("an unknown report")))
+                .transpose()?,
             report_detail: self.report_detail,
             reported_at: self.reported_at.map(Micros),
         })

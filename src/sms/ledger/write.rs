@@ -5,16 +5,16 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
-use super::relay;
-use super::rows::{MessageState, hex, short};
-use super::{EARLIER, EarlierMessage, EarlierRow, Ledger, SENT, SentTimes, horizon, judge, wait};
+use super::{
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, hex, horizon, judge, short,
+    stored_purpose, wait,
+};
 use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::brake::{self, BrakedPrefix};
-use crate::sms::share::BudgetShare;
-use crate::sms::watched::MessageKeys;
-use crate::sms::{DeliveryResult, MessageId, MessagePurpose, Phone};
+use crate::sms::message_limits::{BudgetShare, MessageKeys};
+use crate::sms::{DeliveryResult, Message, MessageId, MessagePurpose};
 use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
@@ -25,32 +25,23 @@ const NEVER_SETTLED: &str = "the process that sent it ended before the gateway a
 /// A message about to be sent.
 pub struct MessageDraft<'a> {
     pub id: MessageId,
+    pub message: &'a Message,
     pub keys: &'a MessageKeys,
     pub hit: HitId,
-    pub phone: &'a Phone,
     /// By which events name the number, if they cannot otherwise.
     pub event_key: Option<i64>,
-    pub purpose: &'a MessagePurpose,
     pub gateway: &'static str,
     /// None if it is not ours to check.
     pub code_hash: Option<&'a str>,
     pub code_ttl: Duration,
     /// The requesting browser, if it has an id.
     pub asked_by: Option<AskedBy<'a>>,
-    /// A challenge was solved with the request.
-    pub solved: bool,
     /// The number's own limit.
     pub limit: &'a Limit,
     pub brake: &'a Brake,
     pub share: BudgetShare,
     /// In a shortage: the brake under which it was decided whether to send.
     pub under: Option<BrakedPrefix>,
-}
-
-/// The outcome of a message.
-pub enum MessageOutcome<'a> {
-    Told(&'a DeliveryResult),
-    Withheld,
 }
 
 /// The ledger's answer to a draft.
@@ -86,12 +77,12 @@ impl Ledger {
         let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
         // Never older than the newest message, whatever the clock says.
         now = sent.0.first().map_or(now, |&newest| newest.max(now));
-        if let Some(refusal) = judge(draft.limit, &sent, now, draft.solved) {
+        if let Some(refusal) = judge(draft.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
         let context =
             brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
-        let (phone, purpose) = (draft.phone, draft.purpose);
+        let Message { phone, purpose, .. } = draft.message;
         if let Some(braked) = brake::judge(&mut tx, phone, purpose, draft.brake, now, context).await?
             && !draft.satisfies(braked)
         {
@@ -116,25 +107,21 @@ impl Ledger {
         tx.commit().await
     }
 
-    /// Writes the outcome of a message. If it was not sent, its code becomes invalid and the caller may ask
+    /// Writes the outcome of a message; None: it was withheld. If it was not sent, its code becomes invalid and the caller may ask
     /// again with the same name. False if the message was given up in the meantime: then it stays unknown,
     /// and counts.
-    pub async fn settle(&self, id: MessageId, fate: &MessageOutcome<'_>) -> Result<bool, DbError> {
+    pub async fn settle(&self, id: MessageId, delivery: Option<&DeliveryResult>) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
         let now = self.now().await?;
-        let (state, reference, reason) = match fate {
-            MessageOutcome::Told(DeliveryResult::Accepted { reference }) => {
+        let (state, reference, reason) = match delivery {
+            Some(DeliveryResult::Accepted { reference }) => {
                 (MessageState::Accepted, reference.as_deref(), None)
             }
-            MessageOutcome::Told(DeliveryResult::Refused { reason }) => {
-                (MessageState::Refused, None, Some(short(reason)))
-            }
-            MessageOutcome::Told(DeliveryResult::Unknown { reason }) => {
-                (MessageState::Unknown, None, Some(short(reason)))
-            }
-            MessageOutcome::Withheld => (MessageState::Withheld, None, None),
+            Some(DeliveryResult::Refused { reason }) => (MessageState::Refused, None, Some(short(reason))),
+            Some(DeliveryResult::Unknown { reason }) => (MessageState::Unknown, None, Some(short(reason))),
+            None => (MessageState::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == MessageState::Refused);
         let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
@@ -170,7 +157,7 @@ impl MessageDraft<'_> {
     /// Whether it has the challenge that is asked for; or was decided under that brake, or under one that exempts
     /// fewer numbers.
     fn satisfies(&self, braked: BrakedPrefix) -> bool {
-        let Some(proven_before) = braked.proven_before else { return self.solved };
+        let Some(proven_before) = braked.proven_before else { return self.message.solved };
         let under = self.under.filter(|_| self.share != BudgetShare::Open);
         under.and_then(|under| under.proven_before).is_some_and(|before| before <= proven_before)
     }
@@ -205,14 +192,14 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
-    let judged = relay::is_judged(tx, draft.purpose, now).await?;
-    let (purpose, expires_at) = (draft.purpose.stored(), now.plus(draft.code_ttl).0);
+    let judged = is_judged(tx, &draft.message.purpose, now).await?;
+    let (purpose, expires_at) = (draft.message.purpose.stored(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
-        .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(&*purpose)
-        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved))
-        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.purpose.scope()).execute(connection).await
+        .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).execute(connection).await
         .map(drop))?;
     if let Some(code_hash) = draft.code_hash {
         on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
@@ -222,4 +209,47 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;
     }
     Ok(())
+}
+
+/// A relay that has told nothing for this long does not tell outcomes any more.
+const TELLS: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+impl Ledger {
+    /// Notes how a code of the relay ended. False if the message is none of its.
+    pub async fn note_outcome(
+        &self,
+        relay: &MessagePurpose,
+        id: MessageId,
+        used: bool,
+    ) -> Result<bool, DbError> {
+        const MESSAGE: &str = "SELECT purpose FROM sms_messages WHERE id = $1";
+        const TOLD: &str = "INSERT INTO relay_outcomes (relay, told_at) VALUES ($1, $2)
+            ON CONFLICT (relay) DO UPDATE SET told_at = excluded.told_at";
+        const USED: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2 AND entered_at IS NULL";
+        let now = self.now().await?;
+        let purpose: Option<String> = on_db!(&self.db, pool => query_scalar(MESSAGE).bind(id.to_string())
+            .fetch_optional(pool).await)?;
+        let purpose = purpose.as_deref().map(stored_purpose).transpose()?;
+        if purpose.as_ref() != Some(relay) {
+            return Ok(false);
+        }
+        on_db!(&self.db, pool => query(TOLD).bind(&*relay.stored()).bind(now.0).execute(pool).await.map(drop))?;
+        if used {
+            on_db!(&self.db, pool => query(USED).bind(now.0).bind(id.to_string()).execute(pool).await.map(drop))?;
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the brake can judge by whether the message's code is entered: not if it is a relay's that never says so.
+pub async fn is_judged(tx: &mut Tx, purpose: &MessagePurpose, now: Micros) -> Result<bool, DbError> {
+    const SQL: &str = "SELECT COUNT(*) FROM relay_outcomes WHERE relay = $1 AND told_at > $2";
+    match purpose {
+        MessagePurpose::Own(_) | MessagePurpose::Verification(_) => Ok(true),
+        MessagePurpose::Relayed(_) => {
+            let told: i64 = on_tx!(tx, connection => query_scalar(SQL).bind(&*purpose.stored())
+                .bind(now.minus(TELLS).0).fetch_one(connection).await)?;
+            Ok(told > 0)
+        }
+    }
 }

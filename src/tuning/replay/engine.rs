@@ -5,15 +5,15 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::Comparison;
-use super::attempt_log::LimitLogs;
-use super::logs_of::{COUNT, LogRef, counts_devices, limits, logs_of};
-use super::row::ReplayDecision;
-use super::row::{HONEST, NOBODY, Recording, ReplayAction, ReplayRow, ReplayedLogin, SOLVED};
+use super::read::{
+    ACCOUNT, ADDRESS, DEVICE, HONEST, NETWORK, NOBODY, PHONE, PREFIX, PROGRAM_PHONE, Recording, ReplayAction,
+    ReplayDecision, ReplayRow, ReplayedLogin, SOLVED,
+};
 use super::tally::ReplayTally;
 use crate::clock::Micros;
-use crate::config::Limits;
-use crate::throttle::window::GatheredVerdict;
-use crate::throttle::{Refusal, RuleAction};
+use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
+use crate::throttle::window::{self, GatheredVerdict};
+use crate::throttle::{HitRing, Limit, LimitMode, Refusal, RuleAction};
 
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
@@ -79,7 +79,7 @@ pub struct ReplayEngine<'r> {
 
 impl<'r> ReplayEngine<'r> {
     pub fn new(recording: &'r Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Self {
-        let (old, new) = (limits(in_force), limits(draft));
+        let (old, new) = (replayed_limits(in_force), replayed_limits(draft));
         let devices = |login| {
             let apart = counts_devices(draft, login);
             DevicesCounted { apart, changed: apart != counts_devices(in_force, login) }
@@ -299,4 +299,227 @@ impl<'r> ReplayEngine<'r> {
 fn is_nameless(row: &ReplayRow) -> bool {
     let mut logs = logs_of(row.action, row);
     row.is_refused() && logs.any(|log| Some(log.limit) == row.limit && log.subject == NOBODY)
+}
+
+/// The number of built-in limits; those that are not replayed have empty logs.
+pub const COUNT: usize = LimitName::ALL.len();
+
+/// A message that the gateway refused still counts for its requester.
+pub const KEPT_ON_FAILURE: [LimitName; 4] =
+    [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
+
+/// Drawn images are not recorded one by one, and the budgets of programs are not replayed.
+pub fn is_replayed(limit: LimitName) -> bool {
+    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
+}
+
+/// By their numbers.
+pub fn replayed_limits(limits: &Limits) -> [&Limit; COUNT] {
+    let mut limits = limits.iter();
+    std::array::from_fn(|_| limits.next().expect("each name has a limit"))
+}
+
+/// Whether known devices are counted separately from strangers, and recorded so: at our own sign-in, or at the logins
+/// of other programs.
+pub fn counts_devices(limits: &Limits, login: ReplayedLogin) -> bool {
+    let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
+    match login {
+        ReplayedLogin::Own => enforced(&limits.login_device) && enforced(&limits.login_account),
+        ReplayedLogin::Realm => enforced(&limits.guard_device) && enforced(&limits.guard_account),
+    }
+}
+
+/// Whether a limit counts wrong answers to challenges: only if none of its rules blocks.
+pub fn counts_answers(limit: &Limit) -> bool {
+    limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha)
+}
+
+/// One subject's log under one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogRef {
+    pub limit: LimitName,
+    /// [`NOBODY`](super::read::NOBODY) if the record does not name it.
+    pub subject: u32,
+    pub part: LogPart,
+}
+
+/// Which rules of its limit a log is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogPart {
+    All,
+    /// The others refuse nobody here.
+    Blocks,
+    /// It counts beside the log for the others: what one sender sent.
+    Challenges,
+}
+
+/// The number of the log of `sms-total` that counts what our own pages sent.
+const PAGES: u32 = 1;
+
+impl LogRef {
+    pub const fn new(limit: LimitName, row: &ReplayRow) -> Self {
+        Self::part(limit, LogPart::All, row)
+    }
+
+    const fn part(limit: LimitName, part: LogPart, row: &ReplayRow) -> Self {
+        let subject = match limit.subject() {
+            LimitSubject::Phone if matches!(part, LogPart::Challenges) => row.subjects[PROGRAM_PHONE],
+            LimitSubject::Everyone if matches!(part, LogPart::Challenges) => PAGES,
+            LimitSubject::Account | LimitSubject::RealmAccount => row.subjects[ACCOUNT],
+            LimitSubject::Device | LimitSubject::RealmDevice => row.subjects[DEVICE],
+            LimitSubject::Phone => row.subjects[PHONE],
+            LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress => {
+                row.subjects[ADDRESS]
+            }
+            LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork => {
+                row.subjects[NETWORK]
+            }
+            LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subjects[PREFIX],
+            LimitSubject::Everyone | LimitSubject::Program => 0,
+        };
+        Self { limit, subject, part }
+    }
+
+    /// Whether `captcha` rules let an attempt pass here.
+    pub const fn spares(self, row: &ReplayRow) -> bool {
+        row.has(SOLVED) || matches!(self.part, LogPart::Blocks)
+    }
+}
+
+/// The logs that count a row's attempts as this action, in the order in which they are checked.
+pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = LogRef> {
+    use LimitName::*;
+    use LogPart::{All, Blocks, Challenges};
+    let logs: &[(LimitName, LogPart)] = match action {
+        ReplayAction::SignIn => &[(LoginAccount, All), (LoginAddress, All), (LoginNetwork, All)],
+        ReplayAction::DeviceSignIn => &[(LoginDevice, All)],
+        ReplayAction::Attempt => &[(GuardAccount, All), (GuardAddress, All), (GuardNetwork, All)],
+        ReplayAction::DeviceAttempt => &[(GuardDevice, All)],
+        ReplayAction::AttemptAnswer => &[(GuardAddress, All), (GuardNetwork, All)],
+        ReplayAction::Guess => &[(SmsGuess, All), (LoginAddress, All), (LoginNetwork, All)],
+        ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, All), (LoginNetwork, All)],
+        ReplayAction::Send => &[
+            (SmsPhone, All),
+            (SmsAddress, All),
+            (SmsNetwork, All),
+            (SmsPrefix, All),
+            (SmsTotal, Blocks),
+            (SmsTotal, Challenges),
+        ],
+        ReplayAction::VerifySend => &[
+            (SmsPhone, Blocks),
+            (SmsPhone, Challenges),
+            (ProgramAddress, All),
+            (ProgramNetwork, All),
+            (ProgramPrefix, All),
+            (SmsTotal, Blocks),
+        ],
+        ReplayAction::RelaySend => &[
+            (SmsPhone, Blocks),
+            (ProgramAddress, Blocks),
+            (ProgramNetwork, Blocks),
+            (ProgramPrefix, Blocks),
+            (SmsTotal, Blocks),
+        ],
+        ReplayAction::Register => &[(RegisterAddress, All)],
+        ReplayAction::DeviceGuess | ReplayAction::Clear => &[],
+    };
+    logs.iter().map(|(limit, part)| LogRef::part(*limit, *part, row))
+}
+
+/// With fewer logs than this, expired ones are not swept.
+const SWEEP_FROM: usize = 1024;
+
+/// One subject's log.
+#[derive(Debug, Default)]
+pub struct AttemptLog {
+    pub hits: HitRing,
+    /// Attempts in flight.
+    pub holds: u32,
+    /// Until this time it may differ from the log when the attempts were recorded.
+    differs_until: Option<Micros>,
+}
+
+impl window::WindowLog for AttemptLog {
+    fn nth_newest(&self, n: u32) -> Option<Micros> {
+        self.hits.nth_newest(n as usize)
+    }
+
+    fn newer_than(&self, start: Micros) -> u32 {
+        (self.hits.len() - self.hits.not_newer(start, 1)) as u32
+    }
+
+    fn unforgiven(&self) -> u32 {
+        self.hits.unforgiven() as u32
+    }
+
+    fn holds(&self) -> u32 {
+        self.holds
+    }
+}
+
+/// All logs of a limit.
+#[derive(Debug)]
+pub struct LimitLogs {
+    pub limit: Limit,
+    is_changed: bool,
+    longest: Duration,
+    logs: HashMap<u32, AttemptLog>,
+    sweep_at: usize,
+}
+
+impl LimitLogs {
+    pub fn new(in_force: &Limit, draft: &Limit) -> Self {
+        Self {
+            limit: draft.clone(),
+            is_changed: in_force != draft,
+            longest: draft.longest_window(),
+            logs: HashMap::new(),
+            sweep_at: SWEEP_FROM,
+        }
+    }
+
+    /// Whether an attempt that the log counts may be decided differently from its record.
+    pub fn differs(&self, subject: u32, now: Micros) -> bool {
+        self.is_changed || self.get(subject).is_some_and(|log| log.differs_until > Some(now))
+    }
+
+    /// An attempt was decided differently, or at another time: the log differs as long as its hit counts.
+    pub fn mark(&mut self, subject: u32, now: Micros, ended: Micros) {
+        let until = ended.plus(self.longest);
+        if !self.is_changed
+            && let Some(log) = self.open(subject, now)
+        {
+            log.differs_until = log.differs_until.max(Some(until));
+        }
+    }
+
+    pub fn get(&self, subject: u32) -> Option<&AttemptLog> {
+        self.logs.get(&subject)
+    }
+
+    pub fn get_mut(&mut self, subject: u32) -> Option<&mut AttemptLog> {
+        self.logs.get_mut(&subject)
+    }
+
+    /// The subject's log, created if there is none. None if there is no subject, or the limit has no rules.
+    pub fn open(&mut self, subject: u32, now: Micros) -> Option<&mut AttemptLog> {
+        if subject == NOBODY || self.limit.rules().is_empty() {
+            return None;
+        }
+        if self.logs.len() >= self.sweep_at {
+            let longest = self.longest;
+            self.logs.retain(|_, log| !log.is_over(longest, now));
+            self.sweep_at = SWEEP_FROM.max(2 * self.logs.len());
+        }
+        Some(self.logs.entry(subject).or_default())
+    }
+}
+
+impl AttemptLog {
+    /// No rule counts anything in it, and nothing is in flight.
+    fn is_over(&self, longest: Duration, now: Micros) -> bool {
+        let newest = self.hits.last().is_none_or(|last| last.plus(longest) <= now);
+        newest && self.holds == 0 && self.differs_until <= Some(now)
+    }
 }

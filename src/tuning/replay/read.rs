@@ -1,6 +1,7 @@
 //! Reads the recorded events of a span from the database, page by page, mostly as numbers, because text makes
 //! reading slow.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -8,13 +9,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
-use super::logs_of::is_replayed;
-use super::row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
+use super::engine::is_replayed;
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, on_db};
 use crate::sms::{MessagePurpose, ProgramKind};
+use crate::throttle::RuleAction;
 
 /// The most rows that one replay takes: 96 MB of them.
 pub const MOST_ROWS: usize = 2_000_000;
@@ -234,4 +235,302 @@ fn together(parts: impl Hash) -> i64 {
     let mut hasher = DefaultHasher::new();
     parts.hash(&mut hasher);
     hasher.finish() as i64
+}
+
+/// If the same person succeeds within this time after an attempt, the attempt was theirs.
+pub const SOON: Duration = Duration::from_secs(10 * 60);
+
+/// The subjects of limits, as indexes of [`RecordedEvent::keys`].
+pub const ACCOUNT: usize = 0;
+pub const ADDRESS: usize = 1;
+pub const NETWORK: usize = 2;
+pub const PHONE: usize = 3;
+pub const PREFIX: usize = 4;
+pub const DEVICE: usize = 5;
+/// Of a message of another program: the number there. It is in the place of the device, of which it has none.
+pub const PROGRAM_PHONE: usize = DEVICE;
+pub const KINDS: usize = 6;
+
+/// The number for no subject.
+pub const NOBODY: u32 = u32::MAX;
+
+/// Where a password was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayedLogin {
+    Own,
+    /// Another program's.
+    Realm,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum ReplayAction {
+    SignIn,
+    /// A password that counts in the log of a known device.
+    DeviceSignIn,
+    /// A password at another program's login. Its subjects belong to the realm.
+    Attempt,
+    DeviceAttempt,
+    Guess,
+    /// A guess at a code from a known device or at another program; no replayed log counts it.
+    DeviceGuess,
+    /// A guess at a code that the number's own log does not count: it came from the browser that requested
+    /// the code, or there was no code.
+    GuessApart,
+    Send,
+    /// The same for another program that checks the code here. Its requester and prefix belong to the program.
+    VerifySend,
+    /// The same for one that checks it itself.
+    RelaySend,
+    Register,
+    /// A wrong answer to a challenge, which nothing refuses.
+    Answer,
+    /// The same at another program's login.
+    AttemptAnswer,
+    /// A log was cleared: by an administrator, or because a code set a new password.
+    Clear,
+}
+
+impl ReplayAction {
+    /// Whether a password or a code is compared: it takes its slot in the logs before its outcome is known.
+    pub const fn is_compared(self) -> bool {
+        self.is_password() || matches!(self, Self::Guess | Self::DeviceGuess | Self::GuessApart)
+    }
+
+    pub const fn is_password(self) -> bool {
+        matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Attempt | Self::DeviceAttempt)
+    }
+
+    pub const fn is_send(self) -> bool {
+        matches!(self, Self::Send | Self::VerifySend | Self::RelaySend)
+    }
+
+    pub const fn is_answer(self) -> bool {
+        matches!(self, Self::Answer | Self::AttemptAnswer)
+    }
+
+    /// For a password from a known device: whose login it is at, and what it counts as if devices are strangers.
+    pub const fn from_device(self) -> Option<(ReplayedLogin, Self)> {
+        match self {
+            Self::DeviceSignIn => Some((ReplayedLogin::Own, Self::SignIn)),
+            Self::DeviceAttempt => Some((ReplayedLogin::Realm, Self::Attempt)),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReplayOutcome {
+    /// Right, sent, or created.
+    Ok,
+    /// It was compared, and counts.
+    Wrong,
+    /// Taken back: a message that the gateway refused, a registration whose name was not looked up.
+    Failed,
+    Challenged,
+    Throttled,
+    /// Not decided by a replayed limit: too busy, or a dependency was out.
+    Undecided,
+}
+
+/// The decision on an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayDecision {
+    /// `noted`: the limit in monitor mode that would have refused it.
+    Admitted { noted: Option<LimitName> },
+    /// By that rule of that limit.
+    Refused { limit: LimitName, rule: usize, then: RuleAction },
+    /// Refused for another reason than a limit.
+    Undecided,
+}
+
+/// One row of `events`, as read.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordedEvent {
+    pub at: Micros,
+    pub until: Micros,
+    pub count: u64,
+    pub action: ReplayAction,
+    pub outcome: ReplayOutcome,
+    /// The limit that refused it, would have refused it (noted), or was cleared.
+    pub limit: Option<LimitName>,
+    pub rule: u8,
+    pub noted: bool,
+    pub solved: bool,
+    /// For a right password: whether the account's failures were to be forgiven. For a known device it is not
+    /// recorded, and is true.
+    pub forgave: bool,
+    pub keys: [Option<i64>; KINDS],
+}
+
+pub const SOLVED: u8 = 1;
+/// A limit in monitor mode would have refused it.
+const NOTED: u8 = 2;
+pub const FORGAVE: u8 = 4;
+/// Right, or soon followed by the right one from the same place.
+pub const HONEST: u8 = 8;
+
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayRow {
+    pub at: Micros,
+    /// Until the last attempt of an episode, or until its outcome was known: microseconds.
+    lasts: u32,
+    pub count: u32,
+    pub subjects: [u32; KINDS],
+    pub action: ReplayAction,
+    pub outcome: ReplayOutcome,
+    /// The limit that refused it, would have refused it, or was cleared.
+    pub limit: Option<LimitName>,
+    rule: u8,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<ReplayRow>() == 48);
+
+impl ReplayRow {
+    pub const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub const fn lasts(&self) -> Duration {
+        Duration::from_micros(self.lasts as u64)
+    }
+
+    pub fn until(&self) -> Micros {
+        self.at.plus(self.lasts())
+    }
+
+    pub const fn is_refused(&self) -> bool {
+        matches!(self.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
+    }
+
+    /// The recorded decision.
+    pub fn decision(&self) -> ReplayDecision {
+        let refused = |then| match self.limit {
+            Some(limit) => ReplayDecision::Refused { limit, rule: usize::from(self.rule), then },
+            None => ReplayDecision::Undecided,
+        };
+        match self.outcome {
+            ReplayOutcome::Ok | ReplayOutcome::Wrong | ReplayOutcome::Failed => {
+                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.has(NOTED)) }
+            }
+            ReplayOutcome::Challenged => refused(RuleAction::Captcha),
+            ReplayOutcome::Throttled => refused(RuleAction::Block),
+            ReplayOutcome::Undecided => ReplayDecision::Undecided,
+        }
+    }
+
+    /// Whether the record cannot know how it would have ended with this decision instead.
+    pub fn is_unknown_if(&self, decision: ReplayDecision) -> bool {
+        match decision {
+            ReplayDecision::Admitted { .. } => self.is_refused(),
+            ReplayDecision::Refused { then: RuleAction::Captcha, .. } => {
+                self.outcome != ReplayOutcome::Challenged
+            }
+            ReplayDecision::Refused { then: RuleAction::Block, .. } | ReplayDecision::Undecided => false,
+        }
+    }
+
+    /// The order within one microsecond: what counts comes before what it refused, and that before what
+    /// forgives; a solved challenge comes last. The record does not say; this order is possible.
+    fn rank(&self) -> u8 {
+        match self.outcome {
+            ReplayOutcome::Challenged | ReplayOutcome::Throttled => 2,
+            ReplayOutcome::Ok if self.lasts == 0 => 3,
+            _ => u8::from(self.has(SOLVED)),
+        }
+    }
+}
+
+/// Everything recorded in a span, and in the time before it that the limits look back over.
+#[derive(Debug)]
+pub struct Recording {
+    pub rows: Vec<ReplayRow>,
+}
+
+impl Recording {
+    pub fn bytes(&self) -> usize {
+        self.rows.capacity() * size_of::<ReplayRow>()
+    }
+}
+
+/// Collects rows, approximately in the order of time.
+#[derive(Debug, Default)]
+pub struct RowIntake {
+    rows: Vec<ReplayRow>,
+    numbers: [HashMap<i64, u32>; KINDS],
+}
+
+impl RowIntake {
+    pub fn take(&mut self, recorded: &RecordedEvent) {
+        let mut subjects = [NOBODY; KINDS];
+        for ((place, numbers), key) in subjects.iter_mut().zip(&mut self.numbers).zip(recorded.keys) {
+            if let Some(key) = key {
+                let next = numbers.len() as u32;
+                *place = *numbers.entry(key).or_insert(next);
+            }
+        }
+        let flag = |set: bool, flag| if set { flag } else { 0 };
+        // Refused by no replayed limit: no draft admits it.
+        let foreign = matches!(recorded.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
+            && recorded.limit.is_none();
+        self.rows.push(ReplayRow {
+            at: recorded.at,
+            lasts: u32::try_from(recorded.until.since(recorded.at).as_micros()).unwrap_or(u32::MAX),
+            count: u32::try_from(recorded.count).unwrap_or(u32::MAX),
+            subjects,
+            action: recorded.action,
+            outcome: if foreign { ReplayOutcome::Undecided } else { recorded.outcome },
+            limit: recorded.limit,
+            rule: recorded.rule,
+            flags: flag(recorded.solved, SOLVED)
+                | flag(recorded.noted, NOTED)
+                | flag(recorded.forgave, FORGAVE),
+        });
+    }
+
+    /// Sorted, each row with what the others reveal about it.
+    pub fn finish(self) -> Recording {
+        let mut rows = self.rows;
+        rows.sort_by_key(|row| (row.at, row.rank()));
+        rows.shrink_to_fit();
+        find_honest(&mut rows);
+        Recording { rows }
+    }
+}
+
+/// Marks attempts of honest people, as far as that can be known: a right one, or one soon followed by a right
+/// one from the same address. A message counts if its code was entered soon.
+fn find_honest(rows: &mut [ReplayRow]) {
+    let mut right: [HashMap<[u32; 2], Micros>; 2] = Default::default();
+    for row in rows.iter_mut().rev() {
+        let who = match row.action {
+            ReplayAction::SignIn
+            | ReplayAction::DeviceSignIn
+            | ReplayAction::Attempt
+            | ReplayAction::DeviceAttempt => ACCOUNT,
+            ReplayAction::Guess
+            | ReplayAction::DeviceGuess
+            | ReplayAction::GuessApart
+            | ReplayAction::Send
+            | ReplayAction::VerifySend
+            | ReplayAction::RelaySend => PHONE,
+            ReplayAction::Register
+            | ReplayAction::Answer
+            | ReplayAction::AttemptAnswer
+            | ReplayAction::Clear => continue,
+        };
+        let pair = [row.subjects[who], row.subjects[ADDRESS]];
+        let known = !pair.contains(&NOBODY);
+        let right = &mut right[usize::from(who == PHONE)];
+        if row.outcome == ReplayOutcome::Ok && !row.action.is_send() {
+            row.flags |= HONEST;
+            if known {
+                right.insert(pair, row.at);
+            }
+        } else if known && right.get(&pair).is_some_and(|at| at.since(row.until()) <= SOON) {
+            row.flags |= HONEST;
+        }
+    }
 }

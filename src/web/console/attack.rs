@@ -7,7 +7,7 @@ use url::form_urlencoded;
 use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackState};
 use crate::clock::Micros;
 use crate::config::AccessSettings;
-use crate::web::console::access::answer::AccessAnswer;
+use crate::web::console::access::AccessAnswer;
 use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
@@ -45,7 +45,7 @@ impl AttackBanner {
         let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
         let state = figures.state(*kind);
         let (in_force, answers): (Vec<_>, Vec<_>) =
-            answers(locale, *kind, figures).into_iter().partition(|answer| answer.is_in_force(access));
+            answers(locale, *kind, figures, access).into_iter().partition(|(in_force, _)| *in_force);
         Self {
             id: id.clone(),
             title: title(locale, *kind, realm, figures),
@@ -56,7 +56,7 @@ impl AttackBanner {
             in_force: !in_force.is_empty(),
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),
-            answers: answers.into_iter().map(|answer| answer.link).collect(),
+            answers: answers.into_iter().map(|(_, link)| link).collect(),
             events: events_of(attack),
         }
     }
@@ -65,12 +65,12 @@ impl AttackBanner {
 /// The path of the attack's events.
 pub fn events_of(attack: &AttackEntry) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("action", attack.kind.action().as_str());
+    query.append_pair("action", attack.kind.action().into_str());
     if !attack.realm.is_empty() {
         query.append_pair("realm", &attack.realm);
     }
     for outcome in attack.kind.outcomes() {
-        query.append_pair("outcome", outcome.as_str());
+        query.append_pair("outcome", outcome.into_str());
     }
     query.append_pair("since", &Moment(attack.began_at).iso());
     if attack.ended_at.is_some() {
@@ -162,29 +162,13 @@ fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     (!told.is_empty()).then(|| told.join(" · "))
 }
 
-/// An answer, and whom it is about.
-struct OfferedAnswer {
-    answer: AccessAnswer,
-    subject: String,
-    link: AnswerLink,
-}
-
-impl OfferedAnswer {
-    fn is_in_force(&self, access: &AccessSettings) -> bool {
-        match self.answer {
-            AccessAnswer::Challenge => access.challenge_everyone_until.is_some(),
-            AccessAnswer::Deny | AccessAnswer::Allow => {
-                let network = self.subject.parse::<IpNet>().ok();
-                network.is_some_and(|it| access.deny.iter().any(|entry| entry.network.contains(&it)))
-            }
-            AccessAnswer::Pause => {
-                access.pause_sms.iter().any(|entry| self.subject.starts_with(&entry.prefix))
-            }
-        }
-    }
-}
-
-fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<OfferedAnswer> {
+/// The answers to an attack, and whether each is in force.
+fn answers(
+    locale: Locale,
+    kind: AttackKind,
+    figures: &AttackFigures,
+    access: &AccessSettings,
+) -> Vec<(bool, AnswerLink)> {
     let offer = |answer: AccessAnswer, subject: &str, text: String| {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("do", answer.as_str());
@@ -192,7 +176,7 @@ fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<Off
             query.append_pair(answer.field(), subject);
         }
         let href = format!("/admin/access?{}", query.finish());
-        OfferedAnswer { answer, subject: subject.to_owned(), link: AnswerLink { text, href } }
+        (is_in_force(answer, subject, access), AnswerLink { text, href })
     };
     let mut answers = vec![offer(AccessAnswer::Challenge, "", locale.t("attack.challenge").into_owned())];
     if let Some(AttackShare { mask, .. }) = &figures.top_network {
@@ -205,6 +189,17 @@ fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<Off
         answers.push(offer(AccessAnswer::Pause, prefix, text));
     }
     answers
+}
+
+fn is_in_force(answer: AccessAnswer, subject: &str, access: &AccessSettings) -> bool {
+    match answer {
+        AccessAnswer::Challenge => access.challenge_everyone_until.is_some(),
+        AccessAnswer::Deny | AccessAnswer::Allow => {
+            let network = subject.parse::<IpNet>().ok();
+            network.is_some_and(|it| access.deny.iter().any(|entry| entry.network.contains(&it)))
+        }
+        AccessAnswer::Pause => access.pause_sms.iter().any(|entry| subject.starts_with(&entry.prefix)),
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,39 @@ pub struct Series {
     pub counts: Vec<u64>,
 }
 
+/// The span of a chart in steps of one length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChartSpan {
+    pub start: Micros,
+    pub step: Duration,
+    pub steps: usize,
+}
+
+impl ChartSpan {
+    /// The current step is the last one.
+    pub fn ending(now: Micros, step: Duration, steps: usize) -> Self {
+        let size = step.as_micros() as i64;
+        let last = now.0 - now.0.rem_euclid(size);
+        Self { start: Micros(last - size * (steps as i64 - 1)), step, steps }
+    }
+
+    pub fn place(&self, at: Micros) -> Option<usize> {
+        let place = (at.0 - self.start.0).div_euclid(self.step.as_micros() as i64);
+        usize::try_from(place).ok().filter(|place| *place < self.steps)
+    }
+
+    /// Sums by step, of what was in the span.
+    pub fn counts(&self, all: impl IntoIterator<Item = (Micros, u64)>) -> Vec<u64> {
+        let mut counts = vec![0; self.steps];
+        for (at, count) in all {
+            if let Some(place) = self.place(at) {
+                counts[place] += count;
+            }
+        }
+        counts
+    }
+}
+
 /// Counts in steps of equal length.
 pub struct Chart {
     pub id: &'static str,
@@ -177,6 +210,14 @@ mod tests {
             counts,
         });
         Chart::new("c", "overview.sign-ins", Micros(0), Duration::from_secs(60), series.collect())
+    }
+
+    #[test]
+    fn a_step_is_drawn_where_it_was_and_the_last_one_is_now() {
+        let minutes = |minutes: i64| Micros::from_seconds(minutes * 60);
+        let span = ChartSpan::ending(Micros(minutes(6_000).0 + 59), Duration::from_secs(60), 60);
+        let counts = span.counts([70, 59, 0].map(|ago| (minutes(6_000 - ago), 2)));
+        assert_eq!((counts[0], counts[59], counts.iter().sum::<u64>()), (2, 2, 4), "70 minutes ago is past");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The guard before everything under `/admin` and `/api/v1/admin` for people. It decides who may read, who may
 //! change something, and how everybody else is answered: pages get a page or a redirect, API calls get a
-//! problem. `permitted.rs` lets programs in, too.
+//! problem. A call may admit programs with a token, too: the type of its handler's argument says which ([`Permitted`]).
 //!
 //! Reading takes an administrator's session whose password the holder chose. A change also takes a request
 //! from our own pages or programs, and a password confirmed recently in that session.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::pin::Pin;
 
@@ -16,13 +17,15 @@ use serde_json::{Value, json};
 
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::login::{Account, AuthenticatedSession, Session, SessionToken, TokenBearer};
+use crate::login::{Account, AdminScope, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::tuning::ChangeActor;
+use crate::web::form::fields::value;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::token;
 use crate::web::kit::visit::{Edge, Visit};
 use crate::web::kit::web_error::WebError;
 
@@ -52,37 +55,21 @@ enum AdminCredential {
     Token(String),
 }
 
-impl From<AuthenticatedSession> for AdminIdentity {
-    fn from(AuthenticatedSession { session, account }: AuthenticatedSession) -> Self {
-        let shown = account.login.as_str().to_owned();
-        Self { account, credential: AdminCredential::Session(Box::new(session)), shown }
-    }
-}
-
 /// As a handler's argument: may also change something.
 pub struct ConfirmedAdmin(pub Admin);
 
-/// Who requests access, and to which path (its pattern in the URL table).
-struct GuardedRequest<'a> {
-    token: Option<&'a str>,
-    client: ClientAddress,
-    path: &'a str,
-}
-
-/// What a request wants to do. `ours`: it does not come from another site.
+/// What a request wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessKind {
     Read,
     /// Try a draft, or confirm the password.
-    Try {
-        ours: bool,
-    },
-    Change {
-        ours: bool,
-    },
+    Try,
+    Change,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// In the record of events by these names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 enum DenialReason {
     /// No session, or an ended one.
     SignedOut,
@@ -99,19 +86,6 @@ enum DenialReason {
 struct AccessDenied {
     reason: DenialReason,
     who: Option<AdminIdentity>,
-}
-
-impl DenialReason {
-    /// The name in the record of events.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::SignedOut => "signed-out",
-            Self::PasswordToChange => "password-to-change",
-            Self::NotAdmin => "not-admin",
-            Self::Foreign => "foreign",
-            Self::Unconfirmed => "unconfirmed",
-        }
-    }
 }
 
 impl Admin {
@@ -183,21 +157,36 @@ impl Admin {
         self.client.ip()
     }
 
-    /// Records that a form was not ours, if the page itself reports it and keeps the input: the guard
-    /// admitted the request as a read. `path` is the pattern in the URL table.
+    /// Whether a form is ours, for a page that reports it and keeps the input if not: the guard admitted the request as
+    /// a read.
+    pub fn sends_own_form(&self, visit: &Visit, services: &Services, pairs: &[(String, String)]) -> bool {
+        let ours = visit.admits_form(value(pairs, "csrf_token"));
+        if !ours {
+            self.was_foreign(services, visit.pattern());
+        }
+        ours
+    }
+
+    /// Records that a form was not ours. `path` is the pattern in the URL table.
     pub fn was_foreign(&self, services: &Services, path: &str) {
-        let detail = json!({ "path": path, "why": DenialReason::Foreign.as_str() });
-        record(services, "access", Outcome::Refused, Some(&self.who), self.client, &detail);
+        self.failed(services, "access", &json!({ "path": path, "why": DenialReason::Foreign.into_str() }));
     }
 
     /// Records an action: `act` is its name, `detail` holds its details.
     pub fn did(&self, services: &Services, act: &str, detail: &Value) {
-        record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
+        let account = Some(self.who.account.recorded());
+        record(services, act, Outcome::Ok, Some(&self.who), account, self.client, detail);
+    }
+
+    /// Records an action on somebody's account.
+    pub fn did_to(&self, services: &Services, account: &Account, act: &str, detail: &Value) {
+        record(services, act, Outcome::Ok, Some(&self.who), Some(account.recorded()), self.client, detail);
     }
 
     /// Records an action that failed.
     pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
-        record(services, act, Outcome::Refused, Some(&self.who), self.client, detail);
+        let account = Some(self.who.account.recorded());
+        record(services, act, Outcome::Refused, Some(&self.who), account, self.client, detail);
     }
 
     /// Their name in the history of the limits.
@@ -214,23 +203,22 @@ pub async fn change(
     page: &str,
     csrf_token: &str,
 ) -> Result<Admin, WebError> {
-    guard_page(visit, services, AccessKind::Change { ours: visit.admits_form(csrf_token) }, page).await
+    guard_page(visit, services, AccessKind::Change, visit.admits_form(csrf_token), page).await
 }
 
 /// For the form at [`CONFIRM`] that confirms the password.
 pub async fn confirmation(visit: &Visit, services: &Services, csrf_token: &str) -> Result<Admin, WebError> {
-    guard_page(visit, services, AccessKind::Try { ours: visit.admits_form(csrf_token) }, CONFIRM).await
+    guard_page(visit, services, AccessKind::Try, visit.admits_form(csrf_token), CONFIRM).await
 }
 
 async fn guard_page(
     visit: &Visit,
     services: &Services,
     kind: AccessKind,
+    ours: bool,
     page: &str,
 ) -> Result<Admin, WebError> {
-    let request =
-        GuardedRequest { token: visit.session_token(), client: visit.client, path: visit.pattern() };
-    let judged = judge(services, request, kind).await?;
+    let judged = judge(services, visit.session_token(), visit.client, visit.pattern(), kind, ours).await?;
     judged.map_err(|denied| page_instead(visit, &denied, page).into())
 }
 
@@ -251,24 +239,6 @@ fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpRespons
     }
 }
 
-/// Records that a program's token does not reach as far as its request.
-pub fn out_of_scope(services: &Services, admin: &Admin, path: &str) -> Problem {
-    admin.failed(services, "access", &json!({ "path": path, "why": "scope" }));
-    Problem::InsufficientScope
-}
-
-impl From<DenialReason> for Problem {
-    fn from(reason: DenialReason) -> Self {
-        match reason {
-            DenialReason::SignedOut => Self::Unauthenticated,
-            DenialReason::PasswordToChange => Self::PasswordChangeRequired,
-            DenialReason::NotAdmin => Self::Forbidden,
-            DenialReason::Foreign => Self::Csrf,
-            DenialReason::Unconfirmed => Self::ConfirmationRequired,
-        }
-    }
-}
-
 type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
 impl FromRequest for Admin {
@@ -277,7 +247,7 @@ impl FromRequest for Admin {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move { guard_request(&request, |_| AccessKind::Read).await.map_err(Error::from) })
+        Box::pin(async move { guard_request(&request, AccessKind::Read).await.map_err(Error::from) })
     }
 }
 
@@ -287,65 +257,79 @@ impl FromRequest for ConfirmedAdmin {
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move { Ok(Self(guard_request(&request, |ours| AccessKind::Change { ours }).await?)) })
+        Box::pin(async move { Ok(Self(guard_request(&request, AccessKind::Change).await?)) })
     }
 }
 
 /// For the API call that confirms the password.
 pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
-    guard_request(request, |ours| AccessKind::Try { ours }).await
+    guard_request(request, AccessKind::Try).await
 }
 
-pub(super) async fn guard_request(
-    request: &HttpRequest,
-    kind: impl FnOnce(bool) -> AccessKind,
-) -> Result<Admin, WebError> {
+async fn guard_request(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
     let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
     let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
     if !request.path().starts_with("/api/") {
         let visit = Visit::of(request, edge.clone());
-        return guard_page(&visit, services, kind(false), visit.here()).await;
+        return guard_page(&visit, services, kind, false, visit.here()).await;
     }
-    let path = request.match_pattern();
-    let asked = GuardedRequest {
-        token: edge.session_token(request.headers()),
-        client: ClientAddress::of(request, &edge.trusted),
-        path: path.as_deref().unwrap_or_default(),
+    let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
+    let path = request.match_pattern().unwrap_or_default();
+    let judged = judge(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
+    let problem = |denied: AccessDenied| match denied.reason {
+        DenialReason::SignedOut => Problem::Unauthenticated,
+        DenialReason::PasswordToChange => Problem::PasswordChangeRequired,
+        DenialReason::NotAdmin => Problem::Forbidden,
+        DenialReason::Foreign => Problem::Csrf,
+        DenialReason::Unconfirmed => Problem::ConfirmationRequired,
     };
-    let judged = judge(services, asked, kind(edge.caller(request).is_ok())).await?;
-    judged.map_err(|denied| Problem::from(denied.reason).into())
+    judged.map_err(|denied| problem(denied).into())
 }
 
-/// Decides on a request, and records a refusal.
+/// Decides on a request, and records a refusal. `path` is the pattern in the URL table. `ours`: it does not come from
+/// another site.
 async fn judge(
     services: &Services,
-    request: GuardedRequest<'_>,
+    token: Option<&str>,
+    client: ClientAddress,
+    path: &str,
     kind: AccessKind,
+    ours: bool,
 ) -> Result<Result<Admin, AccessDenied>, DbError> {
-    let GuardedRequest { token, client, path } = request;
-    let who = match token.and_then(SessionToken::parse) {
-        Some(token) => services.sessions.find(&token).await?.map(AdminIdentity::from),
+    let found = match token.and_then(SessionToken::parse) {
+        Some(token) => services.sessions.find(&token).await?,
         None => None,
     };
+    let who = found.map(|AuthenticatedSession { session, account }| {
+        let shown = account.login.as_str().to_owned();
+        AdminIdentity { account, credential: AdminCredential::Session(Box::new(session)), shown }
+    });
     let reason = match &who {
         None => Some(DenialReason::SignedOut),
-        Some(who) => denial(services, who, kind, path),
+        Some(who) => denial(services, who, kind, ours, path),
     };
     match (reason, who) {
         (None, Some(who)) => Ok(Ok(Admin { who, client })),
         (reason, who) => {
             let reason = reason.unwrap_or(DenialReason::SignedOut);
-            let detail = json!({ "path": path, "why": reason.as_str() });
-            record(services, "access", Outcome::Refused, who.as_ref(), client, &detail);
+            let detail = json!({ "path": path, "why": reason.into_str() });
+            let account = who.as_ref().map(|who| who.account.recorded());
+            record(services, "access", Outcome::Refused, who.as_ref(), account, client, &detail);
             Ok(Err(AccessDenied { reason, who }))
         }
     }
 }
 
 /// In the order that reveals least to a client without the right.
-fn denial(services: &Services, who: &AdminIdentity, kind: AccessKind, path: &str) -> Option<DenialReason> {
+fn denial(
+    services: &Services,
+    who: &AdminIdentity,
+    kind: AccessKind,
+    ours: bool,
+    path: &str,
+) -> Option<DenialReason> {
+    let foreign = kind != AccessKind::Read && !ours;
     // A request from another site is refused for that reason, no matter whose browser sends it.
-    let foreign = matches!(kind, AccessKind::Try { ours: false } | AccessKind::Change { ours: false });
     if foreign && path.starts_with("/api/") {
         return Some(DenialReason::Foreign);
     }
@@ -355,13 +339,14 @@ fn denial(services: &Services, who: &AdminIdentity, kind: AccessKind, path: &str
     if !who.account.roles.admin {
         return Some(DenialReason::NotAdmin);
     }
-    match kind {
-        AccessKind::Read | AccessKind::Try { ours: true } => None,
-        AccessKind::Try { ours: false } | AccessKind::Change { ours: false } => Some(DenialReason::Foreign),
-        AccessKind::Change { ours: true } => {
-            let AdminCredential::Session(session) = &who.credential else { return None };
+    if foreign {
+        return Some(DenialReason::Foreign);
+    }
+    match &who.credential {
+        AdminCredential::Session(session) if kind == AccessKind::Change => {
             (!services.sessions.is_confirmed(session)).then_some(DenialReason::Unconfirmed)
         }
+        _ => None,
     }
 }
 
@@ -370,6 +355,7 @@ fn record(
     act: &str,
     outcome: Outcome,
     who: Option<&AdminIdentity>,
+    account: Option<EventSubject<'_>>,
     client: ClientAddress,
     detail: &Value,
 ) {
@@ -377,16 +363,87 @@ fn record(
     if let Some(AdminCredential::Token(token)) = who.map(|who| &who.credential) {
         detail["token"] = token.as_str().into();
     }
-    let account = who.map(|who| &who.account);
-    let actor = account.map(|account| account.id.to_string());
+    let actor = who.map(|who| who.account.id.to_string());
     let address = client.subject();
-    let who = ConsoleActor {
-        actor: actor.as_deref(),
-        account: account.map(|account| EventSubject::Account {
-            id: account.id.as_bytes(),
-            login: account.login.as_str(),
-        }),
-        address: Some(EventSubject::Address(address.as_ref())),
-    };
+    let address = Some(EventSubject::Address(address.as_ref()));
+    let who = ConsoleActor { actor: actor.as_deref(), account, address };
     services.audit.act(act, outcome, who, Some(detail.to_string()));
+}
+
+/// A part of the admin API.
+pub trait AdminPart {
+    /// A token needs one of these.
+    const SCOPES: &'static [AdminScope];
+    /// What a session needs for it.
+    const KIND: AccessKind;
+}
+
+macro_rules! admin_parts {
+    ($($(#[$doc:meta])* $part:ident = $kind:ident, [$($scope:ident),+];)+) => {
+        $($(#[$doc])* pub struct $part;
+
+        impl AdminPart for $part {
+            const SCOPES: &'static [AdminScope] = &[$(AdminScope::$scope),+];
+            const KIND: AccessKind = AccessKind::$kind;
+        })+
+    };
+}
+
+admin_parts! {
+    ReadLimits = Read, [LimitsRead, LimitsWrite];
+    TryLimits = Try, [LimitsRead, LimitsWrite];
+    SaveLimits = Change, [LimitsWrite];
+    ReadAccess = Read, [LimitsRead, AccessWrite];
+    SaveAccess = Change, [AccessWrite];
+    ReadApps = Read, [LimitsRead, AppsWrite];
+    SaveApps = Change, [AppsWrite];
+    /// It names accounts.
+    TryApps = Try, [AppsWrite];
+    ReadEvents = Read, [EventsRead];
+    ReadSubjects = Read, [EventsRead, SubjectsClear];
+    /// What lets somebody in again, or messages through.
+    ClearSubjects = Change, [SubjectsClear];
+    ReadAccounts = Read, [AccountsWrite];
+    ChangeAccounts = Change, [AccountsWrite];
+}
+
+/// May make this call, or is refused.
+pub struct Permitted<P> {
+    pub admin: Admin,
+    part: PhantomData<P>,
+}
+
+impl<P: AdminPart> FromRequest for Permitted<P> {
+    type Error = Error;
+    type Future = GuardFuture<Self>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let admin = if token::is_sent(&request) {
+                by_token(&request, P::SCOPES).await
+            } else {
+                guard_request(&request, P::KIND).await
+            };
+            Ok(Self { admin: admin?, part: PhantomData })
+        })
+    }
+}
+
+/// A token is as good as its maker: it ends when they are no administrator any more.
+async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, WebError> {
+    let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal.into()) };
+    let client = ClientAddress::of(request, &edge.trusted);
+    let bearer = token::admit(request, services, client).await?;
+    let maker = services.accounts.by_id(bearer.made_by).await?;
+    let maker =
+        maker.filter(|maker| maker.roles.admin && !maker.must_change_password && maker.disabled_at.is_none());
+    let admin = Admin::by_token(maker.ok_or(Problem::InvalidToken)?, &bearer, client);
+    if scopes.iter().any(|scope| bearer.scopes.open(*scope)) {
+        return Ok(admin);
+    }
+    let path = request.match_pattern().unwrap_or_default();
+    admin.failed(services, "access", &json!({ "path": path, "why": "scope" }));
+    Err(Problem::InsufficientScope.into())
 }

@@ -14,15 +14,56 @@ pub mod limits;
 pub mod lookup;
 pub mod messages;
 pub mod overview;
-pub mod permitted;
 pub mod subject_link;
 pub mod tokens;
 pub mod words;
 
+use crate::clock::Micros;
 use crate::web::kit::layout::Layout;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::wait::Moment;
+
+pub use guard as permitted;
 
 /// The longest reason of a change, in characters: a sentence or two.
 pub const LONGEST_REASON: usize = 500;
+
+/// One option of a filter.
+pub struct Choice {
+    pub value: &'static str,
+    /// The locale key of its name.
+    pub key: &'static str,
+    pub chosen: bool,
+}
+
+/// For templates, which show a moment in several forms.
+pub const fn moment(at: &Micros) -> Moment {
+    Moment(*at)
+}
+
+/// What stands in a filter of a call; empty is not there.
+fn read_filter<T>(
+    text: Option<&str>,
+    field: &'static str,
+    help: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Problem> {
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => parse(text).map(Some).ok_or_else(|| Problem::wrong(field, help)),
+    }
+}
+
+/// Where a page of a list begins.
+fn read_after<T>(text: Option<&str>, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Problem> {
+    read_filter(text, "after", "Use the value of next from the previous page.", parse)
+}
+
+/// The entries on a page of a list: 50 where nothing else is asked for.
+fn read_page_size(limit: Option<u32>) -> Result<u32, Problem> {
+    let limit = limit.unwrap_or(50);
+    if (1..=200).contains(&limit) { Ok(limit) } else { Err(Problem::wrong("limit", "Use 1 to 200.")) }
+}
 
 /// One page of the console, for its navigation.
 pub struct Tab {

@@ -30,7 +30,7 @@ impl SubjectLink {
             tag: None,
             href: match kind {
                 SubjectKind::Network => events_of(kind, *key, None),
-                _ => format!("/admin/lookup?{}={}", field(kind), hash_text(*key)),
+                _ => format!("/admin/lookup?{}={}", kind.into_str(), hash_text(*key)),
             },
             id: *key,
         }
@@ -70,16 +70,6 @@ pub fn parse_hash(text: &str) -> Option<i64> {
     fits.then(|| u64::from_str_radix(text, 16).ok().map(u64::cast_signed))?
 }
 
-/// The name of its field in URLs.
-pub const fn field(kind: SubjectKind) -> &'static str {
-    match kind {
-        SubjectKind::Account => "account",
-        SubjectKind::Address => "address",
-        SubjectKind::Network => "network",
-        SubjectKind::Phone => "phone",
-    }
-}
-
 pub const fn kind_key(kind: SubjectKind) -> &'static str {
     match kind {
         SubjectKind::Account => "event.account",
@@ -92,7 +82,7 @@ pub const fn kind_key(kind: SubjectKind) -> &'static str {
 /// The events of a subject; only those of one limit if one is given.
 pub fn events_of(kind: SubjectKind, key: i64, limit: Option<&str>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    query.extend_pairs(limit.map(|limit| ("limit", limit))).append_pair(field(kind), &hash_text(key));
+    query.extend_pairs(limit.map(|limit| ("limit", limit))).append_pair(kind.into_str(), &hash_text(key));
     format!("/admin/events?{}", query.finish())
 }
 

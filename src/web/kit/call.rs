@@ -24,9 +24,9 @@ use crate::web::kit::csrf::Browser;
 use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::problem::{CaptchaBody, Problem, WebError};
-use crate::web::kit::ratelimit_fields::{self, Standing};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
+use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 
 /// A solved challenge: `id` and `answer`, or `altcha`. It can be used once, whether the answer is right or wrong.
 #[derive(Deserialize, ToSchema)]

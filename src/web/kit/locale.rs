@@ -8,7 +8,7 @@ use rust_i18n::t;
 
 use crate::clock::Micros;
 
-pub use crate::web::kit::ratelimit_fields::whole_seconds;
+pub use gatehouse_limiter::middleware::ratelimit_fields::whole_seconds;
 
 /// The languages of `locales/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

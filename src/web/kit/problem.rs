@@ -159,7 +159,7 @@ impl Problem {
     pub fn kind(&self) -> Kind {
         match self {
             Self::NotSent => k::NOT_SENT,
-            other => Kind::named(other.into()).expect("a test names every variant's kind"),
+            other => k::named(other.into()).expect("a test names every variant's kind"),
         }
     }
 

@@ -2,26 +2,16 @@
 
 use actix_web::http::StatusCode as S;
 
-/// What is the same for every problem of a name. The API speaks English: programs read it; the page
-/// behind `type` speaks the reader's language.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
-    pub name: &'static str,
-    pub status: S,
-    pub title: &'static str,
-    /// What to do next.
-    pub detail: &'static str,
-}
+pub use gatehouse_limiter::middleware::{BUSY, ProblemKind as Kind, THROTTLED, UNAVAILABLE};
 
-/// Each kind, and the list of them in the order of the documentation.
+/// Each kind, and the list of them in the order of the documentation. The API speaks English: programs read it; the
+/// page behind `type` speaks the reader's language. Without a text: the limiter's own.
 macro_rules! kinds {
-    ($($constant:ident = $name:literal, $status:ident, $title:literal, $detail:literal;)+) => {
-        $(pub const $constant: Kind =
-            Kind { name: $name, status: S::$status, title: $title, detail: $detail };)+
+    ($($constant:ident $(= $name:literal, $status:ident, $title:literal, $detail:literal)?;)+) => {
+        $($(pub const $constant: Kind =
+            Kind { name: $name, status: S::$status, title: $title, detail: $detail };)?)+
 
-        impl Kind {
-            pub const ALL: &[Self] = &[$($constant),+];
-        }
+        pub const KINDS: &[Kind] = &[$($constant),+];
     };
 }
 
@@ -32,12 +22,9 @@ kinds! {
         "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.";
     CAPTCHA_INVALID = "captcha-invalid", FORBIDDEN, "CAPTCHA answer not accepted",
         "The answer was wrong, too late or already used. Solve a new challenge and send the same call again with its answer.";
-    THROTTLED = "throttled", TOO_MANY_REQUESTS, "Too many attempts",
-        "Wait retry_after seconds, then try again. Earlier attempts are refused but do not make the wait longer.";
-    BUSY = "busy", SERVICE_UNAVAILABLE, "Server busy",
-        "This attempt was not counted. Send the same call again after Retry-After.";
-    UNAVAILABLE = "unavailable", SERVICE_UNAVAILABLE, "Temporarily unavailable",
-        "A service that this call needs does not respond. Send the same call again after Retry-After.";
+    THROTTLED;
+    BUSY;
+    UNAVAILABLE;
     UNAUTHENTICATED = "unauthenticated", UNAUTHORIZED, "Not signed in",
         "Sign in with POST /api/v1/login and send the cookie that it sets.";
     FORBIDDEN = "forbidden", FORBIDDEN, "Not allowed",
@@ -120,8 +107,6 @@ pub const NOT_SENT: Kind = Kind {
     ..UNAVAILABLE
 };
 
-impl Kind {
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.name == name)
-    }
+pub fn named(name: &str) -> Option<Kind> {
+    KINDS.iter().copied().find(|kind| kind.name == name)
 }

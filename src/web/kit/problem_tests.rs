@@ -1,5 +1,6 @@
 //! What callers of the API may rely on in a refusal.
 
+use crate::web::kit::problem_kind;
 use actix_web::body::to_bytes;
 use rust_i18n::t;
 use serde_json::{Value, json};
@@ -75,8 +76,8 @@ async fn a_refused_method_names_those_that_work() {
 
 #[test]
 fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() {
-    for kind in Kind::ALL.iter().copied() {
-        assert_eq!(Kind::named(kind.name), Some(kind));
+    for kind in problem_kind::KINDS.iter().copied() {
+        assert_eq!(problem_kind::named(kind.name), Some(kind));
         for locale in Locale::ALL {
             for part in ["title", "about"] {
                 let key = format!("problem.{}.{part}", kind.name);
@@ -86,13 +87,13 @@ fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() 
             }
         }
     }
-    assert_eq!(Kind::named("../etc"), None);
+    assert_eq!(problem_kind::named("../etc"), None);
 }
 
 #[test]
 fn the_documentation_lists_every_problem_at_its_status() {
     let page = include_str!("../../../docs/api.md");
-    for kind in Kind::ALL {
+    for kind in problem_kind::KINDS {
         let (row, name) = (format!("| {} |", kind.status.as_u16()), format!("`{}`", kind.name));
         let listed = page.lines().any(|line| line.starts_with(&row) && line.contains(&name));
         assert!(listed, "docs/api.md lists no {name} at {}", kind.status);
@@ -102,6 +103,6 @@ fn the_documentation_lists_every_problem_at_its_status() {
 #[test]
 fn every_problem_has_a_kind_of_its_name() {
     for name in <Problem as strum::VariantNames>::VARIANTS {
-        assert!(Kind::named(name).is_some(), "{name}");
+        assert!(problem_kind::named(name).is_some(), "{name}");
     }
 }

@@ -467,7 +467,7 @@ impl Flash {
 
     /// Its name in cookies.
     pub fn code(self) -> &'static str {
-        self.key().trim_start_matches("flash.")
+        self.key().split_once('.').map_or("", |(_, name)| name)
     }
 
     /// The colour of the message.

@@ -18,9 +18,9 @@ use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::describe::{self, BODY, TOKEN};
 use crate::web::kit::extract::{self, SecretField, UnreadBody};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::ratelimit_fields::Standing;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
+use gatehouse_limiter::middleware::ratelimit_fields::Standing;
 
 /// Bytes of a subject.
 const LONGEST_SUBJECT: usize = 256;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::config::LiveSettings;
 use crate::login::Realm;
-use crate::sms::{MessagePurpose, Phone, PhoneError, RelayRequest, SendOutcome, SmsCode};
+use crate::sms::{Message, MessagePurpose, Phone, PhoneError, SendOutcome, SmsCode};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, NUMBER, PROGRAM};
 use crate::web::kit::extract::{self, SecretField, UnreadBody, parse_phone};
@@ -289,19 +289,16 @@ async fn forward(
     let wrong = || Problem::wrong(said.field, "It must be 4 to 10 of 0-9, A-Z and a-z.");
     let code = said.code.as_ref().ok_or_else(wrong)?;
     let phone = stored_number(&live, said.number)?;
-    let origin = client.map(|client| (client.subject(), client.network()));
     // What cannot be a language is none that we have.
     let (locale, language) = language(said.locale).unwrap_or_default();
-    let ask = RelayRequest {
-        phone: &phone,
-        relay: &relay,
-        code,
-        origin: origin.as_ref().map(|(address, network)| [address.as_ref(), network.as_ref()]),
-        once: &blake3::hash(body).to_hex(),
-        locale: locale.code(),
-        language,
+    let message = Message {
+        code: Some(code.clone()),
+        origin: client.map(|client| [client.subject().as_ref().to_vec(), client.network().as_ref().to_vec()]),
+        once: Some(blake3::hash(body).to_hex().to_string()),
+        language: language.map(str::to_owned),
+        ..Message::new(phone, relay, locale.code())
     };
-    match services.codes.relay(&live, ask).await? {
+    match services.codes.relay(&live, message).await? {
         SendOutcome::Sent(sent) => {
             let id = sent.id.ok_or(Problem::Internal)?.to_string();
             Ok(HttpResponse::Ok().json(RelayedBody { id }))

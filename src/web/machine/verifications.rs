@@ -12,7 +12,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{
-    MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome, VerificationRequest,
+    Message, MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
 };
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::kit::call::{CaptchaSolution, limited, refused};
@@ -154,23 +154,19 @@ pub async fn start(
         return Err(Problem::Denied.into());
     }
     let phone = parse_sent_phone(&served.live, &body.to)?;
-    let ask = VerificationRequest {
-        phone: &phone,
-        purpose: &purpose,
-        address: address.as_ref(),
-        network: network.as_ref(),
-        solved: false,
-        once,
-        locale: locale.code(),
-        language,
+    let message = Message {
+        once: once.map(str::to_owned),
+        language: language.map(str::to_owned),
+        ..Message::new(phone.clone(), purpose, locale.code())
     };
+    let message = message.asked_from(address.as_ref(), network.as_ref());
     let live = &served.live;
     // Before the challenge: the same request again comes with one that is used up.
-    let sending = match codes.turn(live, ask, body.captcha.is_some()).await? {
+    let sending = match codes.turn(live, message, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
             let solved = served.redeem(body.captcha.as_ref()).await?;
-            codes.send_in_turn(live, VerificationRequest { solved, ..ask }, turn).await?
+            turn.send(live, solved).await?
         }
     };
     let limits = &live.limits;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::NOW;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
-use crate::web::console::access::answer::AccessAnswer;
-use crate::web::console::access::view::{AccessPage, AnswerForm, AnswerRow, PageWord};
+use crate::web::console::access::AccessAnswer;
+use crate::web::console::access::{AccessPage, AnswerForm, AnswerRow, PageWord};
 use crate::web::kit::visit::Visit;
 
 fn rows(visit: &Visit) -> Vec<AnswerRow> {

@@ -11,25 +11,22 @@ use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
-use crate::tuning::DraftError;
+use crate::tuning::{DraftError, Instance};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::document::diff;
-use crate::web::console::document::draft::{Controls, Stretch};
-use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{EditorNotice, StalePage, TomlDraft};
-use crate::web::console::events::EventsAsked;
-use crate::web::console::events::view::{EventsFound, EventsPage};
+use crate::web::console::document;
+use crate::web::console::document::DocumentPart;
+use crate::web::console::document::{Controls, Stretch};
+use crate::web::console::document::{EditorNotice, StalePage, TomlDraft};
+use crate::web::console::events::{EventQuery, EventsFound, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
-use crate::web::console::limits::draft::{LimitForm, RuleRow};
-use crate::web::console::limits::edit_view::{EditorPage, TomlPage};
-use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
+use crate::web::console::limits::editor::{EditorPage, TomlPage};
+use crate::web::console::limits::editor::{LimitForm, RuleRow};
+use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
-use crate::web::console::limits::view::{LimitCard, LimitsPage};
-use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
-use crate::web::console::overview::view::{
-    Charts, InstanceRow, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning,
-};
+use crate::web::console::limits::{LimitCard, LimitsPage};
+use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
+use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
@@ -56,7 +53,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let mistakes = vec![mistake("limits.sms-total.rules[0].max")];
     add("toml-mistake", &toml(TomlDraft { mistakes, ..draft() }));
     add("toml-preview", &toml(draft()).preview(Trial::Done(preview())));
-    let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
+    let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let stale = |part| {
         StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())
     };
@@ -90,7 +87,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
         let page = EventPage { entries, next: None };
         let lines = attacks.iter().map(Into::into).collect();
         let found = EventsFound { page, lines, chart: Some(chart) };
-        EventsPage::new(visit, "ada", EventsAsked::read(&pairs), found, &Limits::default())
+        EventsPage::new(visit, "ada", EventQuery::read(&pairs), found, &Limits::default())
     };
     add("events", &events("", entries(), &[attack(AttackKind::Messages, AttackFigures::default(), 3)]));
     add("events-of-one", &events("account=fffffffffffffff9&noted=1&action=send,register", entries(), &[]));
@@ -99,14 +96,22 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
         &events("span=24h&since=2026-03-01T12:00:30Z&until=2026-03-02T12:00:30Z", Vec::new(), &[]),
     );
     let lookup = || LookupPage::new(visit, "ada", "kim");
+    let lookup_where = |set: &dyn Fn(&mut LookupPage)| {
+        let mut page = lookup();
+        set(&mut page);
+        page
+    };
+    let found = || lookup_where(&|page| page.found = Some(person()));
     add("lookup", &LookupPage::new(visit, "ada", ""));
-    add("lookup-found", &lookup().found(person()));
-    add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
-    add("lookup-reason-enable", &lookup().found(person()).reason_missing(ENABLING));
+    add("lookup-found", &found());
+    add("lookup-reason", &found().reason_missing("login-account"));
+    add("lookup-reason-enable", &found().reason_missing(ENABLING));
     add("lookup-unreadable", &lookup().unreadable());
-    add("lookup-down", &lookup().down());
-    add("lookup-expired", &lookup().expired());
-    add("lookup-gone", &LookupPage::new(visit, "ada", "#account:00000000000000aa").gone());
+    add("lookup-down", &lookup_where(&|page| page.down = true));
+    add("lookup-expired", &lookup_where(&|page| page.expired = true));
+    let mut gone = LookupPage::new(visit, "ada", "#account:00000000000000aa");
+    gone.gone = true;
+    add("lookup-gone", &gone);
     all
 }
 
@@ -174,13 +179,15 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         Chart::new(id, title, NOW.minus(MINUTE * step), MINUTE, all)
     };
     let quiet = |id| Chart::new(id, "overview.messages-hour", NOW, MINUTE, Vec::new());
-    let row = |host: &str, current| InstanceRow {
+    let row = |host: &str, current| Instance {
+        id: host.into(),
         host: host.into(),
-        version: "0123456789ab".into(),
-        current,
-        started: Moment(NOW.minus(MINUTE * 900)),
-        seen: Moment(NOW),
+        version: if current { "0123456789ab" } else { "0badcafe0bad" }.into(),
+        started_at: NOW.minus(MINUTE * 900),
+        seen_at: NOW,
+        applied_at: NOW,
         refused: (!current).then(|| "limits.sms-phone.rules[0].max: is 0".to_owned()),
+        this: current,
     };
     let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
     let all = vec![
@@ -229,6 +236,7 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         instances: if worried { vec![row("one:8080", true), row("two:8080", false)] } else { Vec::new() },
         attacks: if worried { attacks(visit) } else { Vec::new() },
         warnings: if worried { all } else { Vec::new() },
+        version: "0123456789ab".into(),
         address: "203.0.113.77".into(),
     }
 }
@@ -305,7 +313,7 @@ fn changes() -> Vec<ChangeRow> {
         version: "0123456789ab".into(),
         login: login.map(str::to_owned),
         reason: login.map(|_| "a <flood> at night".to_owned()),
-        diff: diff::between("a\n", "b\n"),
+        diff: document::between("a\n", "b\n"),
         current,
     };
     vec![row("00000000000000aa", Some("ada"), true), row("00000000000000ab", None, false)]
@@ -354,12 +362,13 @@ fn person() -> Person {
     let default = Limits::default();
     let hits: Vec<Micros> =
         [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
-    let state = |name: &str, hits: &[Micros], holds, of_this_instance| {
+    let state = |name: &str, hits: &[Micros], holds, of_this_instance, events: Option<&str>| {
         let limit = default.get(name).unwrap().clone();
         let frees_at = (!hits.is_empty()).then(|| NOW.plus(Duration::from_secs(20)));
         let rules = limit.rules().iter().map(|_| RuleStatus { count: 3, frees_at }).collect();
         let hits = hits.to_vec();
-        LimitState::new(LimitStatus { limit, of_this_instance, at: NOW, holds, hits, rules })
+        let status = LimitStatus { limit, of_this_instance, at: NOW, holds, hits, rules };
+        LimitState::new(status, events.map(str::to_owned))
     };
     Person {
         kind: "lookup.login",
@@ -367,8 +376,8 @@ fn person() -> Person {
         facts: vec!["Its <number>".into()],
         disabled: Some(Moment(NOW)),
         limits: vec![
-            state("login-account", &hits, 2, false).with_events(Some("/admin/events?limit=x".into())),
-            state("captcha-address", &[], 0, true),
+            state("login-account", &hits, 2, false, Some("/admin/events?limit=x")),
+            state("captcha-address", &[], 0, true, None),
         ],
         events: entries().into_iter().map(Into::into).collect(),
         all_events: Some("/admin/events?account=-7".into()),

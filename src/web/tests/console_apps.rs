@@ -7,12 +7,12 @@ use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
 use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::tuning::DraftError;
-use crate::web::console::apps::check::AppCheck;
-use crate::web::console::apps::trial::TriedApps;
-use crate::web::console::apps::view::{AppsEditPage, AppsPage, ShownProxy};
-use crate::web::console::document::draft::Controls;
-use crate::web::console::document::part::DocumentPart;
-use crate::web::console::document::view::{EditorNotice, TomlDraft};
+use crate::web::console::apps::AppCheck;
+use crate::web::console::apps::TriedApps;
+use crate::web::console::apps::{AppsEditPage, AppsPage, ShownProxy};
+use crate::web::console::document::Controls;
+use crate::web::console::document::DocumentPart;
+use crate::web::console::document::{EditorNotice, TomlDraft};
 use crate::web::kit::visit::Visit;
 
 const HOUR: Duration = Duration::from_secs(3600);

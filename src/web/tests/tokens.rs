@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::{NOW, challenge, wait};
 use crate::entropy::Entropy;
 use crate::login::{TokenEntry, TokenId, TokenScopes};
-use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
-use crate::web::console::tokens::TokenMakingForm;
-use crate::web::console::tokens::view::{RevokePage, TokenNotice, TokensPage};
+use crate::web::console::confirm::{CarriedForm, ConfirmPage};
+use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;
 use crate::web::kit::visit::Visit;
 use crate::web::{Field, FieldErrors, Message, Next};
@@ -52,7 +51,9 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
         ]
     };
     let limits = || vec!["leave-campus".to_owned(), "reply".to_owned()];
-    let page = || TokensPage::new(visit, "ada", entries(), limits());
+    let page =
+        |notice, typed: &TokenMakingForm| TokensPage::new(visit, "ada", entries(), limits(), notice, typed);
+    let (none, nothing) = (TokenNotice::None, TokenMakingForm::default());
     let typed =
         TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
     let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
@@ -60,10 +61,10 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
     wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
     let made = TokenNotice::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
     vec![
-        ("tokens", page()),
-        ("tokens-none", TokensPage::new(visit, "ada", Vec::new(), Vec::new())),
-        ("tokens-made", page().notice(made)),
-        ("tokens-full", page().notice(TokenNotice::Full).typed(&typed)),
-        ("tokens-wrong", page().notice(TokenNotice::Wrong(wrong)).typed(&typed)),
+        ("tokens", page(none.clone(), &nothing)),
+        ("tokens-none", TokensPage::new(visit, "ada", Vec::new(), Vec::new(), none, &nothing)),
+        ("tokens-made", page(made, &nothing)),
+        ("tokens-full", page(TokenNotice::Full, &typed)),
+        ("tokens-wrong", page(TokenNotice::Wrong(wrong), &typed)),
     ]
 }

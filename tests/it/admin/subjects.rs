@@ -248,11 +248,11 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let account = services.accounts.find(&name).await.unwrap().unwrap();
     let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
     let by = LookupActor {
-        actor: "somebody",
-        account: &account,
+        actor: "somebody".into(),
+        account,
         token: None,
-        address: &[4, 127, 0, 0, 1],
-        reason: "called us",
+        address: vec![4, 127, 0, 0, 1],
+        reason: "called us".into(),
     };
     {
         let phone = gatehouse::lookup::LookupSubject::Phone(phone);

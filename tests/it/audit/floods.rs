@@ -35,7 +35,7 @@ async fn refused_attempts_are_no_more_rows_than_failures_that_count(store: Store
     assert!(admitted > 3, "the first failures have left");
     let events = events(&app).await;
     let (rows, counted): (Vec<_>, Vec<_>) =
-        events.iter().partition(|entry| entry.outcome.as_str() == "throttled");
+        events.iter().partition(|entry| entry.outcome.into_str() == "throttled");
     assert_eq!(counted.len(), admitted, "{:?}", counted.into_iter().map(told).collect::<Vec<_>>());
     assert_eq!(rows.iter().map(|entry| entry.count).sum::<i64>(), refused);
     assert!(rows.len() <= admitted, "{} rows for {admitted} failures", rows.len());

@@ -20,7 +20,7 @@ pub async fn events(app: &TestApp) -> Vec<EventEntry> {
 
 /// `action outcome` and, if present, `xCOUNT`, `by LIMIT/RULE`, `(NAME)`, `solved`, `noted`.
 pub fn told(entry: &EventEntry) -> String {
-    let mut text = format!("{} {}", entry.action.as_str(), entry.outcome.as_str());
+    let mut text = format!("{} {}", entry.action.into_str(), entry.outcome.into_str());
     if entry.count != 1 {
         text += &format!(" x{}", entry.count);
     }

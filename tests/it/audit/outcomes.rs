@@ -78,7 +78,7 @@ async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
     );
     let (alice, nobody) = (account_key(&app, "alice").await, key(&app, EventSubject::Login("nobody")));
     let there = key(&app, EventSubject::Address(THERE));
-    for entry in events.iter().filter(|entry| entry.action.as_str() == "sign-in") {
+    for entry in events.iter().filter(|entry| entry.action.into_str() == "sign-in") {
         let account = entry.account.as_ref().unwrap();
         assert!(
             account.key == alice && account.mask == "al…" || account.key == nobody && account.mask == "no…"
@@ -148,7 +148,7 @@ async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {
         assert_eq!((shown.key, shown.mask.as_str()), (phone, "+861380013****"));
         assert_eq!(entry.prefix.as_ref().unwrap().key, block);
         assert_eq!(entry.address.as_ref().unwrap().key, there);
-        if entry.action.as_str() == "send" {
+        if entry.action.into_str() == "send" {
             assert_eq!(entry.network.as_ref().unwrap().key, network);
         }
     }

@@ -2,8 +2,8 @@
 
 use actix_web::http::StatusCode;
 use gatehouse::throttle::WindowStore;
-use gatehouse::web::RateLimit;
-use gatehouse::web::rate_limit::subject;
+use gatehouse_limiter::middleware::RateLimit;
+use gatehouse_limiter::middleware::subject;
 
 use super::{MINUTE, Site, a_minute};
 use crate::throttle::rig::*;

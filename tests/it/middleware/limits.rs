@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction};
-use gatehouse::web::RateLimit;
-use gatehouse::web::rate_limit::{Denied, subject};
+use gatehouse_limiter::middleware::RateLimit;
+use gatehouse_limiter::middleware::{Denied, subject};
 
 use super::{MINUTE, Site, a_minute, user};
 use crate::throttle::rig::*;

@@ -12,8 +12,8 @@ use actix_web::dev::{ServerHandle, ServiceRequest};
 use actix_web::web::{self, Data, Query};
 use actix_web::{App, Error, HttpResponse, HttpServer};
 use gatehouse::throttle::{Rule, RuleAction, WindowStore};
-use gatehouse::web::RateLimit;
-use gatehouse::web::rate_limit::Subject;
+use gatehouse_limiter::middleware::RateLimit;
+use gatehouse_limiter::middleware::Subject;
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use gatehouse::clock::Clock;
 use gatehouse::throttle::{Limiter, RedisStore};
-use gatehouse::web::RateLimit;
-use gatehouse::web::rate_limit::{Outage, subject};
+use gatehouse_limiter::middleware::RateLimit;
+use gatehouse_limiter::middleware::{Outage, subject};
 
 use super::{Site, a_minute};
 use crate::support::redis::RedisServer;

@@ -2,8 +2,8 @@
 
 use actix_web::error::ErrorUnauthorized;
 use actix_web::http::header::HeaderName;
-use gatehouse::web::rate_limit::subject;
-use gatehouse::web::{RateLimit, TrustedProxies};
+use gatehouse_limiter::middleware::subject;
+use gatehouse_limiter::middleware::{RateLimit, TrustedProxies};
 
 use super::{Site, a_minute, user};
 use crate::throttle::rig::*;

@@ -85,13 +85,13 @@ async fn a_message_left_pending_is_told_as_one_that_may_have_gone_out(store: Sto
 async fn what_an_earlier_request_was_answered_is_known_before_the_next_one_asks(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
-    let ask = CodeRequest { once: Some("click"), ..ask(&phone, &address) };
-    let look = async || instance.codes.turn(instance.live(), ask, true).await.unwrap();
+    let ask = Message { once: Some("click".to_owned()), ..ask(&phone, &address) };
+    let look = async || instance.codes.turn(instance.live(), ask.clone(), true).await.unwrap();
     let TurnResult::Mine(turn) = look().await else { panic!("nobody has asked") };
     let mut second = std::pin::pin!(look());
     let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut second).await;
     assert!(at_once.is_err(), "it waits for the first");
-    let first = instance.codes.send_in_turn(instance.live(), ask, turn).await.unwrap();
+    let first = turn.send(instance.live(), false).await.unwrap();
     let TurnResult::Answered(again) = second.await else { panic!("the first was answered") };
     assert_eq!(again, first);
     assert_eq!(rig.sent_to(&phone), 1);
@@ -129,7 +129,9 @@ async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Sto
 }
 
 async fn named(instance: &Instance, phone: &Phone, purpose: Purpose, name: &str) -> SendOutcome {
-    instance.ask(CodeRequest { once: Some(name), purpose, ..ask(phone, &address()) }).await
+    instance
+        .ask(Message { once: Some(name.to_owned()), purpose: purpose.into(), ..ask(phone, &address()) })
+        .await
 }
 
 async fn named_at(instances: [&Instance; 2], phone: &Phone, name: &'static str) -> Vec<SendOutcome> {

@@ -180,7 +180,7 @@ impl Instance {
         self.ask(ask(phone, address)).await
     }
 
-    pub async fn ask(&self, ask: CodeRequest<'_>) -> SendOutcome {
+    pub async fn ask(&self, ask: Message) -> SendOutcome {
         self.codes.send(&self.live, ask).await.unwrap()
     }
 
@@ -232,18 +232,9 @@ impl Instance {
 }
 
 /// The network of an address is its first six bytes: a /48.
-pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> CodeRequest<'a> {
+pub fn ask(phone: &Phone, address: &[u8]) -> Message {
     let network = &address[..address.len().min(6)];
-    CodeRequest {
-        phone,
-        purpose: Purpose::Login,
-        address,
-        network,
-        browser: None,
-        solved: false,
-        once: None,
-        locale: "en",
-    }
+    Message::new(phone.clone(), Purpose::Login, "en").asked_from(address, network)
 }
 
 /// A guess without a browser or a known device.

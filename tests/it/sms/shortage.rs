@@ -57,7 +57,7 @@ async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
 }
 
 pub(super) async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> SendOutcome {
-    instance.ask(CodeRequest { solved: true, ..ask(phone, address) }).await
+    instance.ask(Message { solved: true, ..ask(phone, address) }).await
 }
 
 #[track_caller]
@@ -140,7 +140,8 @@ async fn nobody_is_told_apart_in_a_shortage(store: Store) {
         ));
         // What anybody else can see of what is spent.
         let other = super::rig::phone();
-        let refused = instance.ask(CodeRequest { purpose: Purpose::Register, ..ask(&other, &asker) }).await;
+        let refused =
+            instance.ask(Message { purpose: Purpose::Register.into(), ..ask(&other, &asker) }).await;
         assert_eq!(throttled(refused), ("sms-total".to_owned(), 24 * HOUR));
     }
     assert_eq!(told[0], told[1]);
@@ -179,7 +180,8 @@ async fn whoever_registers_is_refused_alike(store: Store) {
     for purpose in [Purpose::Register, Purpose::Verify] {
         for solved in [false, true] {
             for phone in [&owned(&rig), &phone()] {
-                let told = instance.ask(CodeRequest { purpose, solved, ..ask(phone, &asker) }).await;
+                let told =
+                    instance.ask(Message { purpose: purpose.into(), solved, ..ask(phone, &asker) }).await;
                 assert_eq!(throttled(told), ("sms-total".to_owned(), 24 * HOUR), "{purpose:?}");
             }
         }
@@ -187,7 +189,9 @@ async fn whoever_registers_is_refused_alike(store: Store) {
     let (mine, nobodys) = (owned(&rig), phone());
     for phone in [&mine, &nobodys] {
         short(
-            instance.ask(CodeRequest { purpose: Purpose::Reset, solved: true, ..ask(phone, &asker) }).await,
+            instance
+                .ask(Message { purpose: Purpose::Reset.into(), solved: true, ..ask(phone, &asker) })
+                .await,
         );
     }
     settled(&instance).await;
@@ -266,13 +270,17 @@ async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
     let asker = address();
     for phone in [owned(&rig), phone()] {
         rig.mood(Mood::Hangs);
-        let named = CodeRequest { solved: true, once: Some("click"), ..ask(&phone, &asker) };
-        let first = short(instance.ask(named).await);
-        assert_eq!(short(instance.ask(named).await), first, "while it is handed over");
+        let named = Message { solved: true, once: Some("click".to_owned()), ..ask(&phone, &asker) };
+        let first = short(instance.ask(named.clone()).await);
+        assert_eq!(short(instance.ask(named.clone()).await), first, "while it is handed over");
         rig.gateway.let_go.add_permits(1);
         rig.mood(Mood::Accepts);
         settled(&instance).await;
-        assert_eq!(short(instance.ask(CodeRequest { solved: false, ..named }).await), first, "and after it");
+        assert_eq!(
+            short(instance.ask(Message { solved: false, ..named.clone() }).await),
+            first,
+            "and after it"
+        );
     }
     assert_eq!(instance.ledger().await.len(), 8);
     assert_eq!(rig.sent().len(), 7);
@@ -325,7 +333,7 @@ async fn a_look_up_that_fails_fails_alike(store: Store) {
     rig.owners.out.store(true, Ordering::SeqCst);
     let asker = address();
     for phone in [owned(&rig), phone()] {
-        let asked = CodeRequest { solved: true, ..ask(&phone, &asker) };
+        let asked = Message { solved: true, ..ask(&phone, &asker) };
         assert!(instance.codes.send(instance.live(), asked).await.is_err());
         assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "it is given back");
     }

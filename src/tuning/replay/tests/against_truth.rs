@@ -11,7 +11,7 @@ use super::week::{BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
 use crate::throttle::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
-use crate::tuning::replay::logs_of::{self, is_replayed};
+use crate::tuning::replay::engine::{self, is_replayed};
 use crate::tuning::replay::{AttemptCounts, ComparisonSide, replay};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -217,7 +217,8 @@ async fn what_was_in_force_is_shown_as_it_was_recorded_and_a_draft_without_chang
 }
 
 fn replayed(limits: &Limits) -> Vec<Limit> {
-    let named = LimitName::ALL.iter().zip(logs_of::limits(limits)).filter(|(name, _)| is_replayed(**name));
+    let named =
+        LimitName::ALL.iter().zip(engine::replayed_limits(limits)).filter(|(name, _)| is_replayed(**name));
     named.map(|(_, limit)| limit.clone()).collect()
 }
 

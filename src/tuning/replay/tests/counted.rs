@@ -4,8 +4,8 @@ use super::truth::{Run, asked};
 use super::week::Attempt;
 use crate::config::{LimitName, Limits};
 use crate::throttle::RuleAction;
-use crate::tuning::replay::logs_of;
-use crate::tuning::replay::row::ReplayAction;
+use crate::tuning::replay::engine;
+use crate::tuning::replay::read::ReplayAction;
 
 /// The result of a run in the report's terms, for the attempts that came at `from` or later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn count(
     from: i64,
 ) -> (Counted, Vec<Counted>) {
     let mut all = Counted::default();
-    let mut each: Vec<Counted> = logs_of::limits(limits)
+    let mut each: Vec<Counted> = engine::replayed_limits(limits)
         .iter()
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
@@ -71,6 +71,6 @@ pub fn count(
             add(&mut each[*limit as usize], Some(*limit));
         }
     }
-    let replayed = LimitName::ALL.iter().zip(each).filter(|(name, _)| logs_of::is_replayed(**name));
+    let replayed = LimitName::ALL.iter().zip(each).filter(|(name, _)| engine::is_replayed(**name));
     (all, replayed.map(|(_, counted)| counted).collect())
 }

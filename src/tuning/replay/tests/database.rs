@@ -15,9 +15,9 @@ use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{Rule, RuleAction};
-use crate::tuning::replay::preview::{IncompleteReason, PreviewBase, PreviewError, PreviewService};
-use crate::tuning::replay::row::ReplayAction;
-use crate::tuning::replay::{read, replay};
+use crate::tuning::replay::{
+    IncompleteReason, PreviewBase, PreviewError, PreviewService, ReplayAction, read, replay,
+};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -14,8 +14,8 @@ use crate::throttle::{
     Bucket, HitDecision, HitId, Hold, HoldDecision as Asked, Limit, Limiter, MemoryStore, OwnedBucket,
     Refusal, RuleAction,
 };
-use crate::tuning::replay::logs_of::{self, KEPT_ON_FAILURE, counts_devices};
-use crate::tuning::replay::row::{
+use crate::tuning::replay::engine::{self, KEPT_ON_FAILURE, counts_devices};
+use crate::tuning::replay::read::{
     DEVICE, HONEST, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake,
 };
 
@@ -129,7 +129,7 @@ impl Machine<'_> {
     }
 
     fn buckets(&self, attempt: &Attempt, action: ReplayAction) -> Vec<OwnedBucket> {
-        let limits = logs_of::limits(self.limits(attempt.at));
+        let limits = engine::replayed_limits(self.limits(attempt.at));
         let bucket = |(limit, kind): &(LimitName, usize)| {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()

@@ -1,6 +1,6 @@
 //! Attempts of honest people, attackers and programs; each seed makes another week.
 
-use crate::tuning::replay::row::ReplayAction;
+use crate::tuning::replay::read::ReplayAction;
 
 /// 2026-03-01 12:00:00 UTC.
 pub const BEGIN: i64 = 1_772_366_400_000_000;

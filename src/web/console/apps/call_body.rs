@@ -3,8 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::check::AppCheck;
-use super::trial::TriedApps;
+use super::{AppCheck, TriedApps};
 use crate::config::{App, AppPart, PathPattern, Who, span_text};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial};
 use crate::login::{EntryChange, EntryCount, NamedAccount};

@@ -1,21 +1,18 @@
 //! `/admin/events.csv` and `/admin/events.json`: the filtered record as a file, written while it is read.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use actix_web::web::{Bytes, Query};
-use futures_core::Stream;
+use futures_util::stream::poll_fn;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::audit::{EventEntry, EventFilter, EventLog, MaskedSubject};
 use crate::db::DbError;
 use crate::request_id;
-use crate::web::console::confirm::carried::FormPairs;
-use crate::web::console::events::EventsAsked;
-use crate::web::console::events::call::SecurityEvent;
+use crate::web::console::confirm::FormPairs;
+use crate::web::console::events::EventQuery;
+use crate::web::console::events::api::SecurityEvent;
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::hash_text;
 use crate::web::kit::services::Shared;
@@ -53,11 +50,11 @@ async fn export(
     services: &Shared,
     format: ExportFormat,
 ) -> HttpResponse {
-    let asked = EventsAsked::read(query);
+    let asked = EventQuery::read(query);
     services.audit.flush().await;
     // Recorded first: whoever hangs up has read a part.
     admin.did(services, "events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
-    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (sender, mut receiver) = mpsc::channel(AHEAD);
     let (log, filter) = (services.audit.log().clone(), asked.filter(visit.now()));
     request_id::spawn(async move {
         let sent = write(&log, &filter, format, &sender).await;
@@ -71,7 +68,7 @@ async fn export(
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, format.media_type()))
         .insert_header((CONTENT_DISPOSITION, name))
-        .streaming(ExportStream(receiver))
+        .streaming(poll_fn(move |context| receiver.poll_recv(context)))
 }
 
 /// Why an export ended early.
@@ -81,16 +78,6 @@ enum ExportEnd {
 }
 
 type ExportSender = mpsc::Sender<Result<Bytes, DbError>>;
-
-struct ExportStream(mpsc::Receiver<Result<Bytes, DbError>>);
-
-impl Stream for ExportStream {
-    type Item = Result<Bytes, DbError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
-    }
-}
 
 async fn write(
     log: &EventLog,
@@ -174,8 +161,8 @@ fn csv_row(text: &mut String, entry: EventEntry) {
         Moment(entry.at).iso(),
         Moment(entry.until).iso(),
         entry.count.to_string(),
-        entry.action.as_str().to_owned(),
-        entry.outcome.as_str().to_owned(),
+        entry.action.into_str().to_owned(),
+        entry.outcome.into_str().to_owned(),
         entry.name.unwrap_or_default(),
         entry.limit.unwrap_or_default(),
         entry.rule.map(|rule| rule.to_string()).unwrap_or_default(),

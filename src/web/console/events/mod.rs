@@ -1,11 +1,521 @@
-//! `/admin/events`: the recorded decisions and their subjects.
+//! `/admin/events`: recorded events, newest first, with their subjects, and how many there were over time.
 
-mod asked;
-pub mod call;
-mod drawn;
+pub mod api;
 pub mod export;
-pub mod page;
 pub mod row;
-pub mod view;
 
-pub use asked::EventsAsked;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::web::Query;
+use askama::Template;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+use strum::VariantArray;
+use url::form_urlencoded;
+
+use crate::audit::{
+    Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
+    Outcome,
+};
+use crate::clock::Micros;
+use crate::config::{Limits, SMS_BRAKE};
+use crate::db::DbError;
+use crate::login::Realm;
+use crate::web::console::Choice;
+use crate::web::console::chart::{Chart, ChartSpan, Series};
+use crate::web::console::confirm::FormPairs;
+use crate::web::console::events::row::{EventRow, action_key, outcome_key};
+use crate::web::console::figures::{DAY, EVENTS, HOUR};
+use crate::web::console::guard::Admin;
+use crate::web::console::subject_link::{hash_text, parse_hash};
+use crate::web::console::words::{grouped, title};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebResult;
+
+/// The longest name of a limit.
+const LONGEST: usize = 80;
+const HERE: &str = "/admin/events";
+
+/// What a page asks for: the filter in its URL. Values that cannot be parsed do not filter.
+#[derive(Debug, Clone, Default)]
+pub struct EventQuery {
+    filter: EventFilter,
+    /// Up to now, if the filter has no beginning of its own.
+    span: Option<EventSpan>,
+    /// Attacks event by event, not one line each.
+    each: bool,
+    after: Option<EventCursor>,
+}
+
+/// The last hours or days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EventSpan {
+    /// In URLs.
+    word: &'static str,
+    /// The locale key of its name.
+    key: &'static str,
+    length: Duration,
+}
+
+impl EventSpan {
+    const ALL: [Self; 4] = [
+        Self { word: "1h", key: "draft.hour", length: HOUR },
+        Self { word: "24h", key: "draft.day", length: DAY },
+        Self { word: "7d", key: "draft.week", length: Duration::from_secs(7 * DAY.as_secs()) },
+        Self { word: "30d", key: "event.month", length: Duration::from_secs(30 * DAY.as_secs()) },
+    ];
+}
+
+impl EventQuery {
+    /// A name may come several times, or once with several words between commas.
+    pub fn read(query: &[(String, String)]) -> Self {
+        let all = |field: &'static str| {
+            let named = query.iter().filter(move |(name, _)| name == field);
+            named.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|text| !text.is_empty())
+        };
+        let one = |field| all(field).next().unwrap_or_default();
+        let actions: BTreeSet<Action> = all("action").filter_map(|word| word.parse().ok()).collect();
+        let outcomes: BTreeSet<Outcome> = all("outcome").filter_map(|word| word.parse().ok()).collect();
+        let limit = one("limit");
+        let filter = EventFilter {
+            actions: actions.into_iter().collect(),
+            outcomes: outcomes.into_iter().collect(),
+            realm: Realm::parse(one("realm")).map(|realm| realm.as_str().to_owned()),
+            limit: (!limit.is_empty() && limit.len() <= LONGEST).then(|| limit.to_owned()),
+            noted: (one("noted") == "1").then_some(true),
+            account: parse_hash(one("account")),
+            address: parse_hash(one("address")),
+            network: parse_hash(one("network")),
+            phone: parse_hash(one("phone")),
+            since: time(one("since")),
+            until: time(one("until")),
+            folded: None,
+        };
+        Self {
+            filter,
+            span: EventSpan::ALL.into_iter().find(|span| span.word == one("span")),
+            each: one("each") == "1",
+            after: EventCursor::parse(one("after")),
+        }
+    }
+
+    pub fn filter(&self, now: Micros) -> EventFilter {
+        let span = || self.span.map(|span| now.minus(span.length));
+        EventFilter { since: self.filter.since.or_else(span), ..self.filter.clone() }
+    }
+
+    /// Whether an attack is one line: not if the filter asks for some of its events.
+    fn folds_attacks(&self) -> bool {
+        let EventFilter { limit, noted, outcomes, .. } = &self.filter;
+        let about_some = limit.is_some() || noted.is_some() || !outcomes.is_empty();
+        !self.each && !about_some && self.subjects().is_empty()
+    }
+
+    fn subjects(&self) -> Vec<(&'static str, i64)> {
+        let all = [
+            ("account", self.filter.account),
+            ("address", self.filter.address),
+            ("network", self.filter.network),
+            ("phone", self.filter.phone),
+        ];
+        all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
+    }
+
+    /// The same for all subjects.
+    fn of_all(&self) -> Self {
+        let filter = self.filter.clone();
+        let filter =
+            EventFilter { account: None, address: None, network: None, phone: None, realm: None, ..filter };
+        Self { filter, ..self.clone() }
+    }
+
+    /// The filter as a query, without the place in the list.
+    pub fn query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let EventFilter { actions, outcomes, realm, limit, noted, since, until, .. } = &self.filter;
+        query.extend_pairs(actions.iter().map(|action| ("action", action.into_str())));
+        query.extend_pairs(realm.iter().map(|realm| ("realm", realm)));
+        query.extend_pairs(outcomes.iter().map(|outcome| ("outcome", outcome.into_str())));
+        query.extend_pairs(limit.iter().map(|limit| ("limit", limit)));
+        query.extend_pairs(noted.map(|_| ("noted", "1")));
+        query.extend_pairs(self.subjects().into_iter().map(|(name, key)| (name, hash_text(key))));
+        query.extend_pairs(self.span.map(|span| ("span", span.word)));
+        query.extend_pairs(since.map(|at| ("since", Moment(at).iso())));
+        query.extend_pairs(until.map(|at| ("until", Moment(at).iso())));
+        query.extend_pairs(self.each.then_some(("each", "1")));
+        query.finish()
+    }
+
+    fn href(&self, after: Option<&EventCursor>) -> String {
+        let after = after.map(|after| format!("after={after}"));
+        let query: Vec<String> =
+            [self.query()].into_iter().chain(after).filter(|part| !part.is_empty()).collect();
+        if query.is_empty() { HERE.to_owned() } else { format!("{HERE}?{}", query.join("&")) }
+    }
+}
+
+/// A moment, or a local time as a form's field sends it, which is taken as UTC.
+fn time(text: &str) -> Option<Micros> {
+    let moment = text.parse::<Timestamp>().ok();
+    let local = || text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp());
+    let at = moment.or_else(local)?.as_microsecond();
+    (at >= 0).then_some(Micros(at))
+}
+
+/// For such a field, to the minute: a beginning is rounded down, an end up.
+fn field_time(at: Micros, up: bool) -> String {
+    let at = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    let rest = at.as_second().rem_euclid(60) != 0;
+    let at = if up && rest { at.checked_add(1.minute()).unwrap_or(at) } else { at };
+    at.strftime("%Y-%m-%dT%H:%M").to_string()
+}
+
+const A_PAGE: u32 = 50;
+/// Attacks that are one line each; the events of earlier ones are listed.
+const MOST_ATTACKS: u32 = 50;
+
+/// `GET /admin/events`
+pub async fn show(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> WebResult {
+    let (asked, now) = (EventQuery::read(&query), visit.now());
+    if asked.after.is_none() {
+        services.audit.flush().await;
+    }
+    let found = find(&services, &asked, now).await?;
+    let limits = &services.live.snapshot().limits;
+    Ok(visit.page(StatusCode::OK, &EventsPage::new(&visit, admin.login(), asked, found, limits)))
+}
+
+async fn find(services: &Services, asked: &EventQuery, now: Micros) -> Result<EventsFound, DbError> {
+    let filter = asked.filter(now);
+    let chart = match asked.after {
+        None => Some(draw(services, &filter, now).await?),
+        Some(_) => None,
+    };
+    let attacks = attacks(services, asked, &filter).await?;
+    let folded = |AttackEntry { kind, realm, began_at, seen_at, .. }: &AttackEntry| FoldedAttack {
+        kind: *kind,
+        realm: realm.clone(),
+        from: *began_at,
+        until: *seen_at,
+    };
+    let folded = asked.folds_attacks().then(|| attacks.iter().map(folded).collect());
+    let filter = EventFilter { folded, ..filter };
+    let page = services.audit.log().page(&filter, asked.after, A_PAGE).await?;
+    let lines = attacks.iter().filter(|attack| is_on(attack, asked, &page)).map(EventRow::from).collect();
+    Ok(EventsFound { page, lines, chart })
+}
+
+/// Those that are one line each.
+async fn attacks(
+    services: &Services,
+    asked: &EventQuery,
+    filter: &EventFilter,
+) -> Result<Vec<AttackEntry>, DbError> {
+    if !asked.folds_attacks() {
+        return Ok(Vec::new());
+    }
+    let mut attacks = services.attacks.since(filter.since.unwrap_or(Micros(0)), MOST_ATTACKS).await?;
+    attacks.retain(|attack| {
+        let is_asked = (filter.actions.is_empty() || filter.actions.contains(&attack.kind.action()))
+            && filter.realm.as_ref().is_none_or(|realm| *realm == attack.realm);
+        is_asked && filter.until.is_none_or(|until| attack.began_at < until)
+    });
+    Ok(attacks)
+}
+
+/// An attack stands where its last event would.
+fn is_on(attack: &AttackEntry, asked: &EventQuery, page: &EventPage) -> bool {
+    let at = attack.seen_at;
+    let oldest = page.next.as_ref().and_then(|_| page.entries.last());
+    asked.after.is_none_or(|after| at < after.at) && oldest.is_none_or(|oldest| at >= oldest.at)
+}
+
+/// Columns that are drawn at most.
+const COLUMNS: u32 = 100;
+/// The lengths of a column.
+const STEPS: [Duration; 8] = [
+    MINUTE,
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(15 * 60),
+    HOUR,
+    Duration::from_secs(3 * 60 * 60),
+    Duration::from_secs(6 * 60 * 60),
+    Duration::from_secs(12 * 60 * 60),
+    DAY,
+];
+
+/// A list without a beginning is drawn from a day before its end on.
+fn chart_span(filter: &EventFilter, now: Micros) -> ChartSpan {
+    let end = filter.until.unwrap_or(now).min(now.plus(MINUTE));
+    let wanted = end.since(filter.since.unwrap_or(end.minus(DAY))).max(MINUTE);
+    let step = STEPS.into_iter().find(|step| wanted <= *step * (COLUMNS - 2)).unwrap_or(DAY);
+    let whole = |at: Micros| at.0 - at.0.rem_euclid(step.as_micros() as i64);
+    let last = whole(Micros(end.0 - 1));
+    let first = whole(end.minus(wanted)).max(last - step.as_micros() as i64 * i64::from(COLUMNS - 1));
+    let steps = (last - first) / step.as_micros() as i64 + 1;
+    ChartSpan { start: Micros(first), step, steps: usize::try_from(steps).unwrap_or(1) }
+}
+
+/// The chart above a list: how many events there were over time, by how they ended. Sums of minutes serve most filters,
+/// whatever the traffic was. Those of a subject or of a limit count rows.
+async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<Chart, DbError> {
+    let span = chart_span(filter, now);
+    let end = Micros(span.start.0 + span.step.as_micros() as i64 * span.steps as i64);
+    let log = services.audit.log();
+    let by_rows = filter.limit.is_some()
+        || [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
+    let counts: Vec<_> = if by_rows {
+        let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
+        log.counts(&filter, span.step).await?
+    } else {
+        let steps = log.series(span.start, end, span.step).await?;
+        let fits = |sum: &EventCount| {
+            (filter.actions.is_empty() || filter.actions.contains(&sum.action))
+                && (filter.outcomes.is_empty() || filter.outcomes.contains(&sum.outcome))
+                && filter.realm.as_ref().is_none_or(|realm| *realm == sum.realm)
+                && filter.noted.is_none_or(|noted| noted == sum.noted)
+        };
+        let of_step = |FiguresStep { at, sums }: FiguresStep| {
+            sums.into_iter().filter(fits).map(move |sum| (at, sum.fate(), sum.count))
+        };
+        steps.into_iter().flat_map(of_step).collect()
+    };
+    let series = EVENTS.map(|(key, tone, fates)| {
+        let of = counts.iter().filter(|(_, fate, _)| fates.contains(fate));
+        let of = of.map(|(at, _, count)| (*at, u64::try_from(*count).unwrap_or(0)));
+        Series { key, tone, counts: span.counts(of) }
+    });
+    Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()))
+}
+
+/// What was found for a page.
+pub struct EventsFound {
+    pub page: EventPage,
+    /// Attacks, newest first, each of which stands for its events.
+    pub lines: Vec<EventRow>,
+    /// None on later pages.
+    pub chart: Option<Chart>,
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/events.html")]
+pub struct EventsPage {
+    layout: Layout,
+    asked: EventQuery,
+    limits: Vec<String>,
+    rows: Vec<EventRow>,
+    chart: Option<Chart>,
+    older: Option<String>,
+    /// The subject of the list, or its realm, if it has only one.
+    only: Option<String>,
+}
+
+impl EventsPage {
+    pub fn new(visit: &Visit, user: &str, asked: EventQuery, found: EventsFound, limits: &Limits) -> Self {
+        let EventsFound { page, lines, chart } = found;
+        let of_one = page.entries.first().and_then(|entry| {
+            let shown = [
+                (asked.filter.account, &entry.account),
+                (asked.filter.address, &entry.address),
+                (asked.filter.network, &entry.network),
+                (asked.filter.phone, &entry.phone),
+            ];
+            shown
+                .into_iter()
+                .find(|(key, _)| key.is_some())
+                .and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
+        });
+        let only = of_one.or_else(|| asked.filter.realm.as_ref().map(|realm| format!("guard:{realm}")));
+        let names = limits.iter().map(|limit| limit.name().to_owned());
+        let mut rows = row::rows(page.entries);
+        rows.extend(lines);
+        // Newest first: several that share a line stand where the last of them would.
+        rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
+        Self {
+            layout: visit.layout(asked.href(asked.after.as_ref()), Some(user)),
+            older: page.next.map(|next| asked.href(Some(&next))),
+            rows,
+            limits: names.chain([SMS_BRAKE.to_owned()]).collect(),
+            chart,
+            asked,
+            only,
+        }
+    }
+
+    fn actions(&self) -> Vec<Choice> {
+        let choice = |action: &Action| Choice {
+            value: action.into_str(),
+            key: action_key(*action),
+            chosen: self.asked.filter.actions.contains(action),
+        };
+        Action::VARIANTS.iter().map(choice).collect()
+    }
+
+    fn outcomes(&self) -> Vec<Choice> {
+        let choice = |outcome: &Outcome| Choice {
+            value: outcome.into_str(),
+            key: outcome_key(*outcome),
+            chosen: self.asked.filter.outcomes.contains(outcome),
+        };
+        Outcome::VARIANTS.iter().map(choice).collect()
+    }
+
+    /// The chosen ones in words; `any` if there are none.
+    fn chosen(&self, choices: &[Choice]) -> String {
+        let words: Vec<_> =
+            choices.iter().filter(|one| one.chosen).map(|one| self.layout.t(one.key)).collect();
+        if words.is_empty() { self.layout.t("messages.any").into_owned() } else { words.join(" · ") }
+    }
+
+    fn spans(&self) -> Vec<Choice> {
+        let choice = |span: EventSpan| Choice {
+            value: span.word,
+            key: span.key,
+            chosen: self.asked.span == Some(span),
+        };
+        EventSpan::ALL.into_iter().map(choice).collect()
+    }
+
+    /// The beginning, as its field takes it.
+    fn since(&self) -> String {
+        self.asked.filter.since.map(|at| field_time(at, false)).unwrap_or_default()
+    }
+
+    fn until(&self) -> String {
+        self.asked.filter.until.map(|at| field_time(at, true)).unwrap_or_default()
+    }
+
+    fn chosen_limit(&self, name: &String) -> bool {
+        self.asked.filter.limit.as_ref() == Some(name)
+    }
+
+    fn limit_title(&self, name: &str) -> Cow<'static, str> {
+        title(name, self.layout.locale)
+    }
+
+    /// Filters without an input field, which the form must carry.
+    fn kept(&self) -> Vec<(&'static str, String)> {
+        let subjects = self.asked.subjects().into_iter().map(|(name, key)| (name, hash_text(key)));
+        subjects.chain(self.asked.filter.realm.iter().map(|realm| ("realm", realm.clone()))).collect()
+    }
+
+    fn about_one(&self) -> bool {
+        !self.asked.subjects().is_empty() || self.asked.filter.realm.is_some()
+    }
+
+    /// The same list for all subjects.
+    fn of_all(&self) -> String {
+        self.asked.of_all().href(None)
+    }
+
+    fn newest(&self) -> String {
+        self.asked.href(None)
+    }
+
+    /// The same list as a file.
+    fn file(&self, ending: &str) -> String {
+        let query = self.asked.query();
+        if query.is_empty() {
+            format!("/admin/events.{ending}")
+        } else {
+            format!("/admin/events.{ending}?{query}")
+        }
+    }
+
+    fn most(&self) -> String {
+        grouped(export::MOST as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::web::console::figures::{MESSAGES, SIGN_INS};
+
+    const NOON: Micros = Micros(1_772_366_400_000_000);
+
+    fn asked(query: &str) -> EventQuery {
+        let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        EventQuery::read(&pairs)
+    }
+
+    #[test]
+    fn a_filter_is_in_its_url_and_is_read_back() {
+        for query in [
+            "",
+            "action=sign-in&action=send&outcome=wrong&limit=sms-phone&noted=1&account=00000000000000aa",
+            "span=24h&each=1",
+            "action=attempt&realm=shop&outcome=wrong",
+            "since=2026-03-01T12%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z",
+        ] {
+            assert_eq!(asked(query).query(), query);
+        }
+        assert_eq!(asked("outcome=wrong,busy,,x&outcome=busy").query(), "outcome=wrong&outcome=busy");
+        assert_eq!(asked("").href(None), "/admin/events");
+        let after = EventCursor { at: Micros(7), id: -1 };
+        assert_eq!(asked("each=1").href(Some(&after)), "/admin/events?each=1&after=7--1");
+    }
+
+    #[test]
+    fn times_come_from_links_and_from_fields() {
+        let noon = NOON;
+        for text in
+            ["2026-03-01T12:00:00Z", "2026-03-01T12:00", "2026-03-01T12:00:00", "2026-03-01T20:00+08:00"]
+        {
+            assert_eq!(time(text), Some(noon), "{text}");
+        }
+        for text in ["", "noon", "12:00", "1900-01-01T00:00"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+        let second = Micros(noon.0 + 1_000_000);
+        assert_eq!(
+            (field_time(noon, true), field_time(second, true)),
+            ("2026-03-01T12:00".into(), "2026-03-01T12:01".into())
+        );
+        assert_eq!(field_time(second, false), "2026-03-01T12:00");
+        let day = asked("span=24h").filter(noon).since;
+        assert_eq!(day, Some(noon.minus(Duration::from_secs(86_400))));
+    }
+
+    #[test]
+    fn an_attack_is_one_line_unless_its_events_are_asked_for() {
+        for query in ["", "action=send", "span=1h&since=2026-03-01T12:00"] {
+            assert!(asked(query).folds_attacks(), "{query}");
+        }
+        for query in ["each=1", "outcome=wrong", "limit=sms-phone", "account=00000000000000aa", "noted=1"] {
+            assert!(!asked(query).folds_attacks(), "{query}");
+        }
+    }
+
+    #[test]
+    fn every_outcome_is_in_one_series_of_each_chart() {
+        for outcome in Outcome::VARIANTS {
+            for chart in [EVENTS, SIGN_INS, MESSAGES] {
+                let of = chart.iter().filter(|(_, _, fates)| fates.contains(&outcome.fate(false)));
+                assert_eq!(of.count(), 1, "{outcome:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_span_has_at_most_a_hundred_columns_and_ends_with_its_end() {
+        for minutes in [0_u32, 1, 59, 60, 61, 1_440, 10_080, 43_200, 5_256_000] {
+            let filter = EventFilter { since: Some(NOON.minus(MINUTE * minutes)), ..EventFilter::default() };
+            let span = chart_span(&filter, NOON);
+            assert!(span.steps >= 1 && span.steps <= 100, "{minutes}: {}", span.steps);
+            assert_eq!(span.place(Micros(NOON.0 - 1)), Some(span.steps - 1), "{minutes}");
+        }
+        let day = chart_span(&EventFilter::default(), NOON);
+        assert_eq!((day.step, day.steps), (MINUTE * 15, 96));
+        let backwards =
+            EventFilter { since: Some(NOON), until: Some(NOON.minus(HOUR)), ..EventFilter::default() };
+        assert_eq!(chart_span(&backwards, NOON).steps, 1);
+    }
+}

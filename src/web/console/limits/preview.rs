@@ -1,13 +1,94 @@
-//! What a draft would have done to recorded traffic, compared with the record.
+//! A draft replayed on recorded traffic, for the pages that edit it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::time::Duration;
 
+use actix_web::HttpResponse;
 use rust_i18n::t;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
 
-use crate::web::console::document::draft::Stretch;
+use super::LimitSettings;
+use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, IncompleteReason, LimitCounts};
+use crate::tuning::{DocumentDraft, DraftError, PreviewError, PreviewReport};
+use crate::web::console::document::{BUSY_RETRY, DocumentPart, SentDraft, Stretch, read_draft};
+use crate::web::console::guard::Admin;
+use crate::web::console::permitted::{Permitted, TryLimits};
 use crate::web::console::words::{grouped, title};
+use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::locale::Locale;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::wait::Moment;
+
+/// What a draft would have done to recorded traffic, or all of its mistakes.
+pub async fn tried(
+    services: &Services,
+    admin: &Admin,
+    draft: String,
+    stretch: Stretch,
+) -> Result<Result<Trial, Vec<DraftError>>, Problem> {
+    let limits =
+        match read_draft(services, admin, move |live| live.parse(DocumentDraft::Toml(&draft))).await? {
+            Ok(limits) => limits,
+            Err(errors) => return Ok(Err(errors)),
+        };
+    let span = Duration::from_secs(stretch.hours() * 60 * 60);
+    let current = services.live.snapshot();
+    let differs = |name: &String| current.limits.get(name) != limits.get(name);
+    Ok(Ok(match services.tuning.preview(limits.clone(), span).await {
+        Ok(report) => {
+            let untried = report.not_replayed.iter().any(differs);
+            Trial::Done(view(report, stretch, untried))
+        }
+        Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
+        Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
+        Err(PreviewError::Db(error)) => return Err(error.into()),
+    }))
+}
+
+/// `untried`: the draft also changes limits that cannot be replayed.
+fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
+    let PreviewReport { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
+    let line = |key, of: fn(&AttemptCounts) -> u64, more_is_better| PreviewLine {
+        about: About::All(key),
+        recorded: of(&recorded.all),
+        draft: of(&draft.all),
+        more_is_better,
+    };
+    let mut lines = vec![
+        line("preview.challenged", |all| all.challenged, None),
+        line("preview.refused", |all| all.throttled, None),
+        line("preview.bothered", |all| all.bothered, Some(false)),
+        line("preview.guesses", |all| all.guesses_verified, Some(false)),
+        line("preview.sent", |all| all.messages_sent, None),
+    ];
+    lines.extend(recorded.limits.iter().zip(&draft.limits).filter_map(|(old, new)| by_limit(old, new)));
+    let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
+    if untried {
+        caveats.push(NOT_REPLAYED);
+    }
+    PreviewView { stretch, attempts: draft.all.attempts, unknown: draft.all.unknown, lines, caveats }
+}
+
+/// The challenges and refusals of a limit; None if the draft does not change their number.
+fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> {
+    let stopped = |limit: &LimitCounts| limit.counts.challenged + limit.counts.throttled;
+    let about = About::Limit(recorded.name.clone());
+    let (recorded, draft) = (stopped(recorded), stopped(draft));
+    (recorded != draft).then_some(PreviewLine { about, recorded, draft, more_is_better: None })
+}
+
+const fn caveat(why: IncompleteReason) -> &'static str {
+    match why {
+        IncompleteReason::BeginsLater => "preview.begins-later",
+        IncompleteReason::NotWarm => "preview.not-warm",
+        IncompleteReason::LimitsChanged => "preview.limits-changed",
+    }
+}
 
 /// A caveat: the draft also changes limits that cannot be replayed.
 pub const NOT_REPLAYED: &str = "preview.not-replayed";
@@ -116,6 +197,96 @@ impl PreviewView {
     /// True only if every changed limit could be replayed.
     pub fn changes_nothing(&self) -> bool {
         !self.caveats.contains(&NOT_REPLAYED) && self.lines.iter().all(PreviewLine::same)
+    }
+}
+
+/// The default time span.
+const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Exactly one of `limits` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "limits": { "sms-phone": LimitSettings::example() }, "span": "24h" }))]
+pub struct PreviewRequest {
+    #[schema(value_type = Option<super::LimitsDocument>)]
+    limits: Option<Value>,
+    /// Instead of limits: `[limits.NAME]` tables, with comments.
+    toml: Option<String>,
+    /// How far back, from 1m to 90d.
+    #[schema(default = "24h")]
+    span: Option<String>,
+}
+
+#[derive(Default, Serialize, ToSchema)]
+#[schema(example = json!(LimitsPreview {
+    from: "2026-11-20T10:00:00Z".to_owned(),
+    to: "2026-11-21T10:00:00Z".to_owned(),
+    not_replayed: vec!["captcha-address".to_owned()],
+    ..LimitsPreview::default()
+}))]
+struct LimitsPreview {
+    #[schema(format = DateTime)]
+    from: String,
+    #[schema(format = DateTime)]
+    to: String,
+    rows: u64,
+    bytes: u64,
+    /// What has to be known to read the numbers: the record begins after the span does; what came before the span, which
+    /// the windows look back on, is not all in the record; other limits were in force for a part of the span.
+    #[schema(inline)]
+    incomplete: Vec<IncompleteReason>,
+    /// As it was recorded: nothing here is estimated.
+    current: ComparisonSide,
+    /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
+    draft: ComparisonSide,
+    /// Limits of which the record does not say enough: changes to them are not tried. `login-device` is one of them unless
+    /// it and `login-account` are in force with rules that are enforced.
+    not_replayed: Vec<String>,
+    read_ms: u64,
+    replay_ms: u64,
+}
+
+impl From<PreviewReport> for LimitsPreview {
+    fn from(report: PreviewReport) -> Self {
+        let PreviewReport { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
+            report;
+        let Comparison { recorded: current, draft } = comparison;
+        let (from, to) = (Moment(from).iso(), Moment(to).iso());
+        Self { from, to, rows, bytes, incomplete, current, draft, not_replayed, read_ms, replay_ms }
+    }
+}
+
+/// Try other limits on recorded traffic
+///
+/// It counts what was recorded of the span, replays the same attempts under the draft, and changes nothing. The numbers
+/// of the draft are one estimate; `unknown` counts the attempts whose end the record cannot know.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/limits/preview",
+    operation_id = "previewLimits",
+    tag = "admin",
+    request_body = PreviewRequest,
+    responses((status = 200, description = "What was recorded, and what the draft would have done.", body = LimitsPreview)),
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
+)]
+pub async fn api_preview(
+    Permitted { admin, .. }: Permitted<TryLimits>,
+    wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let PreviewRequest { limits: json, toml, span } = wanted;
+    let body = SentDraft { part: DocumentPart::Limits, json, toml }.body()?;
+    let span = span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
+    let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
+    let limits = read_draft(&services, &admin, move |live| live.parse(body.draft())).await?;
+    let limits = limits.map_err(Problem::invalid_draft)?;
+    match services.tuning.preview(limits, span).await {
+        Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
+        Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
+        Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
+        Err(PreviewError::Db(error)) => Err(error.into()),
     }
 }
 

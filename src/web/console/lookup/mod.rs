@@ -1,7 +1,494 @@
-//! `/admin/lookup`: the current state of the limits for one subject.
+//! `/admin/lookup`: a subject's counts, when they end, why it was refused, and how to let it in.
 
-mod asked;
-pub mod call;
-pub mod page;
+pub mod api;
 pub mod subject;
-pub mod view;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::web::{Form, Query};
+use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
+use rust_i18n::t;
+
+use crate::clock::Micros;
+use crate::config::LiveSettings;
+use crate::login::{Account, DeviceFailures};
+use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject, RuleStatus};
+use crate::throttle::{Rule, RuleAction, window};
+use crate::web::console::confirm::{self, Confirmed, FormPairs, value};
+use crate::web::console::events::row::{self, EventRow};
+use crate::web::console::figures::DAY;
+use crate::web::console::guard::Admin;
+use crate::web::console::lookup::subject::AskedSubject;
+use crate::web::console::subject_link;
+use crate::web::console::words::{grouped, sentence, title};
+use crate::web::kit::flash::Flash;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::wait::{Moment, Wait};
+use crate::web::kit::web_error::{WebError, WebResult};
+
+const HERE: &str = "/admin/lookup";
+const CLEAR: &str = "/admin/lookup/clear";
+const ENABLE: &str = "/admin/lookup/enable";
+/// How many recent events are shown, and from how many days.
+const LATEST: u32 = 20;
+const DAYS: u32 = 7;
+/// The longest valid subject in bytes: a realm, a name there, and a device id.
+const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
+
+/// `GET /admin/lookup`
+/// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
+/// a cookie.
+pub async fn show(
+    visit: Visit,
+    admin: Admin,
+    request: HttpRequest,
+    query: Query<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let typed = || visit.cookies().looked_up(request.headers()).unwrap_or_default();
+    let asked = subject::in_query(&query).map_or_else(typed, subject::text_of);
+    page(&visit, &services, &admin, &asked, |page| page).await
+}
+
+/// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
+pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let asked = sent(&pairs);
+    if !admin.sends_own_form(&visit, &services, &pairs) {
+        let page = LookupPage { expired: true, ..LookupPage::new(&visit, admin.login(), asked) };
+        return Ok(page.respond(&visit));
+    }
+    if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
+        return Ok(LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit));
+    }
+    Ok(back_to(&visit, asked, None))
+}
+
+/// `POST /admin/lookup/clear`
+pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let (asked, limit) = (sent(&pairs), value(&pairs, "limit"));
+    let act = LookupAct::read(&visit, &services, admin, &pairs, CLEAR, limit).await?;
+    let answer = match services.lookup.clear(&act.live, limit, &act.subject, act.by).await {
+        Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
+        Err(LookupError::Db(error)) => Err(error.into()),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+            let page = LookupPage::new(&visit, act.admin.login(), asked);
+            Ok(LookupPage { down: true, ..page }.respond(&visit))
+        }
+    };
+    act.confirmed.finish(&visit, services.session_lasts, answer)
+}
+
+/// `POST /admin/lookup/enable`
+pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let act = LookupAct::read(&visit, &services, admin, &pairs, ENABLE, ENABLING).await?;
+    let said = |enabled| if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+    let enabled = services.lookup.enable_password(&act.subject, act.by).await;
+    let answer = enabled.map(|enabled| back_to(&visit, sent(&pairs), Some(said(enabled))));
+    act.confirmed.finish(&visit, services.session_lasts, answer.map_err(WebError::from))
+}
+
+/// An action on the looked-up subject.
+struct LookupAct {
+    admin: Admin,
+    live: Arc<LiveSettings>,
+    subject: LookupSubject,
+    by: LookupActor,
+    confirmed: Confirmed,
+}
+
+impl LookupAct {
+    /// Parses the form at `action`, which needs a reason and a confirmed password; otherwise returns the page
+    /// to show. `what` is the object of the reason.
+    async fn read(
+        visit: &Visit,
+        services: &Services,
+        admin: Admin,
+        pairs: &[(String, String)],
+        action: &str,
+        what: &str,
+    ) -> Result<Self, WebError> {
+        let asked = sent(pairs);
+        if !admin.sends_own_form(visit, services, pairs) {
+            let expired = |page| LookupPage { expired: true, ..page };
+            return Err(page(visit, services, &admin, asked, expired).await?.into());
+        }
+        let reason = confirm::reason(pairs);
+        if reason.is_empty() {
+            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await?.into());
+        }
+        let live = services.live.snapshot();
+        let found = subject::resolve(services, &live, asked).await?;
+        let Some(subject) = found.and_then(|found| found.subject) else {
+            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
+        };
+        let confirmed = confirm::require(visit, services, &admin, action, pairs).await?;
+        Ok(Self { by: actor(&admin, reason), admin, live, subject, confirmed })
+    }
+}
+
+fn actor(admin: &Admin, reason: String) -> LookupActor {
+    LookupActor {
+        actor: admin.id(),
+        account: admin.who.account.clone(),
+        token: admin.token().map(str::to_owned),
+        address: admin.subject().as_ref().to_vec(),
+        reason,
+    }
+}
+
+fn sent(pairs: &[(String, String)]) -> &str {
+    let asked = value(pairs, "asked").trim();
+    if asked.len() <= LONGEST { asked } else { "" }
+}
+
+fn back_to(visit: &Visit, asked: &str, flash: Option<Flash>) -> HttpResponse {
+    let mut response = visit.see_other(HERE, flash);
+    visit::set(&mut response, visit.cookies().lookup(asked));
+    response
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    asked: &str,
+    dress: impl FnOnce(LookupPage) -> LookupPage,
+) -> WebResult {
+    let live = services.live.snapshot();
+    let page = LookupPage::new(visit, admin.login(), asked);
+    let Some(found) = subject::resolve(services, &live, asked).await? else {
+        let page = LookupPage { gone: subject::recorded(asked).is_some(), ..page };
+        return Ok(dress(page).respond(visit));
+    };
+    match person(visit, services, &live, &found, asked).await {
+        Ok(person) => Ok(dress(LookupPage { found: Some(person), ..page }).respond(visit)),
+        Err(LookupError::Db(error)) => Err(error.into()),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+            Ok(dress(LookupPage { down: true, ..page }).respond(visit))
+        }
+    }
+}
+
+async fn person(
+    visit: &Visit,
+    services: &Services,
+    live: &LiveSettings,
+    found: &AskedSubject,
+    asked: &str,
+) -> Result<Person, LookupError> {
+    let lookup = &services.lookup;
+    let recorded = match (&found.masked, &found.subject) {
+        (Some((recorded, _)), _) => Some(*recorded),
+        (None, Some(subject)) => lookup.recorded(subject).await?,
+        (None, None) => None,
+    };
+    let events = match recorded {
+        Some(recorded) => lookup.events_of(recorded, visit.now().minus(DAY * DAYS), LATEST).await?,
+        None => Vec::new(),
+    };
+    let events_of = |limit: Option<&str>| recorded.map(|it| subject_link::events_of(it.kind, it.key, limit));
+    let person = Person {
+        kind: kind(found),
+        name: name(found, asked),
+        facts: Vec::new(),
+        disabled: None,
+        limits: Vec::new(),
+        all_events: (!events.is_empty()).then(|| events_of(None)).flatten(),
+        events: row::rows(events),
+    };
+    let Some(subject) = &found.subject else {
+        return Ok(Person { facts: vec![visit.locale.t("lookup.only-hash").into_owned()], ..person });
+    };
+    let account = lookup.account(subject).await?;
+    let device = lookup.device_failures(subject).await?;
+    let limits = lookup.all(live, subject).await?;
+    let state = |status: LimitStatus| {
+        let events = events_of(Some(status.limit.name()));
+        LimitState::new(status, events)
+    };
+    Ok(Person {
+        facts: facts(visit, live, (subject, found.masked.is_some()), account.as_ref(), device),
+        disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
+        limits: limits.into_iter().map(state).collect(),
+        ..person
+    })
+}
+
+fn kind(found: &AskedSubject) -> &'static str {
+    match (found.subject.as_ref().map(LookupSubject::kind), &found.masked) {
+        (Some(LookupKind::Login), _) => "lookup.login",
+        (Some(LookupKind::Device), _) => "lookup.device",
+        (Some(LookupKind::Phone), _) => "lookup.phone",
+        (Some(LookupKind::RealmLogin), _) => "lookup.realm-login",
+        (Some(LookupKind::RealmDevice), _) => "lookup.device",
+        (Some(LookupKind::Program), _) => "lookup.program",
+        (Some(LookupKind::ProgramPhone), _) => "lookup.program-phone",
+        (Some(_), _) | (None, None) => "lookup.address",
+        (None, Some((recorded, _))) => subject_link::kind_key(recorded.kind),
+    }
+}
+
+/// The name as limits count it: a canonical login, or a number in E.164. Numbers and addresses that nobody
+/// typed stay masked.
+fn name(found: &AskedSubject, asked: &str) -> String {
+    match (&found.subject, &found.masked) {
+        (Some(LookupSubject::Login(login)), _) => login.as_str().to_owned(),
+        (_, Some((recorded, mask))) => format!("{mask} {}", subject_link::tag(recorded.key)),
+        (Some(LookupSubject::Phone(phone)), None) => phone.as_str().to_owned(),
+        (_, None) => asked.to_owned(),
+    }
+}
+
+fn facts(
+    visit: &Visit,
+    live: &LiveSettings,
+    (subject, by_hash): (&LookupSubject, bool),
+    account: Option<&Account>,
+    device: Option<DeviceFailures>,
+) -> Vec<String> {
+    let locale = visit.locale;
+    let Some(account) = account else {
+        let unknown = matches!(subject, LookupSubject::Login(_) | LookupSubject::Device { .. })
+            .then(|| locale.t("lookup.no-account").into_owned());
+        return unknown.into_iter().collect();
+    };
+    let mut facts = Vec::new();
+    if let (LookupSubject::Login(_), Some(phone)) = (subject, &account.phone) {
+        // Whoever follows a row has not shown that they know this person.
+        let phone = if by_hash { phone.ledger_mask() } else { phone.as_str().to_owned() };
+        facts.push(t!("lookup.has-number", locale = locale.code(), it = phone).into_owned());
+    }
+    if let LookupSubject::Phone(_) = subject {
+        facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
+    }
+    let (count, max) = (account.password_failures, live.login.max_consecutive_failures);
+    if count > 0 && max > 0 && account.open_hash().is_some() {
+        facts.push(t!("lookup.failures", locale = locale.code(), count = count, max = max).into_owned());
+    }
+    facts.extend(device.and_then(|device| device_fact(locale, device, max)));
+    facts
+}
+
+fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<String> {
+    if device.spent {
+        return Some(locale.t("lookup.device-disabled").into_owned());
+    }
+    let count = device.failures;
+    let told = || t!("lookup.device-failures", locale = locale.code(), count = count, max = max).into_owned();
+    (count > 0 && max > 0).then(told)
+}
+
+/// Units of a time line's width.
+const ACROSS: u64 = 1000;
+
+/// Names the password if enabling it lacks a reason. No limit has this name.
+pub const ENABLING: &str = "password";
+
+/// What was found about the looked-up subject.
+pub struct Person {
+    /// The kind of subject.
+    pub kind: &'static str,
+    /// The name as limits count it: a canonical login, or a number in E.164.
+    pub name: String,
+    /// Other known facts, in words.
+    pub facts: Vec<String>,
+    /// Since when the password is disabled.
+    pub disabled: Option<Moment>,
+    pub limits: Vec<LimitState>,
+    pub events: Vec<EventRow>,
+    /// The link to all events, if there are any.
+    pub all_events: Option<String>,
+}
+
+/// One limit's log for this subject.
+pub struct LimitState {
+    name: String,
+    rules: Vec<RuleState>,
+    /// Attempts in flight.
+    holds: u32,
+    empty: bool,
+    /// Every instance counts separately.
+    of_this_instance: bool,
+    /// The link to what this limit decided about the subject.
+    events: Option<String>,
+}
+
+/// The state of one rule, from the log.
+struct RuleState {
+    rule: Rule,
+    used: u32,
+    /// When the next hit is admitted; None if one is admitted now.
+    frees: Option<Wait>,
+    start: Moment,
+    end: Moment,
+    /// The position of each counted hit on the time line, newest last.
+    marks: Vec<u64>,
+}
+
+impl LimitState {
+    pub fn new(standing: LimitStatus, events: Option<String>) -> Self {
+        let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = standing;
+        let state = |(rule, standing): (&Rule, RuleStatus)| RuleState::new(rule, at, &hits, standing);
+        let empty = hits.is_empty() && holds == 0;
+        let rules = limit.rules().iter().zip(rules).map(state).collect();
+        Self { name: limit.name().to_owned(), rules, holds, empty, of_this_instance, events }
+    }
+
+    fn is_full(&self) -> bool {
+        self.rules.iter().any(|rule| rule.frees.is_some())
+    }
+}
+
+impl RuleState {
+    fn new(rule: &Rule, now: Micros, hits: &[Micros], standing: RuleStatus) -> Self {
+        let start = window::start(&rule.span, now);
+        let whole = now.since(start).max(Duration::from_micros(1)).as_micros();
+        let place = |at: &Micros| (at.since(start).as_micros() * u128::from(ACROSS) / whole) as u64;
+        // Hits that a success has forgiven are older than every hit that a captcha rule counts.
+        let most = if rule.then == RuleAction::Captcha { standing.count as usize } else { hits.len() };
+        let counted = hits.iter().filter(|at| **at > start && **at <= now).take(most);
+        let mut marks: Vec<u64> = counted.map(place).collect();
+        marks.reverse();
+        marks.dedup();
+        let frees = standing.frees_at.map(|at| Wait::new(now, at.since(now)));
+        Self {
+            rule: rule.clone(),
+            used: standing.count,
+            frees,
+            start: Moment(start),
+            end: Moment(now),
+            marks,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/lookup.html")]
+pub struct LookupPage {
+    layout: Layout,
+    asked: String,
+    pub found: Option<Person>,
+    /// The input is not a subject that limits can count.
+    unreadable: bool,
+    /// The limit to clear without a reason given, or [`ENABLING`].
+    reason_missing: Option<String>,
+    /// The store does not answer.
+    pub down: bool,
+    /// The form was too old, or not ours.
+    pub expired: bool,
+    /// No event names the subject any more.
+    pub gone: bool,
+}
+
+impl LookupPage {
+    pub fn new(visit: &Visit, user: &str, asked: &str) -> Self {
+        let by_hash = subject::recorded(asked).is_some() && visit.here().starts_with("/admin/lookup?");
+        let layout = visit.layout(if by_hash { visit.here() } else { "/admin/lookup" }, Some(user));
+        let asked = asked.to_owned();
+        Self {
+            layout,
+            asked,
+            found: None,
+            unreadable: false,
+            reason_missing: None,
+            down: false,
+            expired: false,
+            gone: false,
+        }
+    }
+
+    /// What stands in the field.
+    fn typed(&self) -> &str {
+        subject::typed(&self.asked)
+    }
+
+    pub const fn unreadable(mut self) -> Self {
+        self.unreadable = true;
+        self.layout.mistaken = true;
+        self
+    }
+
+    pub fn reason_missing(mut self, limit: &str) -> Self {
+        self.reason_missing = Some(limit.to_owned());
+        self.layout.mistaken = true;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match self {
+            Self { expired: true, .. } => StatusCode::FORBIDDEN,
+            Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self { gone: true, .. } => StatusCode::NOT_FOUND,
+            _ if self.unreadable || self.reason_missing.is_some() => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::OK,
+        };
+        visit.page(status, self)
+    }
+
+    fn title(&self, name: &str) -> Cow<'static, str> {
+        title(name, self.layout.locale)
+    }
+
+    fn sentence(&self, limit: &LimitState, rule: &RuleState) -> String {
+        sentence(&limit.name, &rule.rule, self.layout.locale)
+    }
+
+    /// `2 of 3 used`
+    fn used(&self, rule: &RuleState) -> Cow<'static, str> {
+        let (used, max) = (grouped(u64::from(rule.used)), grouped(u64::from(rule.rule.max)));
+        t!("lookup.used", locale = self.layout.locale.code(), used = used, max = max)
+    }
+
+    fn holds(&self, limit: &LimitState) -> Cow<'static, str> {
+        t!("lookup.holds", locale = self.layout.locale.code(), count = limit.holds)
+    }
+
+    fn enabling_lacks_reason(&self) -> bool {
+        self.reason_missing.as_deref() == Some(ENABLING)
+    }
+
+    fn lacks_reason(&self, limit: &LimitState) -> bool {
+        self.reason_missing.as_deref() == Some(limit.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::{Limit, LimitMode, RuleAction};
+
+    fn state(hits: &[i64], frees: Option<i64>) -> LimitState {
+        let rule = Rule::sliding(2, Duration::from_secs(60), RuleAction::Block);
+        let limit = Limit::new("login-account", vec![rule], LimitMode::Enforce).unwrap();
+        let at = Micros::from_seconds(100);
+        let hits: Vec<Micros> = hits.iter().map(|second| Micros::from_seconds(*second)).collect();
+        let frees_at = frees.map(Micros::from_seconds);
+        let rules = vec![RuleStatus { count: hits.len() as u32, frees_at }];
+        let status = LimitStatus { limit, of_this_instance: false, at, holds: 0, hits, rules };
+        LimitState::new(status, None)
+    }
+
+    #[test]
+    fn a_full_rule_says_how_long_until_the_next_place_frees() {
+        let full = state(&[90, 70], Some(130));
+        assert_eq!(full.rules[0].frees.unwrap().seconds(), 30);
+        assert!(full.is_full() && !state(&[90], None).is_full());
+    }
+
+    #[test]
+    fn hits_stand_on_the_line_where_they_were_in_the_window() {
+        assert_eq!(
+            state(&[100, 70, 55, 40, 12], None).rules[0].marks,
+            [250, 500, 1000],
+            "a window old has left"
+        );
+        assert!(state(&[], None).empty);
+    }
+}

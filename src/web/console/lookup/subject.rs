@@ -1,12 +1,16 @@
-//! A subject as an administrator types it, or as a path of the API carries it.
+//! A subject as an administrator types it, as a path of the API carries it, or by its hash in the record.
 
 use std::net::IpAddr;
 
+use crate::audit::SubjectKind;
 use crate::config::LiveSettings;
+use crate::db::DbError;
 use crate::login::{DeviceId, Realm, RealmLogin, Username};
-use crate::lookup::{LookupKind, LookupSubject, NamedProgram};
+use crate::lookup::{LookupKind, LookupSubject, NamedProgram, RecordedSubject};
 use crate::sms::{Phone, ProgramKind};
+use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::services::Services;
 
 /// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
@@ -126,6 +130,58 @@ fn prefix(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     }
     let digits = text.strip_prefix('+').filter(|digits| (1..=15).contains(&digits.len()))?;
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| LookupSubject::Prefix(text.to_owned()))
+}
+
+/// What leads a subject of the record. No name, number or address begins with it.
+const HASH: char = '#';
+const KINDS: [SubjectKind; 3] = [SubjectKind::Account, SubjectKind::Address, SubjectKind::Phone];
+
+/// Whom they ask for.
+pub struct AskedSubject {
+    /// None if it is only known by its hash.
+    pub subject: Option<LookupSubject>,
+    /// Of one that was asked for by its hash: that, and its mask.
+    pub masked: Option<(RecordedSubject, String)>,
+}
+
+/// The text that forms carry for a subject of the record.
+pub fn text_of(recorded: RecordedSubject) -> String {
+    format!("{HASH}{}:{}", recorded.kind.into_str(), hash_text(recorded.key))
+}
+
+/// A subject of the record from that text.
+pub fn recorded(text: &str) -> Option<RecordedSubject> {
+    let (name, hash) = text.strip_prefix(HASH)?.split_once(':')?;
+    let kind = KINDS.into_iter().find(|kind| kind.into_str() == name)?;
+    Some(RecordedSubject { kind, key: parse_hash(hash)? })
+}
+
+/// A subject of the record from a query: `account=`, `address=` or `phone=`, and its hash.
+pub fn in_query(query: &[(String, String)]) -> Option<RecordedSubject> {
+    let named = |kind: SubjectKind| {
+        let (_, hash) = query.iter().find(|(name, _)| name == kind.into_str())?;
+        Some(RecordedSubject { kind, key: parse_hash(hash)? })
+    };
+    KINDS.into_iter().find_map(named)
+}
+
+/// What somebody typed; nothing of a subject that they did not type.
+pub fn typed(asked: &str) -> &str {
+    if recorded(asked).is_some() { "" } else { asked }
+}
+
+/// None if it is nobody that limits can count, or that an event names.
+pub async fn resolve(
+    services: &Services,
+    live: &LiveSettings,
+    asked: &str,
+) -> Result<Option<AskedSubject>, DbError> {
+    let Some(recorded) = recorded(asked) else {
+        let subject = read(asked, live);
+        return Ok(subject.map(|subject| AskedSubject { subject: Some(subject), masked: None }));
+    };
+    let found = services.lookup.find(recorded).await?;
+    Ok(found.map(|found| AskedSubject { subject: found.subject, masked: Some((recorded, found.mask)) }))
 }
 
 #[cfg(test)]

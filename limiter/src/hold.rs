@@ -1,0 +1,250 @@
+//! Holds: slots taken for attempts whose outcome decides whether they count.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::clock::Micros;
+use crate::limiter::{Limiter, QueueKey};
+use crate::store::*;
+
+/// This instance does not see when a hold of another instance ends, so the first in the queue also asks this
+/// often.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+
+/// The answer to an attempt whose outcome is not known yet.
+#[derive(Debug)]
+pub enum HoldDecision<S: WindowStore + 'static> {
+    /// The slot is taken: settle it when the outcome is known.
+    Held(Hold<S>),
+    /// A rule is full.
+    Refused(Refusal),
+    /// It waited for others in flight for the full patience; or too many attempts wait, in shorter queues.
+    OutOfPatience,
+}
+
+impl<S: WindowStore + 'static> Limiter<S> {
+    /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. If attempts in
+    /// flight hold all free slots, waits in a queue for one of them to end, at most `patience`.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use gatehouse_limiter::{clock::Clock, entropy::Entropy, *};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let limiter = Limiter::new(MemoryStore::new(Clock::System), SubKey::random(&Entropy::Os), &Entropy::Os);
+    /// # let rule = Rule::sliding(1, Duration::from_secs(60), RuleAction::Block);
+    /// # let limit = Limit::new("login", vec![rule], LimitMode::Enforce)?;
+    /// let patience = Duration::from_secs(5);
+    /// let buckets = [limiter.bucket(&limit, b"alice")];
+    /// if let HoldDecision::Held(hold) = limiter.hold(&buckets, false, patience).await? {
+    ///     // Compare the password. A wrong one counts; a right one gives the slot back.
+    ///     hold.keep().await?;
+    /// }
+    /// assert!(matches!(limiter.hold(&buckets, false, patience).await?, HoldDecision::Refused(_)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold(
+        &self,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        patience: Duration,
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
+        let mut numbers = [0; MOST_BUCKETS];
+        for (number, bucket) in numbers.iter_mut().zip(buckets) {
+            *number = self.0.arrivals.arrive(bucket.key);
+        }
+        let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
+        let queue = queues.find(|key| self.0.queue.has_waiters(key));
+        let Some(key) = queue else {
+            let verdict = self.reserve_or_refund(&ask).await?;
+            let arrival = QueueArrival { at: verdict_time(&verdict), numbers };
+            return match self.attempt(&ask, verdict, Some(arrival)) {
+                Ok(attempt) => Ok(attempt),
+                Err(key) => self.hold_in_queue(&ask, key, patience).await,
+            };
+        };
+        self.hold_in_queue(&ask, key, patience).await
+    }
+
+    async fn hold_in_queue(
+        &self,
+        ask: &ReserveRequest<'_>,
+        key: QueueKey,
+        patience: Duration,
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let Some(mut position) = self.0.queue.join(key) else { return Ok(HoldDecision::OutOfPatience) };
+        let waiting = async {
+            loop {
+                let check = async {
+                    match position.is_first() {
+                        true => timeout(CHECK_EVERY, position.wait()).await.unwrap_or(Ok(())),
+                        false => position.wait().await,
+                    }
+                };
+                if check.await.is_err() {
+                    return Ok(HoldDecision::OutOfPatience);
+                }
+                let verdict = self.reserve_or_refund(ask).await?;
+                match self.attempt(ask, verdict, None) {
+                    Ok(attempt) => return Ok(attempt),
+                    Err(key) if key == *position.key() => {}
+                    Err(other) => match self.0.queue.join(other) {
+                        Some(next) => position = next,
+                        None => return Ok(HoldDecision::OutOfPatience),
+                    },
+                }
+            }
+        };
+        timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
+    }
+
+    /// What a verdict means for an attempt; if the attempt must wait, for which log.
+    fn attempt(
+        &self,
+        ask: &ReserveRequest<'_>,
+        verdict: StoreVerdict,
+        arrived: Option<QueueArrival>,
+    ) -> Result<HoldDecision<S>, QueueKey> {
+        match verdict {
+            StoreVerdict::Admitted { at, room, noted } => Ok(HoldDecision::Held(Hold {
+                limiter: self.clone(),
+                buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
+                id: ask.id,
+                at,
+                arrived,
+                room,
+                noted,
+            })),
+            StoreVerdict::Refused { refusal, .. } => Ok(HoldDecision::Refused(refusal)),
+            StoreVerdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
+        }
+    }
+}
+
+/// How an attempt arrived that did not have to wait.
+#[derive(Debug, Clone, Copy)]
+struct QueueArrival {
+    /// The store's time.
+    at: Micros,
+    /// Its arrival number in each log.
+    numbers: [u64; MOST_BUCKETS],
+}
+
+/// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
+/// unsettled counts as a failure after [`window::HOLD_LIFE`](super::window::HOLD_LIFE).
+#[derive(Debug)]
+#[must_use = "a hold that is never settled becomes a failure"]
+pub struct Hold<S: WindowStore + 'static> {
+    limiter: Limiter<S>,
+    buckets: Vec<OwnedBucket>,
+    id: HitId,
+    /// When the slot was taken, by the store's clock.
+    pub at: Micros,
+    /// None if it had to wait.
+    arrived: Option<QueueArrival>,
+    /// What is left, by the tightest enforced rule.
+    pub room: Option<LimitRoom>,
+    /// What a monitored limit would have refused.
+    pub noted: Option<Refusal>,
+}
+
+impl<S: WindowStore + 'static> Hold<S> {
+    /// Its id in the logs.
+    pub const fn id(&self) -> HitId {
+        self.id
+    }
+
+    /// The logs that contain it.
+    pub fn buckets(&self) -> &[OwnedBucket] {
+        &self.buckets
+    }
+
+    /// The attempt failed: it counts in every bucket, from the returned time.
+    pub async fn keep(self) -> Result<Micros, StoreError> {
+        self.end(|_| HoldOutcome::Keep).await
+    }
+
+    /// The attempt failed, but counts only in the chosen buckets (by index).
+    pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
+        self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await
+    }
+
+    /// The attempt was abandoned, or counts nowhere.
+    pub async fn refund(self) -> Result<(), StoreError> {
+        self.end(|_| HoldOutcome::Refund).await.map(drop)
+    }
+
+    /// The attempt succeeded: it counts nowhere. In the chosen buckets (by index), failures from before it
+    /// arrived are forgiven, if it was alone there. It forgives nothing if others came to the same log
+    /// through this limiter while it was in flight, if it had to wait for them, or if another hold is in
+    /// flight anywhere: otherwise, during an attack, one success would give the attacker as many guesses
+    /// again. Returns when the store recorded it, and whether forgiveness was requested.
+    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
+        let arrived = self.arrived;
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
+            .map(|bucket| match arrived {
+                Some(QueueArrival { at, numbers })
+                    if forgive(bucket) && self.is_last(bucket, numbers[bucket]) =>
+                {
+                    HoldOutcome::Forgive { up_to: at }
+                }
+                _ => HoldOutcome::Refund,
+            })
+            .collect();
+        let forgives = outcomes.iter().any(|outcome| matches!(outcome, HoldOutcome::Forgive { .. }));
+        self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
+    }
+
+    fn is_last(&self, bucket: usize, number: u64) -> bool {
+        self.limiter.0.arrivals.is_last(self.buckets[bucket].key, number)
+    }
+
+    async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
+        let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
+        self.limiter.settle(&buckets, self.id, &outcomes).await
+    }
+}
+
+fn verdict_time(verdict: &StoreVerdict) -> Micros {
+    match verdict {
+        StoreVerdict::Admitted { at, .. }
+        | StoreVerdict::Held { at, .. }
+        | StoreVerdict::Refused { at, .. } => *at,
+    }
+}
+
+/// Counters of arrivals, a power of two. Logs that share one only see more company than they have.
+const ARRIVAL_SLOTS: usize = 16_384;
+
+/// How many attempts have come to each log in this process. Allocated at the first: a limiter that never holds does not need the 128 KiB.
+#[derive(Debug)]
+pub(crate) struct ArrivalCounts(LazyLock<Box<[AtomicU64]>>);
+
+impl Default for ArrivalCounts {
+    fn default() -> Self {
+        Self(LazyLock::new(|| (0..ARRIVAL_SLOTS).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl ArrivalCounts {
+    /// Counts an attempt at this log; returns its number.
+    pub fn arrive(&self, key: SubjectKey) -> u64 {
+        self.slot(key).fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether no attempt has come to this log since the one with that number.
+    pub fn is_last(&self, key: SubjectKey, number: u64) -> bool {
+        self.slot(key).load(Ordering::SeqCst) == number
+    }
+
+    /// Keys are keyed hashes already, so any of their bits will do.
+    fn slot(&self, key: SubjectKey) -> &AtomicU64 {
+        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % ARRIVAL_SLOTS]
+    }
+}

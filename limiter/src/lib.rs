@@ -1,0 +1,34 @@
+//! All that its page, README.md, tells of.
+#![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "actix"), doc = "An exact sliding-window limiter, in process or on Redis.")]
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod entropy;
+mod entry;
+mod hits;
+mod hold;
+mod key;
+mod limit;
+mod limiter;
+mod memory;
+#[cfg(feature = "actix")]
+pub mod middleware;
+mod rebuild;
+#[cfg(feature = "redis")]
+mod redis;
+pub mod spans;
+mod store;
+pub mod wait_queue;
+pub mod window;
+
+#[cfg(feature = "redis")]
+pub use self::redis::{CallError, RedisLink, RedisServers, RedisStore, RedisUrl};
+pub use hits::{HitRing, LogHit};
+pub use hold::*;
+pub use key::SubKey;
+pub use limit::*;
+pub use limiter::*;
+pub use memory::MemoryStore;
+pub use rebuild::{RebuildError, StoreState, WindowRebuild, WindowRecord};
+pub use store::*;

@@ -1,0 +1,166 @@
+//! Rebuilds windows that a store has lost from a record elsewhere. The store keeps a mark, the rebuild
+//! generation, that says which rebuild completed its windows; the mark is lost with the rest of the data.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::clock::{Clock, Micros};
+use crate::limiter::Limiter;
+use crate::store::{HitId, StoreError, WindowStore};
+
+/// How often a rebuild starts again if the store loses its data during it.
+const MOST_TRIES: usize = 3;
+/// How long a record that failed is not read again: this long the first time, doubled with each failure, and
+/// at most a minute, so that the rebuild succeeds soon after the record works again. A store that reads and does
+/// not write (its disk is full, its replica is away) is asked again after the first rest each time: it can be like
+/// that for long, and nothing else notices that it writes again.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// What windows are rebuilt from.
+pub trait WindowRecord: Sync {
+    /// Why the record cannot be read.
+    type Error: Send;
+
+    /// Writes the missing entries into the store and returns how many there were. Harmless if repeated.
+    fn restore(
+        &self,
+        found: StoreState,
+    ) -> impl Future<Output = Result<usize, RebuildError<Self::Error>>> + Send;
+}
+
+/// The state in which the store's windows were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreState {
+    /// They are marked as complete: an earlier rebuild finished, and the data has been there since.
+    Marked,
+    /// The mark is missing, and with it the data.
+    Lost,
+}
+
+/// Why windows were not rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError<E> {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The record failed.
+    #[error("its record in the database failed: {0}")]
+    Record(E),
+    /// The store lost its data again and again.
+    #[error("the window store loses its data as fast as it is rebuilt")]
+    LostAgain,
+    /// Another caller's run failed, and this one had waited for it or came soon after; or the store refuses as it
+    /// did before.
+    #[error("a rebuild failed a moment ago")]
+    FailedLately,
+}
+
+/// Rebuilds the windows of one name.
+pub struct WindowRebuild<S> {
+    limiter: Limiter<S>,
+    name: &'static str,
+    clock: Clock,
+    turn: Mutex<RebuildBackoff>,
+    /// Runs in this process that have failed so far.
+    failed: AtomicU64,
+}
+
+impl<S: WindowStore + 'static> WindowRebuild<S> {
+    /// Rebuilds the windows that the store knows by `name`.
+    pub fn new(limiter: Limiter<S>, name: &'static str, clock: Clock) -> Self {
+        Self { limiter, name, clock, turn: Mutex::default(), failed: AtomicU64::new(0) }
+    }
+
+    /// The rebuild generation in which the windows are complete; see [`WindowStore::rebuild_generation`].
+    pub async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
+        self.limiter.rebuild_generation(self.name, shape).await
+    }
+
+    /// Rebuilds the windows if they are incomplete and returns the rebuild generation. Runs once at a time in
+    /// this process, and a failure fails everybody who waited for it. Two instances that run at once write
+    /// the same.
+    pub async fn run<R: WindowRecord>(
+        &self,
+        shape: &str,
+        record: &R,
+    ) -> Result<HitId, RebuildError<R::Error>> {
+        let failed = self.failed.load(Ordering::SeqCst);
+        let mut rest = self.turn.lock().await;
+        let now = self.clock.now();
+        if self.failed.load(Ordering::SeqCst) != failed || rest.lasts_at(now) {
+            return Err(RebuildError::FailedLately);
+        }
+        let done = self.rebuild_windows(shape, record).await;
+        if done.is_err() {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        }
+        match &done {
+            Ok(_) => *rest = RebuildBackoff::default(),
+            // A store that is out ends the next run at its first call.
+            Err(RebuildError::Store(StoreError::Down | StoreError::TimedOut)) => {}
+            Err(RebuildError::Store(StoreError::Broken(_))) => {
+                let known = rest.refused;
+                *rest = RebuildBackoff::of_store(self.clock.now());
+                if known {
+                    return Err(RebuildError::FailedLately);
+                }
+            }
+            Err(_) => *rest = rest.longer(self.clock.now()),
+        }
+        done
+    }
+
+    async fn rebuild_windows<R: WindowRecord>(
+        &self,
+        shape: &str,
+        record: &R,
+    ) -> Result<HitId, RebuildError<R::Error>> {
+        for _ in 0..MOST_TRIES {
+            if let Some(generation) = self.generation(shape).await? {
+                if record.restore(StoreState::Marked).await? == 0
+                    || self.generation(shape).await? == Some(generation)
+                {
+                    return Ok(generation);
+                }
+                continue;
+            }
+            let generation = self.limiter.begin_rebuild(self.name).await?;
+            let entries = record.restore(StoreState::Lost).await?;
+            if self.limiter.finish_rebuild(self.name, shape, generation).await? {
+                tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
+                return Ok(generation);
+            }
+        }
+        Err(RebuildError::LostAgain)
+    }
+}
+
+/// How long a record that failed is left alone.
+#[derive(Default)]
+struct RebuildBackoff {
+    /// Failures since the last success.
+    failures: u32,
+    until: Option<Micros>,
+    /// The last of them was the store's refusal.
+    refused: bool,
+}
+
+impl RebuildBackoff {
+    /// A pause that ends further ahead than any pause lasts began before the clock stepped back.
+    fn lasts_at(&self, now: Micros) -> bool {
+        self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)
+    }
+
+    fn of_store(now: Micros) -> Self {
+        Self { refused: true, ..Self::default().longer(now) }
+    }
+
+    fn longer(&self, now: Micros) -> Self {
+        let rest = FIRST_REST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_REST);
+        Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)), refused: false }
+    }
+}

@@ -1,0 +1,420 @@
+//! The Redis store: the same windows in Lua scripts, one round trip per decision, by the server's clock. In a
+//! cluster each log is on a server of its own, and a decision about several takes several steps (slots.rs).
+
+mod connector;
+mod link;
+mod remembered;
+mod servers;
+mod slots;
+mod wire;
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
+
+pub use self::link::{CallError, RedisLink};
+use self::remembered::RememberedRefusals;
+pub use self::servers::{RedisServers, RedisUrl};
+use self::wire::{ReserveReply, ScriptKind, fault, integers, life_millis, verdict, write_bucket, write_rule};
+use crate::clock::{Clock, Micros};
+use crate::hits::MOST_FORGIVEN;
+use crate::store::*;
+use crate::window::HOLD_LIFE;
+
+/// How often a decision is asked again because the server's clock was in another calendar unit than ours. That
+/// normally happens once.
+const MOST_TRIES: usize = 3;
+/// How many hits one script writes back: well under a millisecond of the server's time.
+const RESTORED_AT_ONCE: usize = 100;
+/// How long a rebuild may take; what an abandoned one leaves behind expires after that.
+const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Window logs on Redis (or Valkey): one server, the master that Sentinels name, or a cluster. Shared by every
+/// instance that uses it.
+pub struct RedisStore {
+    link: RedisLink,
+    prefix: String,
+    scripts: Box<LuaScripts>,
+    clock: Clock,
+    /// The server's clock minus ours, in microseconds, as last seen when it mattered. It only selects the
+    /// calendar unit to ask about first; the server decides.
+    skew: AtomicI64,
+    /// None: every decision asks the server.
+    remembered: Option<RememberedRefusals>,
+}
+
+impl RedisStore {
+    /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
+    /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    pub fn new(
+        servers: impl Into<RedisServers>,
+        timeout: Duration,
+        prefix: impl Into<String>,
+        clock: Clock,
+    ) -> Self {
+        let scripts = Box::<LuaScripts>::default();
+        Self {
+            link: RedisLink::open(servers, timeout, scripts.all().into_iter().cloned().collect()),
+            prefix: prefix.into(),
+            scripts,
+            clock,
+            skew: AtomicI64::new(0),
+            remembered: None,
+        }
+    }
+
+    /// Answers an attempt that was refused within the last 50 ms from memory.
+    #[must_use]
+    pub fn remembering_refusals(self) -> Self {
+        Self { remembered: Some(RememberedRefusals::default()), ..self }
+    }
+
+    /// Whether refusals are remembered for a moment.
+    pub const fn remembers(&self) -> bool {
+        self.remembered.is_some()
+    }
+
+    fn forget_refusals(&self, buckets: &[Bucket<'_>]) {
+        if let Some(remembered) = &self.remembered {
+            remembered.wrote(buckets);
+        }
+    }
+
+    /// The connection to its servers.
+    pub fn link(&self) -> &RedisLink {
+        &self.link
+    }
+
+    /// The name of a bucket's key.
+    pub fn key_name(&self, bucket: Bucket<'_>) -> String {
+        let mut name = String::with_capacity(self.prefix.len() + bucket.limit.name().len() + 24);
+        name.push_str(&self.prefix);
+        name.push(':');
+        name.push_str(bucket.limit.name());
+        name.push(':');
+        URL_SAFE_NO_PAD.encode_string(bucket.key.0, &mut name);
+        name
+    }
+
+    /// The command that a reservation sends, for benchmarks of everything else.
+    pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
+        self.reservation_as(ask, ask.kind.into())
+    }
+
+    fn reservation_as(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Cmd {
+        let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+        let now = self.now();
+        let mut command = self.command(&self.scripts.reserve, buckets().copied());
+        command.arg(&ask.id.0).arg(kind as u8);
+        for bucket in buckets() {
+            write_bucket(&mut command, bucket.limit, now, ask.solved);
+        }
+        command
+    }
+
+    /// The key that marks `name` as complete. It cannot be a log's name: those have a third part. The braces put
+    /// it into one slot of a cluster with [`Self::rebuild_key`].
+    fn generation_key(&self, name: &str) -> String {
+        format!("{}:whole-{{{name}}}", self.prefix)
+    }
+
+    /// The key that exists while a rebuild runs.
+    fn rebuild_key(&self, name: &str, by: HitId) -> String {
+        format!("{}:restoring-{{{name}}}-{}", self.prefix, URL_SAFE_NO_PAD.encode(by.0))
+    }
+
+    /// Which history of writes the servers continue: the exclusive or of their replication ids. A server draws a
+    /// new id if it becomes the master of others, or if it starts again: it may then lack what its predecessor
+    /// had accepted last, although everything older is there.
+    async fn history(&self) -> Result<[u8; 20], StoreError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("replication");
+        let mut history = [0; 20];
+        for answer in self.link.call_masters(&info).await.map_err(fault)? {
+            let id = wire::replication_id(&answer).ok_or_else(|| {
+                StoreError::Broken("INFO replication without a master_replid of 40 hexadecimal digits".into())
+            })?;
+            history.iter_mut().zip(id).for_each(|(all, one)| *all ^= one);
+        }
+        Ok(history)
+    }
+
+    fn now(&self) -> Micros {
+        Micros(self.clock.now().0 + self.skew.load(Ordering::Relaxed))
+    }
+
+    fn learn(&self, server: Micros) {
+        self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
+    }
+
+    fn command<'b>(&self, script: &Script, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
+        // Room for one bucket of one rule, with a name of 40 bytes.
+        let mut command = Cmd::with_capacity(16, 192);
+        command.arg("EVALSHA").arg(script.get_hash()).arg(buckets.clone().count());
+        for bucket in buckets {
+            command.arg(self.key_name(bucket));
+        }
+        command
+    }
+
+    /// Runs a script; if the server does not have it (`SCRIPT FLUSH`, another master), by its text.
+    async fn run(&self, command: &Cmd, script: &Script) -> Result<Vec<i64>, StoreError> {
+        match self.link.call(command).await {
+            Ok(value) => integers(value),
+            Err(CallError::Server(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                let mut whole = redis::cmd("EVAL");
+                whole.arg(self.scripts.text_of(script));
+                for arg in command.args_iter().skip(2) {
+                    if let Arg::Simple(bytes) = arg {
+                        whole.arg(bytes);
+                    }
+                }
+                self.link.call(&whole).await.map_err(fault).and_then(integers)
+            }
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    /// One atomic decision by one script.
+    async fn decide(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Result<StoreVerdict, StoreError> {
+        let buckets = || logged(ask.buckets);
+        for _ in 0..MOST_TRIES {
+            let reply = self.run(&self.reservation_as(ask, kind), &self.scripts.reserve).await?;
+            // The script counts the buckets that were sent to it; the caller counts those that it asked for.
+            let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
+            match verdict(&reply, ask, place)? {
+                ReserveReply::Verdict(verdict) => return Ok(verdict),
+                ReserveReply::OtherUnit(at) => self.learn(at),
+            }
+        }
+        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
+    }
+
+    /// Settles by one script.
+    async fn settle_at_once(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<Micros, StoreError> {
+        let now = self.now();
+        let mut command = self.command(&self.scripts.settle, buckets.iter().copied());
+        command.arg(&id.0);
+        for (bucket, outcome) in buckets.iter().zip(outcomes) {
+            let (letter, up_to) = match outcome {
+                HoldOutcome::Keep => ("K", 0),
+                HoldOutcome::Refund => ("R", 0),
+                HoldOutcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
+                HoldOutcome::Forgive { .. } => ("R", 0),
+            };
+            command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
+        }
+        match self.run(&command, &self.scripts.settle).await?.as_slice() {
+            [at] => Ok(Micros(*at)),
+            other => Err(StoreError::Broken(format!("{other:?} to a settlement"))),
+        }
+    }
+
+    /// Writes hits back by one script: any number of logs, but in a cluster only one.
+    async fn restore_at_once(&self, hits: &[&(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
+        let mut command = self.command(&self.scripts.restore, hits.iter().map(|(bucket, _)| *bucket));
+        for (bucket, hit) in hits {
+            command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
+            command.arg(hit.at.0).arg(&hit.id.0);
+        }
+        self.run(&command, &self.scripts.restore).await.map(drop)
+    }
+}
+
+/// The buckets that have a log, with their places.
+fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a Bucket<'b>)> + Clone {
+    buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty())
+}
+
+impl WindowStore for RedisStore {
+    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        if logged(ask.buckets).next().is_none() {
+            return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
+        }
+        let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
+        if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
+            return Ok(refused);
+        }
+        let verdict = match self.link.is_cluster() && logged(ask.buckets).nth(1).is_some() {
+            true => Box::pin(self.reserve_by_slot(ask)).await?,
+            false => self.decide(ask, ask.kind.into()).await?,
+        };
+        if let Some((remembered, writes)) = memory {
+            match verdict {
+                StoreVerdict::Refused { at, refusal } => {
+                    remembered.note(ask, at, refusal, self.clock.now(), writes);
+                }
+                StoreVerdict::Admitted { .. } => remembered.wrote(ask.buckets),
+                StoreVerdict::Held { .. } => {}
+            }
+        }
+        Ok(verdict)
+    }
+
+    async fn settle(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<Micros, StoreError> {
+        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
+            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
+        if sent.is_empty() {
+            return Ok(self.now());
+        }
+        let settled = match self.link.is_cluster() {
+            true => Box::pin(self.settle_by_slot(&sent, id, &ends)).await,
+            false => self.settle_at_once(&sent, id, &ends).await,
+        };
+        self.forget_refusals(buckets);
+        settled
+    }
+
+    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
+        for _ in 0..MOST_TRIES {
+            let now = self.now();
+            let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
+            for rule in bucket.limit.rules() {
+                write_rule(&mut command, rule, bucket.limit, now, false);
+            }
+            match self.run(&command, &self.scripts.peek).await?.as_slice() {
+                [-1, at] => self.learn(Micros(*at)),
+                [at, holds, rules @ ..] => {
+                    let rules = rules.chunks_exact(2).map(|pair| RulePeek {
+                        count: pair[0] as u32,
+                        retry_after: Duration::from_micros(pair[1].max(0) as u64),
+                    });
+                    return Ok(LogPeek { at: Micros(*at), holds: *holds as u32, rules: rules.collect() });
+                }
+                other => return Err(StoreError::Broken(format!("{other:?} to a peek"))),
+            }
+        }
+        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
+    }
+
+    async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
+        let mut command = self.command(&self.scripts.read, [bucket].into_iter());
+        command.arg(MOST_READ);
+        match self.run(&command, &self.scripts.read).await?.as_slice() {
+            [at, holds, hits @ ..] => Ok(LogReading {
+                at: Micros(*at),
+                holds: *holds as u32,
+                hits: hits.iter().map(|at| Micros(*at)).collect(),
+            }),
+            other => Err(StoreError::Broken(format!("{other:?} to a reading"))),
+        }
+    }
+
+    async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
+        let mut command = redis::cmd("UNLINK");
+        command.arg(self.key_name(bucket));
+        let cleared = self.link.call(&command).await.map(drop).map_err(fault);
+        self.forget_refusals(&[bucket]);
+        cleared
+    }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
+        let logged = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0);
+        if self.link.is_cluster() {
+            return Box::pin(self.restore_by_slot(logged)).await;
+        }
+        let logged: Vec<_> = logged.collect();
+        for some in logged.chunks(RESTORED_AT_ONCE) {
+            self.restore_at_once(some).await?;
+        }
+        Ok(())
+    }
+
+    async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+        let mut get = redis::cmd("GET");
+        get.arg(self.generation_key(name));
+        // Asked in this order on one connection, so that a mark is never judged by an older history.
+        let (mark, history) = futures_util::future::join(self.link.call(&get), self.history()).await;
+        match mark.map_err(fault)? {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => match bytes.split_first_chunk() {
+                Some((id, of)) => Ok((of == [shape.as_bytes(), &history?].concat()).then_some(HitId(*id))),
+                None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
+            },
+            other => Err(StoreError::Broken(format!("{other:?} instead of an id"))),
+        }
+    }
+
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+        let history = self.history().await?;
+        let mut command = redis::cmd("SET");
+        command.arg(self.rebuild_key(name, by)).arg(&history).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
+        self.link.call(&command).await.map(drop).map_err(fault)
+    }
+
+    async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.scripts.finish_rebuild.get_hash()).arg(2);
+        command.arg(self.generation_key(name)).arg(self.rebuild_key(name, by));
+        command.arg([&by.0[..], shape.as_bytes()].concat());
+        let answer = self.run(&command, &self.scripts.finish_rebuild).await?;
+        Ok(answer == [1])
+    }
+}
+
+/// The scripts contain these constants, too.
+const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000 && MOST_FORGIVEN == 1000);
+
+/// The Lua scripts, each with their common beginning.
+struct LuaScripts {
+    reserve: Script,
+    settle: Script,
+    peek: Script,
+    read: Script,
+    restore: Script,
+    finish_rebuild: Script,
+}
+
+macro_rules! with_log {
+    ($script:expr) => {
+        concat!(include_str!("../lua/window.lua"), include_str!("../lua/log.lua"), $script)
+    };
+}
+
+const SOURCES: [&str; 6] = [
+    concat!(
+        include_str!("../lua/window.lua"),
+        include_str!("../lua/refuse.lua"),
+        include_str!("../lua/log.lua"),
+        include_str!("../lua/reserve.lua"),
+    ),
+    with_log!(include_str!("../lua/settle.lua")),
+    with_log!(include_str!("../lua/peek.lua")),
+    with_log!(include_str!("../lua/read.lua")),
+    with_log!(include_str!("../lua/restore.lua")),
+    include_str!("../lua/finish_rebuild.lua"),
+];
+
+impl Default for LuaScripts {
+    fn default() -> Self {
+        let [reserve, settle, peek, read, restore, finish_rebuild] = SOURCES.map(Script::new);
+        Self { reserve, settle, peek, read, restore, finish_rebuild }
+    }
+}
+
+impl LuaScripts {
+    /// In the order of their sources.
+    const fn all(&self) -> [&Script; 6] {
+        let Self { reserve, settle, peek, read, restore, finish_rebuild } = self;
+        [reserve, settle, peek, read, restore, finish_rebuild]
+    }
+
+    /// The text to load a script again that the server has lost.
+    fn text_of(&self, script: &Script) -> &'static str {
+        let index = self.all().iter().position(|other| other.get_hash() == script.get_hash());
+        SOURCES[index.expect("one of the six")]
+    }
+}

@@ -1,0 +1,352 @@
+//! The connection to Redis servers: multiplexed and monitored. A call never waits for a connection to be made: if
+//! there is none it fails immediately, while a task keeps trying to connect.
+//!
+//! A thread with its own runtime, as each worker of a web server has, gets its own connection beside the
+//! shared one: an answer that arrives on another thread would wake two threads.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+use thread_local::ThreadLocal;
+use tokio::runtime::{self, Handle, RuntimeFlavor};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{Instrument, info_span};
+
+use super::connector::{ConnectionOptions, Connector, RedisConnection};
+use super::servers::RedisServers;
+use crate::spans;
+use crate::store::StoreError;
+
+/// Between two attempts to connect early in an outage, so that a restarted server is found at once.
+const RETRY_SOON: Duration = Duration::from_millis(25);
+/// After this many attempts, about a second, the server is asked less often.
+const SOON: u32 = 40;
+const RETRY_LATER: Duration = Duration::from_millis(100);
+/// Between two attempts at a thread's own connection; the shared one is used until then.
+const RETRY_OWN: Duration = Duration::from_secs(1);
+/// If the server refuses our name or password, somebody has to change that first.
+const RETRY_REFUSED: Duration = Duration::from_secs(1);
+/// This many failed attempts in a row are not an accident.
+const OWN_TROUBLE: u32 = 3;
+/// How often a connection without complaints is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// After this many checks without an error, the same error is logged again.
+const CALM: u32 = 10;
+
+/// A link to one Redis server, to the master that Sentinels name, or to a cluster. Clones share it; it ends with
+/// its last clone.
+#[derive(Clone)]
+pub struct RedisLink(Arc<LinkInner>);
+
+struct LinkInner {
+    /// The connection that all threads share.
+    common: Arc<SharedConnection>,
+    /// The runtime that it was opened on; the threads of that runtime need no other connection.
+    opened_on: runtime::Id,
+    own: ThreadLocal<RefCell<Option<ThreadConnection>>>,
+    options: ConnectionOptions,
+}
+
+/// A connection of one thread.
+struct ThreadConnection {
+    /// The runtime that drives it. A later thread may get this thread's slot, with another runtime.
+    runtime: runtime::Id,
+    shared: Arc<SharedConnection>,
+}
+
+/// A connection, as its watcher last saw it.
+#[derive(Default)]
+struct SharedConnection {
+    connection: ArcSwapOption<RedisConnection>,
+    /// Notified if the connection is gone, or if a call on it got no answer in time.
+    doubt: Notify,
+    /// The last error that the server returned for a call, until the watcher has seen it.
+    fault: ArcSwapOption<String>,
+    /// It returned errors a moment ago.
+    faulty: AtomicBool,
+    /// How many connections were made so far.
+    made: AtomicU64,
+}
+
+impl RedisLink {
+    /// Starts connecting in the background. `scripts` are loaded at every connection to a single server.
+    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    pub fn open(servers: impl Into<RedisServers>, timeout: Duration, scripts: Vec<Script>) -> Self {
+        let options = ConnectionOptions::new(servers.into(), timeout, scripts);
+        let (common, opened_on) = (start(&options, None), Handle::current().id());
+        Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
+    }
+
+    /// Whether there is a connection and the server accepts calls. An outage that no call noticed is detected
+    /// within a second.
+    pub fn is_up(&self) -> bool {
+        self.0.common.is_up()
+    }
+
+    /// Waits until the link is up, at most this long; returns whether it is.
+    pub async fn ready(&self, at_most: Duration) -> bool {
+        let up = async {
+            while !self.is_up() {
+                sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(at_most, up).await.is_ok()
+    }
+
+    /// Whether keys are spread over servers, so that a script can use one key only.
+    pub fn is_cluster(&self) -> bool {
+        self.0.options.is_cluster()
+    }
+
+    /// One round trip.
+    pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
+        let span = spans::within(
+            || info_span!(target: spans::TARGET, "redis", "otel.kind" = "client", "db.system.name" = "redis"),
+        );
+        self.round_trip(command).instrument(span).await
+    }
+
+    async fn round_trip(&self, command: &Cmd) -> Result<Value, CallError> {
+        let shared = self.0.nearest();
+        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let answer = RedisConnection::clone(&connection).send(command).await;
+        match shared.judge(&connection, answer)? {
+            Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
+            value => Ok(value),
+        }
+    }
+
+    /// The same command to every master; one answer each.
+    pub async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
+        let shared = self.0.nearest();
+        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let answers = RedisConnection::clone(&connection).send_to_masters(command).await;
+        shared.judge(&connection, answers)
+    }
+}
+
+impl LinkInner {
+    /// This thread's own connection if it is up, otherwise the shared one.
+    fn nearest(&self) -> Arc<SharedConnection> {
+        let here = Handle::current();
+        if here.runtime_flavor() != RuntimeFlavor::CurrentThread || here.id() == self.opened_on {
+            return Arc::clone(&self.common);
+        }
+        let mut place = self.own.get_or_default().borrow_mut();
+        let own = match &*place {
+            Some(own) if own.runtime == here.id() => Arc::clone(&own.shared),
+            _ => {
+                let shared = start(&self.options, Some(Arc::downgrade(&self.common)));
+                *place = Some(ThreadConnection { runtime: here.id(), shared: Arc::clone(&shared) });
+                shared
+            }
+        };
+        if own.is_up() { own } else { Arc::clone(&self.common) }
+    }
+}
+
+/// Starts connecting in the background on this runtime. `common` is used until the connection is up.
+fn start(options: &ConnectionOptions, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
+    let shared = Arc::<SharedConnection>::default();
+    let faults = FaultLog { common, ..FaultLog::default() };
+    tokio::spawn(watch(Arc::downgrade(&shared), Connector::new(options.clone()), faults));
+    shared
+}
+
+impl SharedConnection {
+    fn is_up(&self) -> bool {
+        self.connection.load().is_some() && !self.faulty.load(Ordering::Relaxed)
+    }
+
+    fn judge<T>(
+        &self,
+        connection: &Arc<RedisConnection>,
+        answer: Result<T, RedisError>,
+    ) -> Result<T, CallError> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(error) if error.is_timeout() => {
+                // One slow call must not take the connection away from all others: the watcher checks it
+                // first.
+                self.doubt.notify_one();
+                Err(CallError::Store(StoreError::TimedOut))
+            }
+            Err(error) if error.is_unrecoverable_error() => {
+                self.lose(connection, &error.to_string());
+                Err(CallError::Store(StoreError::Down))
+            }
+            Err(error) => Err(self.refused(connection, error)),
+        }
+    }
+
+    /// The server returned an error.
+    fn refused(&self, connection: &Arc<RedisConnection>, error: RedisError) -> CallError {
+        match error.kind() {
+            // The caller loads the script and asks again.
+            ErrorKind::Server(ServerErrorKind::NoScript) => {}
+            // A master that became a replica, whose name may resolve to another server by now; or a cluster in
+            // which a slot has no master.
+            ErrorKind::Server(
+                ServerErrorKind::ReadOnly | ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown,
+            ) => {
+                self.faulty.store(true, Ordering::Relaxed);
+                self.lose(connection, &error.to_string());
+                return CallError::Store(StoreError::Down);
+            }
+            _ => {
+                self.fault.store(Some(Arc::new(error.to_string())));
+                self.faulty.store(true, Ordering::Relaxed);
+            }
+        }
+        CallError::Server(error)
+    }
+
+    /// Drops this connection, unless another has already replaced it.
+    fn lose(&self, broken: &Arc<RedisConnection>, reason: &str) {
+        let before = self.connection.compare_and_swap(broken, None);
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, broken)) {
+            self.fault.store(Some(Arc::new(reason.to_owned())));
+            self.doubt.notify_one();
+        }
+    }
+}
+
+/// Why a call failed: the store cannot be reached, or it returned an error.
+pub enum CallError {
+    /// No answer came.
+    Store(StoreError),
+    /// The server answered with an error.
+    Server(RedisError),
+}
+
+/// Connects, checks the connection periodically and whenever it is in doubt, and reconnects. Ends when the
+/// link is dropped.
+async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut faults: FaultLog) {
+    let mut checks = interval(CHECK_EVERY);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut attempts = 0;
+    // A thread's own connection follows the shared one to another master.
+    let mut common_then = None;
+    while let Some(shared) = shared.upgrade() {
+        let Some(connection) = shared.connection.load_full() else {
+            faults.note(shared.fault.swap(None).as_deref());
+            match connector.connect().await {
+                Ok(connection) => {
+                    common_then = faults.common_made();
+                    shared.made.fetch_add(1, Ordering::Relaxed);
+                    shared.connection.store(Some(Arc::new(connection)));
+                    checks.reset();
+                }
+                Err(error) => {
+                    drop(shared);
+                    if faults.common.is_some() {
+                        faults.note_own(&error, attempts);
+                        sleep(RETRY_OWN).await;
+                    } else {
+                        faults.note(Some(&error.to_string()));
+                        sleep(pause(&error, attempts)).await;
+                    }
+                }
+            }
+            // A connection that is lost immediately does not reset the count.
+            attempts = (attempts + 1).min(SOON);
+            continue;
+        };
+        let at_leisure = tokio::select! {
+            () = shared.doubt.notified() => false,
+            _ = checks.tick() => true,
+        };
+        if shared.connection.load().is_none() {
+            if attempts > 1 {
+                sleep(RETRY_SOON).await;
+            }
+            continue;
+        }
+        if let Err(error) = RedisConnection::clone(&connection).check().await {
+            shared.lose(&connection, &error.to_string());
+        } else if faults.common_made() != common_then {
+            shared.lose(&connection, "the shared connection was lost");
+        } else if faults.common.is_none()
+            && let Some(reason) = connector.moved().await
+        {
+            shared.lose(&connection, &reason);
+        } else if at_leisure {
+            attempts = 0;
+            let fault = shared.fault.swap(None);
+            shared.faulty.store(fault.is_some(), Ordering::Relaxed);
+            faults.note(fault.as_deref());
+            if fault.is_none() {
+                faults.calm();
+            }
+        }
+    }
+}
+
+fn pause(error: &RedisError, attempts: u32) -> Duration {
+    let unwelcome = error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
+    match unwelcome {
+        true => RETRY_REFUSED,
+        false if attempts < SOON => RETRY_SOON,
+        false => RETRY_LATER,
+    }
+}
+
+/// Which errors were logged so far: each one once, however often it occurs.
+#[derive(Default)]
+struct FaultLog {
+    said: Vec<String>,
+    calm: u32,
+    /// For a thread's own connection: the log of the shared one reports the state of the server.
+    common: Option<Weak<SharedConnection>>,
+}
+
+impl FaultLog {
+    /// At most this many different errors are logged, in case a server words each one differently.
+    const MOST: usize = 8;
+
+    fn note(&mut self, fault: Option<&(impl AsRef<str> + ?Sized)>) {
+        let Some(reason) = fault.map(AsRef::as_ref) else { return };
+        self.calm = 0;
+        if self.common.is_none()
+            && self.said.len() < Self::MOST
+            && !self.said.iter().any(|said| said == reason)
+        {
+            tracing::warn!("redis is out of service; trying again until it answers: {reason}");
+            self.said.push(reason.to_owned());
+        }
+    }
+
+    /// How many shared connections were made; none if this is the shared one.
+    fn common_made(&self) -> Option<u64> {
+        let common = self.common.as_ref()?.upgrade()?;
+        Some(common.made.load(Ordering::Relaxed))
+    }
+
+    /// A thread's own connection cannot be made, although the shared one is up: the server, or a proxy before
+    /// it, accepts no more connections.
+    fn note_own(&mut self, error: &RedisError, attempts: u32) {
+        let common = self.common.as_ref().and_then(Weak::upgrade);
+        if attempts == OWN_TROUBLE && common.is_some_and(|common| common.is_up()) {
+            tracing::warn!(
+                "a worker cannot open its own connection to redis, so it uses the shared one: {error}"
+            );
+        }
+    }
+
+    /// Records a check that found nothing wrong.
+    fn calm(&mut self) {
+        self.calm = (self.calm + 1).min(CALM);
+        if self.calm == 1 && !self.said.is_empty() {
+            tracing::info!("redis answers again");
+        }
+        if self.calm == CALM {
+            self.said.clear();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Decisions about several logs in a cluster, where a script has the logs of one slot only: log by log.
+//!
+//! All logs are looked at first, so that a log that is full refuses without a write. Then a hold is taken in one
+//! after the other, in the order in which the caller named them: its own subject first, what everybody shares
+//! last. The first refusal refunds those that were taken. In between, other attempts see a hold that may go away;
+//! a refund that is lost ends as a hold without an owner does: it counts. So this can only err towards refusing.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+
+use super::wire::ScriptKind;
+use super::{RESTORED_AT_ONCE, RedisStore, logged};
+use crate::clock::Micros;
+use crate::limit::RuleAction;
+use crate::store::*;
+
+/// How many scripts write hits back at a time.
+const RESTORING_AT_ONCE: usize = 32;
+
+impl RedisStore {
+    /// One decision for every log, not in one step; see the top of this file. `at` is the time of the first
+    /// log's server.
+    pub(super) async fn reserve_by_slot(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        let looks = logged(ask.buckets).map(|(index, _)| self.decide_one(ask, index, ScriptKind::Look));
+        if let Some(verdict) = strictest(try_join_all(looks).await?) {
+            return Ok(verdict);
+        }
+        let (mut taken, mut first) = (Vec::with_capacity(ask.buckets.len()), None);
+        let (mut tightest, mut would): (Option<LimitRoom>, Option<Refusal>) = (None, None);
+        for (index, bucket) in logged(ask.buckets) {
+            taken.push(*bucket);
+            match self.decide_one(ask, index, ScriptKind::Hold).await {
+                Ok(StoreVerdict::Admitted { at, room, noted }) => {
+                    first.get_or_insert(at);
+                    tightest = [tightest, room].into_iter().flatten().min_by_key(|room| room.remaining);
+                    would = [would, noted]
+                        .into_iter()
+                        .flatten()
+                        .min_by_key(|refusal| Reverse(strictness(refusal)));
+                }
+                other => {
+                    // What may have been taken although no answer came, too.
+                    let refunds = vec![HoldOutcome::Refund; taken.len()];
+                    let refunded = self.settle_by_slot(&taken, ask.id, &refunds).await;
+                    return match (other, refunded) {
+                        // Who has to wait asks again with the same id, which a late refund would take back.
+                        (Ok(StoreVerdict::Held { .. }), Err(error)) => Err(error),
+                        // After a refusal, a refund that is lost errs towards refusing.
+                        (other, _) => other,
+                    };
+                }
+            }
+        }
+        if ask.kind == ReserveKind::Hit {
+            let kept = self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Keep; taken.len()]).await?;
+            first = Some(kept);
+        }
+        let at = first.unwrap_or_else(|| self.now());
+        Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
+    }
+
+    /// The decision about one of the logs, told in places of the whole request.
+    async fn decide_one(
+        &self,
+        ask: &ReserveRequest<'_>,
+        index: usize,
+        kind: ScriptKind,
+    ) -> Result<StoreVerdict, StoreError> {
+        let one = ReserveRequest { buckets: &ask.buckets[index..=index], ..*ask };
+        let placed = |refusal: Refusal| Refusal { bucket: index, ..refusal };
+        Ok(match self.decide(&one, kind).await? {
+            StoreVerdict::Admitted { at, room, noted } => StoreVerdict::Admitted {
+                at,
+                room: room.map(|room| LimitRoom { bucket: index, ..room }),
+                noted: noted.map(placed),
+            },
+            StoreVerdict::Held { at, .. } => StoreVerdict::Held { at, bucket: index },
+            StoreVerdict::Refused { at, refusal } => StoreVerdict::Refused { at, refusal: placed(refusal) },
+        })
+    }
+
+    /// Settles all logs at once, each in a step of its own, however the others end. Returns the time of the
+    /// first log's server.
+    pub(super) async fn settle_by_slot(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<Micros, StoreError> {
+        let each = buckets.iter().zip(outcomes).map(async |(bucket, outcome)| {
+            self.settle_at_once(std::slice::from_ref(bucket), id, std::slice::from_ref(outcome)).await
+        });
+        let settled: Result<Vec<Micros>, StoreError> = join_all(each).await.into_iter().collect();
+        settled.map(|times| times.first().copied().unwrap_or_else(|| self.now()))
+    }
+
+    /// Writes hits back, log by log.
+    pub(super) async fn restore_by_slot<'h, 'b: 'h>(
+        &self,
+        hits: impl Iterator<Item = &'h (Bucket<'b>, KeptHit)>,
+    ) -> Result<(), StoreError> {
+        let mut logs: HashMap<SubjectKey, Vec<&(Bucket<'_>, KeptHit)>> = HashMap::new();
+        for hit in hits {
+            logs.entry(hit.0.key).or_default().push(hit);
+        }
+        let scripts: Vec<_> = logs.values().flat_map(|hits| hits.chunks(RESTORED_AT_ONCE)).collect();
+        for some in scripts.chunks(RESTORING_AT_ONCE) {
+            try_join_all(some.iter().map(|hits| self.restore_at_once(hits))).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The refusal that decides, or the first log that holds in flight fill; none if every log admits.
+fn strictest(looks: Vec<StoreVerdict>) -> Option<StoreVerdict> {
+    let refused = looks.iter().filter_map(|look| match look {
+        StoreVerdict::Refused { at, refusal } => Some((*at, *refusal)),
+        StoreVerdict::Admitted { .. } | StoreVerdict::Held { .. } => None,
+    });
+    // Of equals the first, as in one script.
+    let refused = refused.min_by_key(|(_, refusal)| Reverse(strictness(refusal)));
+    refused
+        .map(|(at, refusal)| StoreVerdict::Refused { at, refusal })
+        .or_else(|| looks.into_iter().find(|look| matches!(look, StoreVerdict::Held { .. })))
+}
+
+/// A rule that blocks is stricter than one that asks for a challenge; then the longer wait.
+fn strictness(refusal: &Refusal) -> (bool, Duration) {
+    (refusal.then == RuleAction::Block, refusal.retry_after)
+}

@@ -1,0 +1,286 @@
+//! The window arithmetic: pure functions that judge a rule from a log and a time. `lua/window.lua` does the
+//! same in the store; a conformance suite compares the two.
+//!
+//! A rule is judged at the store's clock. If that steps back by some span, the hits ahead of it count for every
+//! rule, so that a slot frees later than its hit is old, by at most that span: this can only refuse too much. A
+//! hit is written at the clock or with its log's newest hit, whichever is later, so that it stays in its windows
+//! long enough when the clock comes forward again. A hold ends by the clock, too, so that one whose owner died
+//! takes its slot for longer by the same span.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Unit, Zoned};
+
+use crate::clock::Micros;
+use crate::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan, TimeStretch};
+use crate::store::{Bucket, LimitRoom, Refusal};
+
+/// How long a hold may stay unsettled before it counts as a failure, because its owner must have died. Longer
+/// than any verification waits and runs (5 s in the queue, 5 s in the hashing queue, well under 1 s of
+/// hashing). If a stalled database makes it longer still, the hold counts until it is settled.
+pub const HOLD_LIFE: Duration = Duration::from_secs(15);
+
+/// Added to a log's life beyond its longest window, so that the log still exists if the clock steps back by
+/// less. A time server steps by far less at once.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// A subject's log as the arithmetic sees it.
+pub trait WindowLog {
+    /// The time of the n-th newest kept hit, counted from 1.
+    fn nth_newest(&self, n: u32) -> Option<Micros>;
+    /// How many kept hits are newer than `start`.
+    fn newer_than(&self, start: Micros) -> u32;
+    /// How many of the newest kept hits are not forgiven; all older ones are.
+    fn unforgiven(&self) -> u32 {
+        u32::MAX
+    }
+    /// How many holds are in flight.
+    fn holds(&self) -> u32;
+}
+
+/// The state of one rule for a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleVerdict {
+    /// This many more hits fit.
+    Free(u32),
+    /// Only holds in flight fill it: how they end decides whether a hit fits.
+    Held,
+    /// Kept hits alone fill it, until then.
+    Full {
+        /// When the next slot frees.
+        frees_at: Micros,
+    },
+}
+
+/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old no longer counts. A
+/// rule that asks for a challenge ignores forgiven hits; one that blocks counts them.
+#[inline]
+pub fn judge(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {
+    let start = start(&rule.span, now);
+    let stands =
+        |at: &Micros| *at > start && (rule.then == RuleAction::Block || rule.max <= log.unforgiven());
+    if let Some(oldest) = log.nth_newest(rule.max).filter(stands) {
+        return RuleVerdict::Full { frees_at: end(&rule.span, oldest, now) };
+    }
+    let taken = counted_since(rule, log, start).saturating_add(log.holds());
+    if taken >= rule.max { RuleVerdict::Held } else { RuleVerdict::Free(rule.max - taken) }
+}
+
+/// How many kept hits a rule counts now.
+pub fn counted(rule: &Rule, log: &impl WindowLog, now: Micros) -> u32 {
+    counted_since(rule, log, start(&rule.span, now))
+}
+
+#[inline]
+fn counted_since(rule: &Rule, log: &impl WindowLog, start: Micros) -> u32 {
+    let newer = log.newer_than(start);
+    match rule.then {
+        RuleAction::Captcha if newer > 0 => newer.min(log.unforgiven()),
+        RuleAction::Captcha | RuleAction::Block => newer,
+    }
+}
+
+/// The last moment that does not count any more.
+#[inline]
+pub fn start(span: &RuleSpan, now: Micros) -> Micros {
+    match span {
+        RuleSpan::Sliding(window) => now.minus(*window),
+        RuleSpan::Calendar { unit, zone } => Micros(stretch(*unit, zone, now).start.0 - 1),
+    }
+}
+
+/// When the hit at `oldest` stops counting.
+#[inline]
+fn end(span: &RuleSpan, oldest: Micros, now: Micros) -> Micros {
+    match span {
+        RuleSpan::Sliding(window) => oldest.plus(*window),
+        RuleSpan::Calendar { unit, zone } => stretch(*unit, zone, now).end,
+    }
+}
+
+/// How long until a rule's whole quota is free again, given a hit now.
+#[inline]
+pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
+    match &rule.span {
+        RuleSpan::Sliding(window) => *window,
+        RuleSpan::Calendar { unit, zone } => stretch(*unit, zone, now).end.since(now),
+    }
+}
+
+/// The calendar unit that contains `at`. If a clock change removes midnight, the unit starts at the first
+/// moment that exists.
+pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
+    let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
+    let whole = |start: Option<Zoned>, end: Option<Zoned>| match (start, end) {
+        (Some(start), Some(end)) => TimeStretch {
+            start: Micros(start.timestamp().as_microsecond()),
+            end: Micros(end.timestamp().as_microsecond()),
+        },
+        // Beyond the calendar's last year: one span without an end, which errs towards refusing.
+        _ => TimeStretch { start: Micros(0), end: Micros(i64::MAX) },
+    };
+    let midnight = moment.start_of_day().ok();
+    match unit {
+        CalendarUnit::Minute | CalendarUnit::Hour => {
+            let (round, step) = if unit == CalendarUnit::Minute {
+                (Unit::Minute, 1.minute())
+            } else {
+                (Unit::Hour, 1.hour())
+            };
+            let floor = jiff::ZonedRound::new().smallest(round).mode(jiff::RoundMode::Floor);
+            let start = moment.round(floor).ok();
+            let end = start.as_ref().and_then(|start| start.checked_add(step).ok());
+            whole(start, end)
+        }
+        CalendarUnit::Day => {
+            let end = moment.tomorrow().and_then(|next| next.start_of_day()).ok();
+            whole(midnight, end)
+        }
+        CalendarUnit::Week => {
+            let past = i64::from(moment.weekday().to_monday_zero_offset());
+            let start = midnight
+                .and_then(|day| day.checked_sub(past.days()).ok())
+                .and_then(|day| day.start_of_day().ok());
+            let end = start
+                .as_ref()
+                .and_then(|day| day.checked_add(7.days()).ok())
+                .and_then(|day| day.start_of_day().ok());
+            whole(start, end)
+        }
+        CalendarUnit::Month => {
+            let start = moment.first_of_month().and_then(|day| day.start_of_day()).ok();
+            let end = start
+                .as_ref()
+                .and_then(|day| day.checked_add(1.month()).ok())
+                .and_then(|day| day.start_of_day().ok());
+            whole(start, end)
+        }
+        CalendarUnit::Year => {
+            let start = moment.first_of_year().and_then(|day| day.start_of_day()).ok();
+            let end = start
+                .as_ref()
+                .and_then(|day| day.checked_add(1.year()).ok())
+                .and_then(|day| day.start_of_day().ok());
+            whole(start, end)
+        }
+    }
+}
+
+/// How long a log must be kept after a hit: no rule of the limit can count the hit for longer.
+#[inline]
+pub fn life(limit: &Limit, now: Micros) -> Duration {
+    let longest = || limit.rules().iter().map(|rule| reset_after(rule, now)).max().unwrap_or(Duration::ZERO);
+    limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
+}
+
+/// What all rules of a decision say together, gathered one rule at a time. It stores indexes and builds
+/// answers only at the end, because few rules are reported.
+#[derive(Debug, Default)]
+pub struct GatheredVerdict {
+    refused: Option<FullRule>,
+    /// The first bucket that is filled only by holds in flight.
+    pub held: Option<usize>,
+    room: Option<FreeRule>,
+    noted: Option<FullRule>,
+}
+
+/// A rule that is full.
+#[derive(Debug, Clone, Copy)]
+struct FullRule {
+    place: JudgedRule,
+    then: RuleAction,
+    frees_at: Micros,
+}
+
+/// A rule with room for this hit, and for `remaining` more.
+#[derive(Debug, Clone, Copy)]
+struct FreeRule {
+    place: JudgedRule,
+    remaining: u32,
+}
+
+/// Which rule of which bucket, and the time at which it was judged.
+#[derive(Debug, Clone, Copy)]
+struct JudgedRule {
+    bucket: u32,
+    rule: u32,
+    now: Micros,
+}
+
+impl GatheredVerdict {
+    /// `solved`: a challenge was solved with this attempt, so `captcha` rules let it pass.
+    // Inlined: as a call it costs a decision a tenth of its time, because the gathered state would pass
+    // through memory.
+    #[inline(always)]
+    pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl WindowLog, now: Micros, solved: bool) {
+        for (index, rule) in limit.rules().iter().enumerate() {
+            if limit.spares(rule, solved) {
+                continue;
+            }
+            let place = JudgedRule { bucket: bucket as u32, rule: index as u32, now };
+            match (judge(rule, log, now), limit.mode()) {
+                (RuleVerdict::Full { frees_at }, LimitMode::Enforce) => {
+                    stricter(&mut self.refused, FullRule { place, then: rule.then, frees_at });
+                }
+                (RuleVerdict::Full { frees_at }, LimitMode::Monitor) => {
+                    stricter(&mut self.noted, FullRule { place, then: rule.then, frees_at });
+                }
+                (RuleVerdict::Held, LimitMode::Enforce) => {
+                    self.held.get_or_insert(bucket);
+                }
+                (RuleVerdict::Free(free), LimitMode::Enforce)
+                    if self.room.is_none_or(|other| free - 1 < other.remaining) =>
+                {
+                    self.room = Some(FreeRule { place, remaining: free - 1 });
+                }
+                (RuleVerdict::Held | RuleVerdict::Free(_), _) => {}
+            }
+        }
+    }
+
+    /// The strictest rule that is full and enforced.
+    pub fn refused(&self) -> Option<Refusal> {
+        self.refused.map(FullRule::told)
+    }
+
+    /// What a monitored limit would have refused.
+    pub fn noted(&self) -> Option<Refusal> {
+        self.noted.map(FullRule::told)
+    }
+
+    /// What the tightest enforced rule leaves after a hit at `at`; `buckets` are those that were asked for.
+    pub fn room(&self, buckets: &[Bucket<'_>], at: Micros) -> Option<LimitRoom> {
+        self.room.map(|FreeRule { place, remaining }| {
+            let (bucket, rule) = (place.bucket as usize, place.rule as usize);
+            let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], at);
+            LimitRoom { bucket, rule, remaining, reset_after }
+        })
+    }
+}
+
+impl FullRule {
+    fn wait(&self) -> i64 {
+        self.frees_at.0 - self.place.now.0
+    }
+
+    fn told(self) -> Refusal {
+        let JudgedRule { bucket, rule, now } = self.place;
+        Refusal {
+            bucket: bucket as usize,
+            rule: rule as usize,
+            then: self.then,
+            retry_after: self.frees_at.since(now),
+            frees_at: self.frees_at,
+        }
+    }
+}
+
+/// Keeps the strictest refusal; among equals the one that lasts longest, so that the wait is correct.
+#[inline]
+fn stricter(place: &mut Option<FullRule>, full: FullRule) {
+    let beats = |other: &FullRule| (full.then, full.wait()) > (other.then, other.wait());
+    if place.as_ref().is_none_or(beats) {
+        *place = Some(full);
+    }
+}

@@ -1,0 +1,180 @@
+//! Marks of answered challenges: the trait, the marks of this process, and those on Redis, which every instance sees.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::Value;
+
+use crate::clock::{Clock, Micros};
+use crate::throttle::{CallError, RedisLink};
+
+pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>> + Send + 'a>>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum MarksError {
+    #[error("the record of used challenges is full")]
+    Full,
+    #[error("the record of used challenges did not answer: {0}")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Where spent challenges are marked for several instances.
+pub trait SpentMarks: Send + Sync {
+    /// Marks `id_hash` for at least `ttl` and returns whether this call was the first: one atomic step, so of
+    /// any number of callers one gets `true`. Waits at most the store's timeout.
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_>;
+}
+
+const SHARDS: usize = 16;
+/// A million marks, about 50 MB at worst: 4,000 answers a second for four minutes.
+const MARKS_PER_SHARD: usize = 65_536;
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// A full shard is not swept for every caller that finds it full.
+const SWEEP_WHEN_FULL: Duration = Duration::from_secs(1);
+
+/// Marks in this process. Only ids that we signed get here, so their number is bounded by the limits on
+/// issuing. When it is full, new marks are refused; old ones are never dropped.
+pub struct LocalMarks {
+    shards: [Mutex<SpentShard>; SHARDS],
+    per_shard: usize,
+    clock: Clock,
+}
+
+struct SpentShard {
+    until: HashMap<[u8; 16], Micros>,
+    swept: Micros,
+}
+
+impl LocalMarks {
+    pub fn new(clock: Clock) -> Self {
+        Self::with_capacity(clock, MARKS_PER_SHARD)
+    }
+
+    fn with_capacity(clock: Clock, per_shard: usize) -> Self {
+        let swept = clock.now();
+        let shards = std::array::from_fn(|_| Mutex::new(SpentShard { until: HashMap::new(), swept }));
+        Self { shards, per_shard, clock }
+    }
+
+    /// [`SpentMarks::spend`] without waiting.
+    pub fn spend_now(&self, id_hash: [u8; 16], ttl: Duration) -> Result<bool, MarksError> {
+        let now = self.clock.now();
+        let shard = &self.shards[usize::from(id_hash[0]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).spend(id_hash, ttl, now, self.per_shard)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().until.len()).sum()
+    }
+}
+
+impl SpentMarks for LocalMarks {
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        Box::pin(std::future::ready(self.spend_now(id_hash, ttl)))
+    }
+}
+
+impl SpentShard {
+    fn spend(
+        &mut self,
+        id_hash: [u8; 16],
+        ttl: Duration,
+        now: Micros,
+        capacity: usize,
+    ) -> Result<bool, MarksError> {
+        if self.until.get(&id_hash).is_some_and(|until| *until > now) {
+            return Ok(false);
+        }
+        let full = self.until.len() >= capacity;
+        if now.since(self.swept) >= if full { SWEEP_WHEN_FULL } else { SWEEP_EVERY } {
+            self.until.retain(|_, until| *until > now);
+            self.until.shrink_to(self.until.len() * 2);
+            self.swept = now;
+        }
+        if self.until.len() >= capacity {
+            return Err(MarksError::Full);
+        }
+        self.until.insert(id_hash, now.plus(ttl));
+        Ok(true)
+    }
+}
+
+pub struct RedisMarks {
+    link: RedisLink,
+    prefix: String,
+}
+
+impl RedisMarks {
+    /// Keys are named `{prefix}:spent:{keyed hash}`.
+    pub fn new(link: RedisLink, prefix: impl Into<String>) -> Self {
+        Self { link, prefix: prefix.into() }
+    }
+}
+
+impl SpentMarks for RedisMarks {
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        Box::pin(async move {
+            let mut command = redis::cmd("SET");
+            command.arg(format!("{}:spent:{}", self.prefix, URL_SAFE_NO_PAD.encode(id_hash)));
+            command.arg(1).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
+            match self.link.call(&command).await {
+                Ok(Value::Nil) => Ok(false),
+                Ok(_) => Ok(true),
+                Err(CallError::Store(error)) => Err(MarksError::Unavailable(error.into())),
+                Err(CallError::Server(error)) => Err(MarksError::Unavailable(error.into())),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(180);
+
+    fn mark(number: u32) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[0] = number as u8;
+        bytes[4..8].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn marks_are_forgotten_once_they_expire() {
+        let clock = Clock::manual(Micros(1_000_000));
+        let marks = LocalMarks::new(clock.clone());
+        for number in 0..1_000 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+            assert!(!marks.spend_now(mark(number), TTL).unwrap());
+        }
+        assert_eq!(marks.len(), 1_000);
+        clock.advance(TTL);
+        for number in 1_000..1_016 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+        }
+        assert_eq!(marks.len(), 16, "one mark a shard swept it");
+    }
+
+    #[test]
+    fn full_marks_refuse_new_ones_and_forget_none() {
+        let clock = Clock::manual(Micros(1_000_000));
+        let marks = LocalMarks::with_capacity(clock.clone(), 4);
+        for number in 0..64 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+        }
+        for number in 64..1_000 {
+            assert!(matches!(marks.spend_now(mark(number), TTL), Err(MarksError::Full)));
+        }
+        assert_eq!(marks.len(), 64);
+        assert!((0..64).all(|number| !marks.spend_now(mark(number), TTL).unwrap()));
+        clock.advance(TTL);
+        assert!(marks.spend_now(mark(64), TTL).unwrap(), "room again");
+    }
+}

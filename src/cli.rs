@@ -1,0 +1,412 @@
+//! `gatehouse serve | check-config | admin create | admin enable | accounts import | accounts imported | gate print | key |
+//! limits show`
+
+mod accounts;
+mod log;
+mod serve;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
+use gatehouse::db::ConnectError;
+use gatehouse::entropy::Entropy;
+use gatehouse::gate::ProxyFile;
+use gatehouse::secret::{KeyFile, KeyStep};
+use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
+
+use log::tell;
+
+/// Login throttling and SMS anti-abuse on an exact sliding-window limiter.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server (the default command).
+    Serve {
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+    /// Check a configuration file and report its mistakes; exit status 0 or 2.
+    CheckConfig {
+        /// Configuration file [default: gatehouse.toml]
+        file: Option<PathBuf>,
+    },
+    /// Manage administrators.
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
+    /// Bring accounts from another system.
+    Accounts {
+        #[command(subcommand)]
+        command: AccountsCommand,
+    },
+    /// Set up the reverse proxy in front of applications.
+    Gate {
+        #[command(subcommand)]
+        command: GateCommand,
+    },
+    /// Replace the key that signs cookies, forms, challenges and codes.
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
+    },
+    /// Show the limits in force.
+    Limits {
+        #[command(subcommand)]
+        command: LimitsCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum AdminCommand {
+    /// Create an administrator; asks for the password.
+    Create {
+        /// Username of the new administrator.
+        name: String,
+        /// Read the password from the first line of standard input.
+        #[arg(long)]
+        password_stdin: bool,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+    /// Re-enable a password that was disabled after too many wrong ones in a row.
+    Enable {
+        /// Username of the account.
+        name: String,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum AccountsCommand {
+    /// Create the accounts of a file, all of them or none.
+    Import {
+        /// JSON lines with login, password_hash, phone and phone_verified; - reads standard input.
+        file: PathBuf,
+        /// Only check the file and the database.
+        #[arg(long)]
+        dry_run: bool,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+    /// Count the imported password hashes that no sign-in has replaced yet.
+    Imported {
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum GateCommand {
+    /// Print the file with which a proxy asks who may use the applications of this configuration.
+    Print {
+        /// The proxy.
+        #[arg(value_parser = PossibleValuesParser::new(ProxyFile::ALL.map(ProxyFile::as_str)))]
+        proxy: String,
+        /// Name of an application [default: all of [[apps]]]
+        #[arg(long)]
+        app: Option<String>,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Say which step is next.
+    Show(KeyOptions),
+    /// Make a new key, which is accepted and does not sign yet.
+    Add(KeyOptions),
+    /// Sign with the new key; the old one is accepted.
+    Use(KeyOptions),
+    /// Remove the old key.
+    Drop(KeyOptions),
+}
+
+#[derive(Args)]
+struct KeyOptions {
+    /// Configuration file [default: gatehouse.toml, if it exists]
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum LimitsCommand {
+    /// List every limit with its rules.
+    Show {
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+/// Bad input: the command line, the configuration, a name or a password.
+const UNUSABLE: u8 = 2;
+
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command.unwrap_or(Command::Serve { config: None }) {
+        Command::Serve { config } => {
+            load(config.as_deref()).and_then(|(source, loaded)| serve::run(source, loaded))
+        }
+        Command::CheckConfig { file } => check_config(file.as_deref()),
+        Command::Admin { command: AdminCommand::Create { name, password_stdin, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::create(&loaded, &name, password_stdin))
+        }
+        Command::Admin { command: AdminCommand::Enable { name, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::enable(&loaded, &name))
+        }
+        Command::Accounts { command: AccountsCommand::Import { file, dry_run, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::import(&loaded, &file, dry_run))
+        }
+        Command::Accounts { command: AccountsCommand::Imported { config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::imported(&loaded))
+        }
+        Command::Gate { command: GateCommand::Print { proxy, app, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| print_gate(&loaded, &proxy, app.as_deref()))
+        }
+        Command::Key { command } => run_key(command),
+        Command::Limits { command: LimitsCommand::Show { config } } => {
+            load(config.as_deref()).map(|(source, loaded)| show_limits(&loaded, source.path()))
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(CliFailure { message, code }) => {
+            // If this cannot be printed, the exit status still says that it failed.
+            let _ = writeln!(std::io::stderr(), "{message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run_key(command: KeyCommand) -> Result<(), CliFailure> {
+    let (options, step) = match command {
+        KeyCommand::Show(options) => (options, None),
+        KeyCommand::Add(options) => (options, Some(KeyStep::Add)),
+        KeyCommand::Use(options) => (options, Some(KeyStep::Use)),
+        KeyCommand::Drop(options) => (options, Some(KeyStep::Drop)),
+    };
+    let (_, loaded) = load(options.config.as_deref())?;
+    step.map_or_else(|| show_key_step(&loaded), |step| take_key_step(&loaded, step))
+}
+
+/// The message printed before the process ends.
+struct CliFailure {
+    message: String,
+    code: u8,
+}
+
+impl CliFailure {
+    fn unusable(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: UNUSABLE }
+    }
+
+    fn broken(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+}
+
+/// A database of a newer version is unusable input; one that cannot be reached may come back.
+fn database_failure(error: ConnectError) -> CliFailure {
+    match error {
+        ConnectError::Newer { .. } => CliFailure::unusable(error),
+        other => CliFailure::broken(other),
+    }
+}
+
+fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
+    let source = ConfigSource::new(file, config::environment_of_process());
+    let loaded = source.load().map_err(CliFailure::unusable)?;
+    Ok((source, loaded))
+}
+
+fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
+    let source = ConfigSource::new(file, config::environment_of_process());
+    let loaded = source.load().map_err(CliFailure::unusable)?;
+    for warning in &loaded.warnings {
+        tell!("warning: {warning}");
+    }
+    if let Some(mismatch) = loaded.settings.server.url_mismatch() {
+        tell!("warning: {mismatch}");
+    }
+    tell!("{}: ok", source.path().display());
+    let backend = &loaded.settings.backend;
+    let place = match loaded.live.backend() {
+        BackendKind::Fixed | BackendKind::File => return Ok(()),
+        BackendKind::Redis => format!("redis, key {}", backend.key),
+        BackendKind::Nacos => backend.place().display().to_string(),
+    };
+    tell!("[limits] and the other live sections are read from {place}; this file fills it if it is empty");
+    Ok(())
+}
+
+/// How long threads that block may take once the work is done. A look-up of a name can take minutes, and the runtime
+/// would wait for it.
+const LAST_THREADS: Duration = Duration::from_secs(1);
+
+/// Runs a future to its end on the server's runtime.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliFailure::broken)?;
+    let result = runtime.block_on(future);
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(result)
+}
+
+pub fn show_key_step(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+    let file = KeyFile::load(&loaded.settings.secrets.key_file).map_err(CliFailure::unusable)?;
+    tell!("{}", state(file.next()));
+    Ok(())
+}
+
+pub fn take_key_step(loaded: &LoadedConfig, step: KeyStep) -> Result<(), CliFailure> {
+    let path = &loaded.settings.secrets.key_file;
+    let mut file = KeyFile::load(path).map_err(CliFailure::unusable)?;
+    file.take(step, &Entropy::Os).map_err(CliFailure::unusable)?;
+    tell!("{}\nRestart every instance, each with this file: {}", state(file.next()), path.display());
+    Ok(())
+}
+
+const fn state(next: KeyStep) -> &'static str {
+    match next {
+        KeyStep::Add => "One key signs. To replace it: gatehouse key add",
+        KeyStep::Use => "The old key signs, and the new one is accepted. Next: gatehouse key use",
+        KeyStep::Drop => {
+            "The new key signs, and the old one is accepted. Next, once browsers have new cookies: gatehouse key drop"
+        }
+    }
+}
+
+/// For the applications in force, or those that would be if a server started now.
+pub fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
+    match loaded.read_once() {
+        ReloadResult::Followed | ReloadResult::Empty => {}
+        ReloadResult::Refused(error) => return Err(CliFailure::unusable(error)),
+        ReloadResult::Down(reason) => {
+            return Err(CliFailure::broken(format!("the applications in force cannot be read: {reason}")));
+        }
+    }
+    let file = ProxyFile::parse(proxy).ok_or_else(|| CliFailure::unusable("PROXY: is none of those"))?;
+    let (server, live) = (&loaded.settings.server, loaded.live.snapshot());
+    let text = file.print(server, &live.apps, app).map_err(CliFailure::unusable)?;
+    tell!("{}", text.trim_end());
+    Ok(())
+}
+
+/// Shows the limits in force, or those that would be if a server started now, after the place where they are
+/// kept.
+pub fn show_limits(loaded: &LoadedConfig, file: &Path) {
+    let backend = &loaded.settings.backend;
+    let (place, look) = match loaded.live.backend() {
+        BackendKind::Fixed | BackendKind::File => (file.display().to_string(), ReloadResult::Followed),
+        BackendKind::Redis => (format!("redis, key {}", backend.key), loaded.read_once()),
+        BackendKind::Nacos => (backend.place().display().to_string(), loaded.read_once()),
+    };
+    tell!("backend: {place}");
+    match (look, loaded.live.in_force().fingerprint) {
+        (ReloadResult::Followed, Some(version)) => {
+            tell!("version: {version}\n");
+        }
+        (ReloadResult::Followed, None) | (ReloadResult::Empty, _) => {
+            tell!(
+                "version: none yet; the first server to start stores these limits of {}:\n",
+                file.display()
+            );
+        }
+        (ReloadResult::Refused(error), _) => {
+            tell!("version: refused; these are the limits of {}:\n{error}\n", file.display());
+        }
+        (ReloadResult::Down(reason), _) => {
+            tell!("version: unknown ({reason}); these are the limits of {}:\n", file.display());
+        }
+    }
+    for limit in loaded.live.snapshot().limits.iter() {
+        tell!("{}{}", limit.name(), mode_note(limit));
+        for rule in limit.rules() {
+            tell!("  {}", rule_in_words(rule));
+        }
+    }
+}
+
+fn mode_note(limit: &Limit) -> &'static str {
+    match (limit.rules().is_empty(), limit.mode()) {
+        (true, _) => "  (off)",
+        (false, LimitMode::Monitor) => "  (counted, not enforced)",
+        (false, LimitMode::Enforce) => "",
+    }
+}
+
+fn rule_in_words(rule: &Rule) -> String {
+    let span = match &rule.span {
+        RuleSpan::Sliding(window) => format!("in any {}", humantime::format_duration(*window)),
+        RuleSpan::Calendar { unit, zone } => {
+            format!("a {} in {}", unit.as_str(), zone.iana_name().unwrap_or("UTC"))
+        }
+    };
+    let then = match rule.then {
+        RuleAction::Captcha => "then a CAPTCHA",
+        RuleAction::Block => "then refused",
+    };
+    format!("at most {} {span}, {then}", rule.max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn undescribed(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        if command.get_about().is_none() {
+            found.push(path.clone());
+        }
+        let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        found.extend(arguments.map(|argument| format!("{path} {}", argument.get_id())));
+        command.get_subcommands().for_each(|inner| undescribed(inner, &path, found));
+    }
+
+    /// As a look-up of a name does that no server answers.
+    #[test]
+    fn a_thread_that_blocks_for_ever_does_not_keep_the_end_waiting() {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let done = block_on(async {
+            let (began, begun) = tokio::sync::oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                began.send(()).unwrap();
+                released.recv()
+            });
+            begun.await.unwrap();
+            "done"
+        });
+        assert!(matches!(done, Ok("done")));
+        drop(release);
+    }
+
+    #[test]
+    fn help_describes_every_command_and_argument() {
+        let mut command = Arguments::command();
+        command.build();
+        let mut found = Vec::new();
+        undescribed(&command, "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
+}

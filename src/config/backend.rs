@@ -1,0 +1,425 @@
+//! The backends that keep the document with the limits, and what each of them must do.
+
+#[cfg(feature = "nacos")]
+mod nacos;
+mod redis;
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::live_backend::{BackendKind, BackendSettings};
+use super::sections::StoreUrl;
+use super::settings::Settings;
+use crate::files::open_regular;
+use redis::RedisBackend;
+
+/// Far larger than any real document: a wrong path (a log, a device) must not fill the memory.
+pub(super) const LARGEST: u64 = 1024 * 1024;
+
+/// What was found there. An equal result need not be judged again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendRead {
+    Bytes(Vec<u8>),
+    Missing,
+    /// There is something that cannot be a document.
+    Unreadable(String),
+    /// Unknown, because the backend does not answer.
+    Down(String),
+}
+
+impl BackendRead {
+    /// The document; empty if there is none.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Missing => Some(&[]),
+            Self::Unreadable(_) | Self::Down(_) => None,
+        }
+    }
+}
+
+/// The result of writing a document.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SwapResult {
+    Done,
+    /// There is another document than the caller expected; nothing was written.
+    Overtaken(BackendRead),
+}
+
+/// A place where the document is kept. One thread of an instance calls it, and may block; any number of
+/// instances may use the same place.
+///
+/// A place gets a `WatchWaker` when it is created, and calls its `changed` whenever the document may have
+/// changed: too often does no harm, and too seldom is made up for by polling. Everything else is done for it:
+/// its documents are judged and put in force or refused. If it is a service without a document, the one in
+/// force is written to it.
+pub trait LimitsBackend: Send {
+    fn kind(&self) -> BackendKind;
+
+    /// The name of the place in problems: the path of the file, or the name of the key.
+    fn place(&self) -> &Path;
+
+    /// The current document. May block for at most two seconds. `known` is what was judged last: a place
+    /// whose documents can be seen half-written reads again until the document has settled, unless it finds
+    /// that one.
+    fn read(&mut self, known: Option<&BackendRead>) -> BackendRead;
+
+    /// Replaces the document with `next` if it is still `expected`, in one step: of several callers that
+    /// expect the same one succeeds. `Err` says why it cannot be done and what to do about it; then nothing
+    /// was written. May block for at most five seconds.
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String>;
+
+    /// Called before every wait: makes sure that changes are announced.
+    fn listen(&mut self);
+
+    /// How long to wait at most before reading again, without an announcement.
+    fn poll(&self) -> Duration;
+}
+
+/// The service that keeps the limits, if one does.
+pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn LimitsBackend>> {
+    let BackendSettings { backend, url, key, poll, .. } = &running.backend;
+    match backend {
+        BackendKind::Fixed | BackendKind::File => None,
+        BackendKind::Redis => {
+            let url = match (url, &running.store.url) {
+                (Some(StoreUrl::Redis(url)), _) | (None, StoreUrl::Redis(url)) => url.clone(),
+                _ => return None,
+            };
+            let ca_file = running.store.ca_file.clone();
+            Some(Box::new(RedisBackend::new(url, ca_file, key.clone(), *poll, waker.clone())))
+        }
+        #[cfg(feature = "nacos")]
+        BackendKind::Nacos => {
+            let nacos = running.backend.nacos.clone()?;
+            Some(Box::new(nacos::NacosBackend::new(nacos, *poll, waker.clone())))
+        }
+        // This build refuses a configuration that asks for it.
+        #[cfg(not(feature = "nacos"))]
+        BackendKind::Nacos => None,
+    }
+}
+
+/// Called from any thread that learns of a change. Clones call the same.
+#[derive(Clone)]
+pub(super) struct WatchWaker {
+    changed: Arc<dyn Fn() + Send + Sync>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl WatchWaker {
+    /// `stopping` is set when nobody waits for changes any more.
+    pub fn new(changed: impl Fn() + Send + Sync + 'static, stopping: Arc<AtomicBool>) -> Self {
+        Self { changed: Arc::new(changed), stopping }
+    }
+
+    /// For a document that is read once.
+    pub fn noop() -> Self {
+        Self::new(|| {}, Arc::default())
+    }
+
+    pub fn changed(&self) {
+        (self.changed)();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// A file counts as written if two reads this far apart are equal.
+const QUIET: Duration = Duration::from_millis(50);
+/// After this many reads a file that keeps changing is used as it is; the next change follows.
+const LOOKS: u32 = 8;
+/// How often another process's lock is tried, and in which interval: two seconds in all.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct FileBackend {
+    path: PathBuf,
+    poll: Duration,
+    folder: FolderWatch,
+    waker: WatchWaker,
+}
+
+impl FileBackend {
+    pub fn new(path: &Path, poll: Duration, waker: WatchWaker) -> Self {
+        Self { path: path.to_owned(), poll, folder: FolderWatch::of(path, waker.clone()), waker }
+    }
+
+    /// The file behind all links.
+    fn target(&self) -> Result<PathBuf, String> {
+        if is_config_map(&self.path) {
+            return Err(format!(
+                "{} is mounted from a Kubernetes ConfigMap, which cannot be written from here; change the ConfigMap, or keep the limits in Redis ([live] backend = \"redis\")",
+                self.path.display()
+            ));
+        }
+        match fs::canonicalize(&self.path) {
+            Err(reason) if reason.kind() == ErrorKind::NotFound && !self.path.is_symlink() => {
+                Ok(self.path.clone())
+            }
+            other => other.map_err(|reason| self.failed(&reason)),
+        }
+    }
+
+    fn failed(&self, reason: &std::io::Error) -> String {
+        let file = self.path.display();
+        match reason.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => format!(
+                "the folder of {file} cannot be written ({reason}); let the server write there, or keep the limits in Redis ([live] backend = \"redis\")"
+            ),
+            ErrorKind::ResourceBusy => format!(
+                "{file} is mounted as a single file and cannot be replaced ({reason}); mount its folder instead, or keep the limits in Redis ([live] backend = \"redis\")"
+            ),
+            _ => format!("{file} cannot be replaced: {reason}"),
+        }
+    }
+
+    fn replace(&self, target: &Path, next: &str) -> std::io::Result<()> {
+        let draft = beside(target, "new");
+        let written = write(&draft, target, next).and_then(|()| fs::rename(&draft, target));
+        if written.is_err() {
+            fs::remove_file(&draft).ok();
+        }
+        written?;
+        // Without it a power failure may bring back the old file, which was valid, too.
+        folder_of(target).and_then(|folder| File::open(folder)?.sync_all())
+    }
+}
+
+impl LimitsBackend for FileBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::File
+    }
+
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file when it has stopped changing: most editors write in several steps.
+    fn read(&mut self, known: Option<&BackendRead>) -> BackendRead {
+        let mut found = find(&self.path);
+        if known == Some(&found) {
+            return found;
+        }
+        for _ in 0..LOOKS {
+            if self.waker.is_stopping() {
+                break;
+            }
+            std::thread::sleep(QUIET);
+            let again = find(&self.path);
+            if again == found {
+                break;
+            }
+            found = again;
+        }
+        found
+    }
+
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
+        let target = self.target()?;
+        let _lock = lock(&beside(&target, "lock")).map_err(|reason| self.failed(&reason))?;
+        let found = find(&self.path);
+        if found != *expected {
+            return Ok(SwapResult::Overtaken(found));
+        }
+        self.replace(&target, next).map_err(|reason| self.failed(&reason))?;
+        Ok(SwapResult::Done)
+    }
+
+    fn listen(&mut self) {
+        self.folder.watch();
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+}
+
+/// What is at a path.
+pub(super) fn find(path: &Path) -> BackendRead {
+    let read = open_regular(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) => BackendRead::Bytes(bytes),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => BackendRead::Missing,
+        Err(reason) => BackendRead::Unreadable(reason.to_string()),
+    }
+}
+
+/// Kubernetes mounts each key as a link through `..data`, which it swaps. A file written behind it is lost at
+/// the next swap, and the mount is normally read-only.
+fn is_config_map(path: &Path) -> bool {
+    let through = |link: &Path| link.components().any(|part| part.as_os_str() == KUBERNETES_LINK);
+    fs::read_link(path).is_ok_and(|link| through(&link))
+}
+
+/// Held until it is dropped, by one process at a time. The file is not removed, because then two processes
+/// could hold it.
+fn lock(path: &Path) -> std::io::Result<File> {
+    // Does not block if somebody has put a FIFO there.
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(fs::TryLockError::Error(reason)) => return Err(reason),
+        }
+    }
+    Err(std::io::Error::new(ErrorKind::TimedOut, "another instance is writing it; try again"))
+}
+
+/// A hidden name in the same folder, because a rename only works within a file system.
+fn beside(target: &Path, ending: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.{ending}"))
+}
+
+fn folder_of(target: &Path) -> std::io::Result<&Path> {
+    match target.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Ok(Path::new(".")),
+        Some(parent) => Ok(parent),
+        None => Err(ErrorKind::NotADirectory.into()),
+    }
+}
+
+/// Writes the new file with the owner and the mode of the one that it replaces, and waits until it is on the
+/// disk.
+fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
+    // Left behind by a process that was killed; the holder of the lock may remove it.
+    fs::remove_file(draft).ok();
+    let before = fs::metadata(target).ok();
+    let mode = before.as_ref().map_or(0o644, |file| file.mode() & 0o7777);
+    // Nobody else may read it before it has the mode of the old file.
+    let first = if before.is_some() { 0o600 } else { mode };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(first).open(draft)?;
+    if let Some(before) = before {
+        // Only root may change a file's owner, and its owner may only set one of their own groups: each may
+        // fail alone.
+        let stands = file.metadata()?;
+        if stands.gid() != before.gid() {
+            fchown(&file, None, Some(before.gid())).ok();
+        }
+        if stands.uid() != before.uid() {
+            fchown(&file, Some(before.uid()), None).ok();
+        }
+        let mode = mode_for(mode, file.metadata()?.gid() == before.gid());
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
+    file.write_all(next.as_bytes())?;
+    file.sync_all()
+}
+
+/// Another group must not get the permissions of the old file's group; it gets those of everybody.
+const fn mode_for(mode: u32, same_group: bool) -> u32 {
+    if same_group { mode } else { mode & !0o2070 | (mode & 0o007) << 3 & mode }
+}
+
+/// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
+const KUBERNETES_LINK: &str = "..data";
+
+/// Watches the folder, not the file: an editor's rename replaces the file, which a watch on the old file does
+/// not see. The path is used as given: resolved, it would bypass the links that Kubernetes swaps.
+struct FolderWatch {
+    path: PathBuf,
+    file: PathBuf,
+    wake: WatchWaker,
+    /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
+    watched: Option<(RecommendedWatcher, (u64, u64))>,
+    complained: bool,
+}
+
+impl FolderWatch {
+    pub fn of(file: &Path, wake: WatchWaker) -> Self {
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let path = parent.unwrap_or(Path::new(".")).to_owned();
+        Self { path, file: file.to_owned(), wake, watched: None, complained: false }
+    }
+
+    /// Watches the folder that is at the path now, unless it is watched already.
+    pub fn watch(&mut self) {
+        let stands = std::fs::metadata(&self.path).ok().map(|folder| (folder.dev(), folder.ino()));
+        if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
+            return;
+        }
+        self.watched = None;
+        let Some(identity) = stands else { return };
+        match self.watcher() {
+            Ok(watcher) => self.watched = Some((watcher, identity)),
+            Err(reason) if !self.complained => {
+                self.complained = true;
+                tracing::warn!(folder = %self.path.display(), %reason, "no file events; the configuration is polled");
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn watcher(&self) -> notify::Result<RecommendedWatcher> {
+        let (wake, name) = (self.wake.clone(), self.file.file_name().map(OsStr::to_owned));
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // An error may have dropped events, so read the file.
+            if event.map_or(true, |event| concerns(&event, name.as_deref())) {
+                wake.changed();
+            }
+        })?;
+        watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    }
+}
+
+/// Our own reads are reported, too, and reacting to them would never end.
+fn concerns(event: &Event, name: Option<&OsStr>) -> bool {
+    let ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|file| Some(file) == name || file == OsStr::new(KUBERNETES_LINK))
+    };
+    !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use notify::EventKind;
+    use notify::event::{AccessKind, AccessMode, ModifyKind};
+
+    #[test]
+    fn another_group_gets_no_more_than_everybody() {
+        for (mode, same, other) in [(0o640, 0o640, 0o600), (0o664, 0o664, 0o644), (0o600, 0o600, 0o600)] {
+            assert_eq!((mode_for(mode, true), mode_for(mode, false)), (same, other), "{mode:o}");
+        }
+        assert_eq!(mode_for(0o604, false), 0o604, "nor more than the old group");
+    }
+
+    fn heard(kind: EventKind, path: &str) -> bool {
+        concerns(&Event::new(kind).add_path(path.into()), Some(OsStr::new("gatehouse.toml")))
+    }
+
+    #[test]
+    fn reading_and_other_files_wake_nobody() {
+        let written = EventKind::Modify(ModifyKind::Any);
+        assert!(heard(written, "/etc/gatehouse/gatehouse.toml"));
+        assert!(heard(written, "/etc/gatehouse/..data"));
+        assert!(!heard(written, "/etc/gatehouse/gatehouse.db-wal"));
+        assert!(!heard(
+            EventKind::Access(AccessKind::Close(AccessMode::Read)),
+            "/etc/gatehouse/gatehouse.toml"
+        ));
+        assert!(!heard(
+            EventKind::Access(AccessKind::Open(AccessMode::Any)),
+            "/etc/gatehouse/gatehouse.toml"
+        ));
+    }
+}

@@ -1,0 +1,370 @@
+//! Edits one limit of a document at a time; comments and order are kept as `toml_edit` keeps them.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+use super::DraftError;
+use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
+
+/// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
+/// that one table. Everything else is unchanged, including comments and the limit's position.
+pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftError> {
+    let whole = |message: String| DraftError::at("", message, None);
+    let parse = |text: &str| {
+        let parsed = text.parse::<DocumentMut>();
+        parsed.map_err(|error| whole(format!("is not TOML: {}", error.message())))
+    };
+    let (mut document, drafted) = (parse(toml)?, parse(table)?);
+    if let Some(new) = find(&drafted, name).and_then(Item::as_table_like) {
+        merge_table(table_like(limit_in(&mut document, name)).map_err(whole)?, new);
+    }
+    Ok(document.to_string())
+}
+
+/// Writes the meaning of a limit; parts with the same meaning keep their form.
+pub(super) fn write(document: &mut DocumentMut, limit: &Limit) -> Result<(), String> {
+    merge_table(table_like(limit_in(document, limit.name()))?, &limit_toml(limit));
+    Ok(())
+}
+
+/// Copies a limit from a draft, with its comments.
+pub(super) fn take(document: &mut DocumentMut, draft: &DocumentMut, name: &str) -> Result<(), String> {
+    let new = find(draft, name).ok_or(NO_TABLE)?;
+    match (limit_in(document, name), new) {
+        (Some(Item::Table(old)), Item::Table(new))
+            if has_header(new) && !old.is_dotted() && new.iter().all(|(_, item)| item.is_value()) =>
+        {
+            let mut new = new.clone();
+            new.set_position(old.position());
+            let prefix = format!("{}{}", above(old).0, above_all(&new).trim_start_matches('\n'));
+            new.decor_mut().set_prefix(prefix);
+            *old = new;
+        }
+        (limit, new) => merge_table(table_like(limit)?, new.as_table_like().ok_or(NO_TABLE)?),
+    }
+    Ok(())
+}
+
+/// Removes a limit. Hidden text above it is kept above what follows it.
+pub(super) fn remove(document: &mut DocumentMut, name: &str) {
+    let limits = document.get_mut("limits").and_then(Item::as_table_like_mut);
+    let removed = limits.and_then(|limits| match name.strip_prefix("custom.") {
+        None => limits.remove(name),
+        Some(own) => limits.get_mut("custom")?.as_table_like_mut()?.remove(own),
+    });
+    let Some(Item::Table(removed)) = removed else { return };
+    keep_hidden(document, above(&removed).0.trim_start_matches('\n'), removed.position());
+}
+
+/// Puts the hidden text of tables that go above what follows their position.
+pub(super) fn keep_hidden(document: &mut DocumentMut, hidden: &str, position: Option<isize>) {
+    if hidden.is_empty() {
+        return;
+    }
+    let mut next: Option<isize> = None;
+    headers(document.as_item_mut(), &mut |table| {
+        let behind = table.position().filter(|_| table.position() > position);
+        next = next.into_iter().chain(behind).min();
+    });
+    match next {
+        None => {
+            document.set_trailing(format!("\n{hidden}{}", document.trailing().as_str().unwrap_or_default()))
+        }
+        Some(_) => headers(document.as_item_mut(), &mut |table| {
+            if table.position() == next {
+                let prefix = format!("\n{hidden}{}", above_all(table));
+                table.decor_mut().set_prefix(prefix);
+            }
+        }),
+    }
+}
+
+const NO_TABLE: &str = "the limits in this document are not tables; write them as [limits.name]";
+
+fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
+    let limits = document.get("limits")?;
+    match name.strip_prefix("custom.") {
+        None => limits.get(name),
+        Some(own) => limits.get("custom")?.get(own),
+    }
+}
+
+/// A limit of the document; a new one is written after the others.
+fn limit_in<'d>(document: &'d mut DocumentMut, name: &str) -> Option<&'d mut Item> {
+    let limits = inner(document.as_item_mut(), "limits", true)?;
+    match name.strip_prefix("custom.") {
+        None => inner(limits, name, false),
+        Some(own) => inner(inner(limits, "custom", true)?, own, false),
+    }
+}
+
+fn inner<'i>(parent: &'i mut Item, key: &str, implicit: bool) -> Option<&'i mut Item> {
+    let parent = parent.as_table_like_mut()?;
+    if !parent.contains_key(key) {
+        let mut table = Table::new();
+        table.set_implicit(implicit);
+        table.decor_mut().set_prefix("\n");
+        parent.insert(key, Item::Table(table));
+    }
+    parent.get_mut(key)
+}
+
+fn table_like(item: Option<&mut Item>) -> Result<&mut dyn TableLike, String> {
+    item.and_then(Item::as_table_like_mut).ok_or_else(|| NO_TABLE.to_owned())
+}
+
+pub(super) fn above_all(table: &Table) -> &str {
+    table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
+}
+
+/// Makes a table equal to another; what stays keeps its spaces and comments.
+fn merge_table(old: &mut dyn TableLike, new: &dyn TableLike) {
+    let keys: Vec<String> = old.iter().map(|(key, _)| key.to_owned()).collect();
+    for key in keys.iter().filter(|key| !new.contains_key(key)) {
+        old.remove(key);
+    }
+    for (key, item) in new.iter() {
+        let Ok(value) = item.clone().into_value() else { continue };
+        match old.get_mut(key).and_then(Item::as_value_mut) {
+            Some(old) => merge_value(old, value),
+            // It is the default if it is left out.
+            None if key == "then" && value.as_str() == Some("block") => {}
+            None => drop(old.insert(key, Item::Value(value))),
+        }
+    }
+}
+
+fn merge_value(old: &mut Value, new: Value) {
+    match (old, new) {
+        (Value::InlineTable(old), Value::InlineTable(new)) => merge_table(old, &new),
+        (Value::Array(old), Value::Array(new)) => merge_array(old, new),
+        // A minute may be written as 60s.
+        (old, new) if span(old).is_some() && span(old) == span(&new) => {}
+        (old, mut new) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+    }
+}
+
+fn span(value: &Value) -> Option<Duration> {
+    humantime::parse_duration(value.as_str()?).ok()
+}
+
+fn merge_array(old: &mut Array, new: Array) {
+    while old.len() > new.len() {
+        // A comment after the previous item belongs above this one.
+        let last = old.remove(old.len() - 1);
+        let above = last.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+        if above.contains('\n') {
+            old.set_trailing(above.trim_end_matches(' '));
+        }
+    }
+    for (index, mut value) in new.into_iter().enumerate() {
+        let behind = old.trailing().as_str().unwrap_or_default().to_owned();
+        match old.get_mut(index) {
+            Some(old) => merge_value(old, value),
+            None if behind.contains('\n') => {
+                value.decor_mut().set_prefix(format!("{behind}    "));
+                old.push_formatted(value);
+                old.set_trailing("\n");
+            }
+            None => old.push(value),
+        }
+    }
+}
+
+/// The `[limits.…]` part of a document; empty if there is none.
+pub fn limits_toml(document: &str) -> String {
+    section_toml(document, "limits")
+}
+
+/// The `[[apps]]` part of a document; empty if there is none.
+pub fn apps_toml(document: &str) -> String {
+    section_toml(document, "apps")
+}
+
+fn section_toml(document: &str, key: &str) -> String {
+    let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
+    let own_end = behind(&document, key).0.to_owned();
+    let Some(mut section) = document.remove(key) else { return String::new() };
+    headers(&mut section, &mut |table| {
+        let (hidden, own) = above(table);
+        if !hidden.trim().is_empty() {
+            let own = format!("\n{own}");
+            table.decor_mut().set_prefix(own);
+        }
+    });
+    let mut alone = DocumentMut::new();
+    alone.insert(key, section);
+    alone.set_trailing(own_end);
+    alone.to_string().trim_start_matches('\n').to_owned()
+}
+
+/// The text above a table: the hidden part, and its own comments.
+pub(super) fn above(table: &Table) -> (&str, &str) {
+    let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    prefix.split_at(empty_lines(prefix).last().map_or(0, |line| line.end))
+}
+
+/// The text after the last table of a document: the comments of the section `key`, and the others.
+fn behind<'d>(document: &'d DocumentMut, key: &str) -> (&'d str, &'d str) {
+    let trailing = document.trailing().as_str().unwrap_or_default();
+    let last = |item: &Item| {
+        let mut last = None;
+        headers(&mut item.clone(), &mut |table| last = last.max(table.position()));
+        last
+    };
+    let ours = document.get(key).is_some_and(|section| last(section) == last(document.as_item()));
+    let own = empty_lines(trailing).next().map_or(trailing.len(), |line| line.start);
+    trailing.split_at(if ours { own } else { 0 })
+}
+
+/// Replaces the section's comments at the end of a document with those of the draft.
+pub(super) fn put_end(document: &mut DocumentMut, draft: &DocumentMut, key: &str) {
+    let own = draft.trailing().as_str().unwrap_or_default();
+    let end = format!("{own}{}", behind(document, key).1);
+    document.set_trailing(end);
+}
+
+/// Text after another section must not touch a new section, which is written there.
+pub(super) fn set_end_apart(document: &mut DocumentMut) {
+    let end = document.trailing().as_str().unwrap_or_default();
+    if !end.is_empty() && !end.starts_with('\n') {
+        let end = format!("\n{end}");
+        document.set_trailing(end);
+    }
+}
+
+fn empty_lines(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut at = 0;
+    text.split_inclusive('\n').filter_map(move |line| {
+        let start = at;
+        at += line.len();
+        (line.ends_with('\n') && line.trim().is_empty()).then_some(start..at)
+    })
+}
+
+/// Every table under an item that has a header line: `[limits.sms-phone]`.
+pub(super) fn headers(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
+    let tables: Vec<&mut Table> = match item {
+        Item::Table(table) => vec![table],
+        Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+        Item::None | Item::Value(_) => return,
+    };
+    for table in tables {
+        if has_header(table) {
+            visit(table);
+        }
+        table.iter_mut().for_each(|(_, inner)| headers(inner, visit));
+    }
+}
+
+pub(super) fn has_header(table: &Table) -> bool {
+    table.position().is_some() && !table.is_implicit() && !table.is_dotted()
+}
+
+/// The table of a limit, without the defaults.
+pub(super) fn limit_toml(limit: &Limit) -> Table {
+    let mut rules: Array = limit.rules().iter().map(rule_toml).collect();
+    if rules.len() > 2 {
+        rules.iter_mut().for_each(|rule| rule.decor_mut().set_prefix("\n    "));
+        rules.set_trailing_comma(true);
+        rules.set_trailing("\n");
+    }
+    let mut table = Table::new();
+    if limit.mode() == LimitMode::Monitor {
+        table.insert("mode", toml_edit::value("monitor"));
+    }
+    table.insert("rules", toml_edit::value(rules));
+    table
+}
+
+fn rule_toml(rule: &Rule) -> InlineTable {
+    let mut table = InlineTable::new();
+    table.insert("max", i64::from(rule.max).into());
+    match &rule.span {
+        RuleSpan::Sliding(window) => drop(table.insert("window", span_text(*window).into())),
+        RuleSpan::Calendar { unit, zone } => {
+            table.insert("per", unit.as_str().into());
+            if let Some(name) = zone.iana_name().filter(|name| *name != "UTC") {
+                table.insert("timezone", name.into());
+            }
+        }
+    }
+    table.insert("then", rule.then.as_str().into());
+    table
+}
+
+/// As [`DocumentDraft::Json`](super::DocumentDraft::Json) takes it.
+pub fn rule_json(rule: &Rule) -> Json {
+    let then = rule.then.as_str();
+    match &rule.span {
+        RuleSpan::Sliding(window) => json!({ "max": rule.max, "window": span_text(*window), "then": then }),
+        RuleSpan::Calendar { unit, zone } => json!({
+            "max": rule.max,
+            "per": unit.as_str(),
+            "timezone": zone.iana_name().unwrap_or("UTC"),
+            "then": then,
+        }),
+    }
+}
+
+/// A duration as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
+pub fn span_text(span: Duration) -> String {
+    const HOUR: u64 = 60 * 60;
+    let hours = span.as_secs() / HOUR;
+    // A day is usually written as 24h.
+    let days = if hours < 48 { 0 } else { hours / 24 };
+    let rest = span - Duration::from_secs(hours * HOUR);
+    let mut parts = Vec::new();
+    for (count, unit) in [(days, "d"), (hours - days * 24, "h")] {
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        }
+    }
+    if !rest.is_zero() || parts.is_empty() {
+        parts.push(humantime::format_duration(rest).to_string());
+    }
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = "[limits.login-account]\nmode = \"monitor\"\nrules = []\n";
+
+    #[test]
+    fn only_that_limit_changes_and_comments_stay() {
+        let toml = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = [{ max = 3, window = \"1m\" }]\n\n[limits.sms-total]\nrules = [] # none\n";
+        let changed = with_limit(toml, "login-account", NEW).unwrap();
+        let expected = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = []\nmode = \"monitor\"\n\n[limits.sms-total]\nrules = [] # none\n";
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn one_that_did_not_stand_there_is_added() {
+        let changed = with_limit("", "login-account", NEW).unwrap();
+        assert_eq!(changed.trim_start(), NEW);
+        let own = "[limits.custom.reply]\nrules = []\n";
+        let changed = with_limit("[limits.sms-total]\nrules = []\n", "custom.reply", own).unwrap();
+        assert_eq!(changed, format!("[limits.sms-total]\nrules = []\n\n{own}"));
+    }
+
+    #[test]
+    fn a_mode_that_is_not_asked_for_any_more_goes() {
+        let enforced = "[limits.login-account]\nrules = []\n";
+        assert_eq!(with_limit(NEW, "login-account", enforced).unwrap(), enforced);
+    }
+
+    #[test]
+    fn a_limit_written_in_one_line_is_replaced_too() {
+        let toml = "limits.login-account = { rules = [], mode = \"enforce\" }\n";
+        let changed: DocumentMut = with_limit(toml, "login-account", NEW).unwrap().parse().unwrap();
+        assert_eq!(changed["limits"]["login-account"]["mode"].as_str(), Some("monitor"));
+    }
+}

@@ -1,0 +1,421 @@
+//! Keeps the configuration in force equal to its backend: on a thread of its own, by events, by polling, and
+//! on demand.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::backend::{BackendRead, FileBackend, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use super::draft::{DocumentEdit, DraftSaveError, SavedDraft};
+use super::error::ConfigError;
+use super::live::{LiveHandle, RefusedChange};
+use super::live_backend::BackendKind;
+use super::settings::Settings;
+use super::source::{CheckedDocument, ConfigSource, Fingerprint};
+use super::{backend, draft};
+use crate::clock::Clock;
+
+/// Events get lost on network file systems, and if the file is a link into another folder. Half a second and
+/// the settling time stay below the second within which a change is promised to be in force; reading a few
+/// kilobytes twice a second costs practically nothing.
+const POLL: Duration = Duration::from_millis(500);
+
+/// How long a start waits for a service that keeps the limits.
+const FIRST_READ: Duration = Duration::from_secs(3);
+
+/// Reloads until it is dropped, which stops the thread.
+#[derive(Debug)]
+pub struct ConfigWatcher {
+    control: WatchControl,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ConfigWatcher {
+    /// Watches the backend of the limits; `running` is what the server was started with, and a change is
+    /// compared with it. `on_reload` is called on the watcher's thread after each outcome.
+    pub fn start(
+        source: ConfigSource,
+        running: Settings,
+        live: LiveHandle,
+        clock: Clock,
+        on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        Self::start_polling(POLL, source, running, live, clock, on_reload)
+    }
+
+    fn start_polling(
+        poll: Duration,
+        source: ConfigSource,
+        running: Settings,
+        live: LiveHandle,
+        clock: Clock,
+        on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (control, woken) = WatchControl::new();
+        let waker = control.waker();
+        let backend = backend::service(&running, &waker)
+            .unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, waker.clone())));
+        live.controlled_by(control.clone());
+        let (looked, first_look) = sync_channel(1);
+        let service = backend.kind() != BackendKind::File;
+        let reloader = ConfigReloader::new(live.source().clone(), running, live, clock);
+        let mut watching = WatchThread { waker, woken, backend, reloader, on_reload, first_read: looked };
+        let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
+        if service {
+            // The current document is in force from the first request on, if it can be read.
+            first_look.recv_timeout(FIRST_READ).ok();
+        }
+        Ok(Self { control, thread: Some(thread) })
+    }
+
+    /// Reads the backend now and reports the result, even if nothing changed. Used for SIGHUP.
+    pub fn reload_now(&self) {
+        self.control.reload();
+    }
+}
+
+impl Drop for ConfigWatcher {
+    /// Waits for the thread, which needs at most one settling read (50 ms) if the backend is a file.
+    fn drop(&mut self) {
+        self.control.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+struct WatchThread<F> {
+    waker: WatchWaker,
+    woken: Receiver<WatchMessage>,
+    backend: Box<dyn LimitsBackend>,
+    reloader: ConfigReloader,
+    on_reload: F,
+    /// Notified once the backend was read.
+    first_read: SyncSender<()>,
+}
+
+/// Wake-ups that queued up while the thread was waiting; one read answers them all.
+#[derive(Default)]
+struct WatchRequests {
+    on_demand: bool,
+    saves: Vec<SaveRequest>,
+}
+
+impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
+    fn run(&mut self) {
+        // Before the first wait, because the document may have changed between loading and watching.
+        let mut asked = WatchRequests::default();
+        while !self.waker.is_stopping() {
+            self.backend.listen();
+            let found = self.find();
+            let outcome = self.reloader.step(found, asked.on_demand);
+            self.tell(outcome);
+            self.first_read.try_send(()).ok();
+            for request in asked.saves {
+                self.save(request);
+            }
+            asked = match self.woken.recv_timeout(self.backend.poll()) {
+                Ok(wake) => self.drain(wake),
+                Err(RecvTimeoutError::Timeout) => WatchRequests::default(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+        }
+    }
+
+    /// If a service has no document, the one in force is written to it: at a first start the live part of the
+    /// file, later the document from before it was lost. One of several instances succeeds.
+    fn find(&mut self) -> BackendRead {
+        let found = self.backend.read(self.reloader.seen());
+        if found != BackendRead::Missing || self.backend.kind() == BackendKind::File {
+            return found;
+        }
+        match self.backend.swap(&found, &self.reloader.document()) {
+            Ok(SwapResult::Done) => {
+                let place = self.backend.place().display();
+                tracing::warn!(%place, "the backend had no limits, so this instance stored those that it has in force");
+                self.backend.read(None)
+            }
+            Ok(SwapResult::Overtaken(found)) => found,
+            Err(reason) => BackendRead::Down(reason),
+        }
+    }
+
+    fn tell(&self, outcome: Option<ReloadOutcome>) {
+        if let Some(outcome) = outcome {
+            outcome.log(self.backend.place());
+            (self.on_reload)(&outcome);
+        }
+    }
+
+    fn save(&mut self, request: SaveRequest) {
+        let (saved, outcome) = self.reloader.save(&mut *self.backend, &request);
+        self.tell(outcome);
+        request.answer(saved);
+    }
+
+    fn drain(&self, first: WatchMessage) -> WatchRequests {
+        let mut asked = WatchRequests::default();
+        for wake in std::iter::once(first).chain(self.woken.try_iter()) {
+            match wake {
+                WatchMessage::Changed | WatchMessage::Stop => {}
+                WatchMessage::OnDemand => asked.on_demand = true,
+                WatchMessage::Save(request) => asked.saves.push(*request),
+            }
+        }
+        asked
+    }
+}
+
+/// The result of reading the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadOutcome {
+    /// In force from now on. The keys in `needs_restart` differ from those at the server's start and are not
+    /// applied.
+    Applied { version: u64, fingerprint: Fingerprint, needs_restart: Vec<&'static str> },
+    /// The document is in force already: reported on demand, or after a refusal.
+    Unchanged { version: u64 },
+    /// Nothing changed; the previous configuration stays in force.
+    Refused { error: ConfigError },
+    /// The backend does not answer; the previous configuration stays in force.
+    Down { reason: String },
+}
+
+impl ReloadOutcome {
+    fn log(&self, path: &Path) {
+        let file = path.display();
+        match self {
+            Self::Applied { version, fingerprint, needs_restart } if needs_restart.is_empty() => {
+                tracing::info!(%file, version, %fingerprint, "configuration applied");
+            }
+            Self::Applied { version, fingerprint, needs_restart } => {
+                let keys = needs_restart.join(", ");
+                tracing::warn!(%file, version, %fingerprint, "configuration applied; needs a restart: {keys}");
+            }
+            Self::Unchanged { version } => tracing::info!(%file, version, "configuration unchanged"),
+            Self::Refused { error } => {
+                tracing::error!(%file, "configuration refused; the previous one stays in force: {error}");
+            }
+            Self::Down { reason } => {
+                tracing::error!(%file, "configuration cannot be read; the previous one stays in force: {reason}");
+            }
+        }
+    }
+}
+
+struct ConfigReloader {
+    source: ConfigSource,
+    /// The settings that the server was started with.
+    running: Settings,
+    live: LiveHandle,
+    clock: Clock,
+    /// What was judged last, valid or not: it is not judged twice.
+    seen: Option<BackendRead>,
+}
+
+impl ConfigReloader {
+    pub const fn new(source: ConfigSource, running: Settings, live: LiveHandle, clock: Clock) -> Self {
+        Self { source, running, live, clock, seen: None }
+    }
+
+    pub const fn seen(&self) -> Option<&BackendRead> {
+        self.seen.as_ref()
+    }
+
+    /// The document in force.
+    pub fn document(&self) -> Arc<str> {
+        Arc::clone(&self.live.in_force().document)
+    }
+
+    /// Judges what was found. `None` if it was judged last and nobody asked.
+    pub fn step(&mut self, found: BackendRead, on_demand: bool) -> Option<ReloadOutcome> {
+        if let BackendRead::Down(reason) = found {
+            let news = self.live.note_backend(Some(&reason));
+            return (news || on_demand).then_some(ReloadOutcome::Down { reason });
+        }
+        if self.live.note_backend(None) {
+            tracing::info!(place = %self.source.path().display(), "the backend of the configuration answers again");
+        }
+        if self.seen.as_ref() == Some(&found) && !on_demand {
+            return None;
+        }
+        let judged = self.judge(&found);
+        self.seen = Some(found);
+        match judged {
+            Ok(outcome @ ReloadOutcome::Unchanged { .. }) => {
+                let recovered = self.live.last_refused().is_some();
+                self.live.note(None);
+                (recovered || on_demand).then_some(outcome)
+            }
+            Ok(outcome) => Some(outcome),
+            Err(error) => {
+                self.live.note(Some(RefusedChange { error: error.clone(), at: self.clock.now() }));
+                Some(ReloadOutcome::Refused { error })
+            }
+        }
+    }
+
+    fn judge(&self, found: &BackendRead) -> Result<ReloadOutcome, ConfigError> {
+        let CheckedDocument { config, fingerprint, document } = self.source.interpret(found)?;
+        let in_force = self.live.in_force();
+        if in_force.fingerprint == Some(fingerprint) {
+            return Ok(ReloadOutcome::Unchanged { version: in_force.version });
+        }
+        // At a start, no file means the defaults. Later it means that the file is being written or was
+        // removed, and nobody asked for the defaults.
+        let vanished = match found {
+            BackendRead::Bytes(bytes) if bytes.trim_ascii().is_empty() => Some("is empty"),
+            BackendRead::Missing => Some("was removed"),
+            _ => None,
+        };
+        if let Some(reason) = vanished {
+            return Err(ConfigError::whole_file(self.source.path(), reason));
+        }
+        let needs_restart = self.running.differences(&config.settings);
+        let version = self.live.replace(config.live, fingerprint, document);
+        Ok(ReloadOutcome::Applied { version, fingerprint, needs_restart })
+    }
+
+    /// Writes a draft into the document, and puts the document in force.
+    pub fn save(
+        &mut self,
+        backend: &mut dyn LimitsBackend,
+        request: &SaveRequest,
+    ) -> (Result<SavedDraft, DraftSaveError>, Option<ReloadOutcome>) {
+        let before = self.live.in_force();
+        let (candidate, expected) = match self.candidate(backend, request) {
+            Ok(candidate) => candidate,
+            Err(error) => return (Err(error), None),
+        };
+        let same = expected.bytes() == Some(candidate.as_bytes());
+        let swapped = if same { Ok(SwapResult::Done) } else { backend.swap(&expected, &candidate) };
+        let outcome = match swapped {
+            Err(reason) => return (Err(DraftSaveError::Backend(reason)), None),
+            Ok(SwapResult::Overtaken(found)) => {
+                return (Err(request.edit.stale(&self.source, &found)), None);
+            }
+            Ok(SwapResult::Done) => self.step(BackendRead::Bytes(candidate.into_bytes()), false),
+        };
+        if let Some(ReloadOutcome::Refused { error }) = &outcome {
+            // The same judge accepted it before it was written.
+            return (
+                Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}"))),
+                outcome,
+            );
+        }
+        let now = self.live.in_force();
+        let saved = SavedDraft {
+            version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
+            changed: request.edit.changed(&before.live, &now.live),
+            toml: draft::limits_toml(&now.document),
+            access: now.live.access.settings().toml(),
+            apps: draft::apps_toml(&now.document),
+        };
+        (Ok(saved), outcome)
+    }
+
+    /// The document with the draft in it, and the one that it is based on.
+    fn candidate(
+        &self,
+        backend: &mut dyn LimitsBackend,
+        request: &SaveRequest,
+    ) -> Result<(String, BackendRead), DraftSaveError> {
+        let place = backend.place().display().to_string();
+        let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
+        let found = backend.read(self.seen());
+        let bytes = match &found {
+            BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
+                return Err(unreadable("it is longer than 1 MiB"));
+            }
+            BackendRead::Bytes(bytes) => bytes.as_slice(),
+            BackendRead::Missing => &[],
+            BackendRead::Unreadable(reason) | BackendRead::Down(reason) => return Err(unreadable(reason)),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
+        let in_force = self.live.in_force();
+        if text.trim().is_empty() && !in_force.document.trim().is_empty() {
+            // Its other contents would be lost at the next start.
+            return Err(DraftSaveError::Backend(format!(
+                "{place} was removed or emptied; put it back first"
+            )));
+        }
+        if Fingerprint::of(bytes).to_string() != request.seen {
+            return Err(request.edit.stale(&self.source, &found));
+        }
+        let candidate = request.edit.put_into(&self.source, text)?;
+        if candidate.len() as u64 > LARGEST {
+            return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
+        }
+        Ok((candidate, found))
+    }
+}
+
+pub(super) enum WatchMessage {
+    /// The document changed, or may have changed.
+    Changed,
+    OnDemand,
+    Save(Box<SaveRequest>),
+    Stop,
+}
+
+/// A draft to put in force, if its author has seen the current document.
+pub(super) struct SaveRequest {
+    pub edit: DocumentEdit,
+    /// The version that the author has seen.
+    pub seen: String,
+    answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
+}
+
+impl SaveRequest {
+    pub fn answer(self, saved: Result<SavedDraft, DraftSaveError>) {
+        // The caller may be gone; what was saved stays.
+        self.answer.send(saved).ok();
+    }
+}
+
+/// The watcher's thread, for callers that need something from it.
+#[derive(Debug, Clone)]
+pub struct WatchControl {
+    wake: Sender<WatchMessage>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl WatchControl {
+    pub(super) fn new() -> (Self, Receiver<WatchMessage>) {
+        let (wake, woken) = std::sync::mpsc::channel();
+        (Self { wake, stopping: Arc::default() }, woken)
+    }
+
+    /// For the backend of the document.
+    pub(super) fn waker(&self) -> WatchWaker {
+        let wake = self.wake.clone();
+        // The thread is gone only if the hook panicked, which has been reported as such.
+        WatchWaker::new(move || drop(wake.send(WatchMessage::Changed)), Arc::clone(&self.stopping))
+    }
+
+    pub(super) fn reload(&self) {
+        self.wake.send(WatchMessage::OnDemand).ok();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake.send(WatchMessage::Stop).ok();
+    }
+
+    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
+    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
+        let (answer, answered) = oneshot::channel();
+        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
+        let gone =
+            || DraftSaveError::Backend("the server is stopping; try again when it is running".to_owned());
+        self.wake.send(WatchMessage::Save(Box::new(request))).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}

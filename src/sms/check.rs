@@ -1,0 +1,488 @@
+//! Checks entered codes, at our pages and of other programs: a slot among the wrong guesses, the comparison, and what
+//! the outcome means for the slot.
+
+use std::time::Duration;
+
+use super::codes::SmsCodes;
+use super::ledger::{CurrentCode, Guesser, StoredVerification};
+use super::message::{SmsError, TRY_AGAIN};
+use super::{MessageId, Phone, Purpose, SmsCode};
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::clock::Micros;
+use crate::config::LiveSettings;
+use crate::db::DbError;
+use crate::denied::Denied;
+use crate::request_id;
+use crate::throttle::{
+    AnyStore, Bucket, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError,
+    SubjectKey,
+};
+
+/// How long a guess may wait for others in flight to be compared.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An entered code, and its client.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeGuess<'a> {
+    pub phone: &'a Phone,
+    pub purpose: Purpose,
+    pub code: &'a SmsCode,
+    /// The client's address in the form that limits count.
+    pub address: &'a [u8],
+    /// The network of the address.
+    pub network: &'a [u8],
+    /// The id of the client's browser, if it has one.
+    pub browser: Option<&'a [u8]>,
+    /// The number's account has signed in from that browser before.
+    pub known: bool,
+    /// A challenge was solved with it.
+    pub solved: bool,
+}
+
+/// The result of a guess.
+#[derive(Debug)]
+pub enum CheckOutcome {
+    Right(ProvenPhone),
+    /// Wrong code, or no code (any more): the answer does not say which.
+    Wrong,
+    /// Nothing was compared: a limit is full, the window store is out, or too many guesses are in flight.
+    Denied(Denied),
+}
+
+/// A number that was just proved to belong to the client. Only a comparison creates one.
+#[derive(Debug)]
+pub struct ProvenPhone(Phone);
+
+impl ProvenPhone {
+    pub const fn phone(&self) -> &Phone {
+        &self.0
+    }
+}
+
+/// The result of a check for another program.
+#[derive(Debug, PartialEq, Eq)]
+pub enum VerificationOutcome {
+    /// Now, and never again.
+    Approved,
+    WrongCode,
+    /// It has expired, its code was entered too often, or it was approved before.
+    Lapsed,
+    /// It is none of this program's.
+    Unknown,
+    /// Nothing was compared.
+    Denied(Denied),
+}
+
+/// The bucket of the number comes first.
+const NUMBER: usize = 0;
+
+/// A slot among the wrong guesses. Each of them must now be compared or refunded.
+struct GuessSlot {
+    codes: SmsCodes,
+    hold: Hold<AnyStore>,
+    /// What a limit in monitor mode would have refused, and which limit.
+    noted: Option<(String, Refusal)>,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Right(MessageId),
+    Wrong,
+    /// It is the code, but another guess has used it up.
+    UsedUp,
+    /// There was no code, or none any more.
+    Nothing,
+}
+
+impl SmsCodes {
+    async fn slot<'a>(
+        &self,
+        live: &LiveSettings,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
+    ) -> Result<GuessSlot, Denied> {
+        let (guesses, audit) = (&self.0.metrics.guesses, &self.0.deps.audit);
+        let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
+        match self.0.budgets.hold(&self.watched(live), buckets, solved, PATIENCE).await {
+            Ok(HoldDecision::Held(hold)) => {
+                let noted = hold.noted.map(|refusal| (name(&refusal), refusal));
+                Ok(GuessSlot { codes: self.clone(), hold, noted })
+            }
+            Ok(HoldDecision::Refused(refusal)) => {
+                let counter = match refusal.then {
+                    RuleAction::Captcha => &guesses.challenged,
+                    RuleAction::Block => &guesses.throttled,
+                };
+                counter.increment(1);
+                let limit = name(&refusal);
+                let event =
+                    AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
+                audit.record(AuditEvent { why: Some(EventRule::refused(&limit, &refusal)), ..about(event) });
+                Err(Denied::by(limit, &refusal))
+            }
+            Ok(HoldDecision::OutOfPatience) | Err(_) => {
+                guesses.unavailable.increment(1);
+                audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                Err(Denied::Unavailable { retry_after: TRY_AGAIN })
+            }
+        }
+    }
+
+    /// Compares a code with the current one, and uses that up if they are equal.
+    async fn compare(
+        &self,
+        phone: SubjectKey,
+        purpose: &str,
+        code: &SmsCode,
+        current: Option<CurrentCode>,
+    ) -> Result<Comparison, DbError> {
+        let Some(current) = current else { return Ok(Comparison::Nothing) };
+        if !self.is_code(&current.code_hash, phone, purpose, current.message, code) {
+            return Ok(Comparison::Wrong);
+        }
+        let redeemed = self.0.ledger.redeem(phone, purpose, &current).await?;
+        Ok(if redeemed { Comparison::Right(current.message) } else { Comparison::UsedUp })
+    }
+
+    /// The code is used up, so the guess counts as right even if this write fails: only the brake needs it.
+    async fn note_entered(&self, message: MessageId) {
+        if let Err(error) = self.0.ledger.note_entered(message).await {
+            tracing::warn!(%error, "the ledger could not record that a code was entered");
+        }
+    }
+
+    /// Counts and records what was compared. `settled` is when a wrong guess began to count.
+    fn record_compared<'a>(
+        &self,
+        right: bool,
+        (taken, settled): (Micros, Option<Micros>),
+        noted: Option<&'a (String, Refusal)>,
+        about: impl FnOnce(AuditEvent<'a>) -> AuditEvent<'a>,
+    ) {
+        let guesses = &self.0.metrics.guesses;
+        let (counter, outcome) =
+            if right { (&guesses.right, Outcome::Ok) } else { (&guesses.wrong, Outcome::Wrong) };
+        counter.increment(1);
+        let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
+        let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
+        self.0.deps.audit.record(about(event));
+    }
+}
+
+/// How often one code may be compared; None if guesses are not limited.
+fn most(limit: &Limit) -> Option<u32> {
+    let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
+    rules.map(|rule| rule.max).min()
+}
+
+/// A hold that cannot be settled becomes a failure by itself.
+fn settled<T>(answer: Result<T, StoreError>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::debug!(%error, "the outcome of a guess did not reach the window store"))
+        .ok()
+}
+
+/// A guess that has its slot, and must now be compared or refunded.
+#[must_use = "a guess that is neither becomes a wrong one"]
+pub struct AdmittedGuess {
+    slot: GuessSlot,
+    client: GuessClient,
+    key: SubjectKey,
+    code: SmsCode,
+    guesser: Guesser,
+    /// There was a code when it was looked up: the guess counts among those compared with one.
+    finds_code: bool,
+    /// Counts it if there is no code.
+    without_code: OwnedBucket,
+    /// How many wrong guesses of one guesser a single code survives.
+    most: Option<u32>,
+}
+
+/// What events say about a guess.
+struct GuessClient {
+    phone: Phone,
+    purpose: Purpose,
+    address: Vec<u8>,
+    network: Vec<u8>,
+    solved: bool,
+}
+
+impl GuessClient {
+    fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
+        AuditEvent {
+            detail: detail.map(str::to_owned),
+            name: Some(self.purpose.as_str()),
+            solved: self.solved,
+            address: Some(EventSubject::Address(&self.address)),
+            network: Some(EventSubject::Network(&self.network)),
+            phone: Some(EventSubject::Phone(self.phone.as_str())),
+            prefix: Some(EventSubject::Prefix(self.phone.block())),
+            ..event
+        }
+    }
+}
+
+impl SmsCodes {
+    /// Compares a code.
+    pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
+        match self.admit(live, guess).await? {
+            Ok(admitted) => admitted.compare().await,
+            Err(denied) => Ok(CheckOutcome::Denied(denied)),
+        }
+    }
+
+    /// A guess takes its slot among the wrong ones before anything is compared, and returns it if it is
+    /// right: a slot for its guesser at the number, and one for the address and its network, which otherwise
+    /// could try a few codes of every number. Whether there is a code is looked up first: if there is none,
+    /// the guess takes its slot elsewhere and costs the number nothing. Everything else is the same.
+    pub async fn admit(
+        &self,
+        live: &LiveSettings,
+        guess: CodeGuess<'_>,
+    ) -> Result<Result<AdmittedGuess, Denied>, SmsError> {
+        let CodeGuess { phone, purpose, code, address, network, browser, known, solved } = guess;
+        let key = self.phone_key(live, phone);
+        let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
+        let found = self.0.ledger.find_code(key, purpose, &asker).await?;
+        let guesser = match found.asked {
+            _ if known => Guesser::Known,
+            true => Guesser::Asker,
+            false => Guesser::Anyone,
+        };
+        let (limits, limiter) = (&live.limits, self.0.budgets.limiter());
+        let at_number = |finds_code| limiter.bucket(&limits.sms_guess, &guesser.subject(phone, finds_code));
+        let mut buckets = vec![at_number(found.code)];
+        // A known device is not limited by either, as with a password.
+        if guesser != Guesser::Known {
+            buckets.push(limiter.bucket(&limits.login_address, address));
+            buckets.push(limiter.bucket(&limits.login_network, network));
+        }
+        let (address, network) = (address.to_owned(), network.to_owned());
+        let client = GuessClient { phone: phone.clone(), purpose, address, network, solved };
+        let about = |event| client.about(guesser.detail(found.code), event);
+        let slot = match self.slot(live, &buckets, solved, about).await {
+            Ok(slot) => slot,
+            Err(denied) => return Ok(Err(denied)),
+        };
+        Ok(Ok(AdmittedGuess {
+            slot,
+            key,
+            code: code.clone(),
+            guesser,
+            finds_code: found.code,
+            without_code: at_number(false).to_owned(),
+            most: most(&limits.sms_guess),
+            client,
+        }))
+    }
+
+    /// If guesses waited for each other when the code went away, they are answered as if there had been none:
+    /// they wait for those that found none, too.
+    async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
+        match self.0.budgets.limiter().hold(&[bucket.borrow()], true, PATIENCE).await {
+            Ok(HoldDecision::Refused(refusal)) => Some(refusal),
+            Ok(HoldDecision::Held(hold)) => {
+                settled(hold.keep().await);
+                None
+            }
+            Ok(HoldDecision::OutOfPatience) | Err(_) => None,
+        }
+    }
+}
+
+impl AdmittedGuess {
+    pub async fn compare(self) -> Result<CheckOutcome, SmsError> {
+        // A client that hangs up now must not leave the hold unsettled, so this runs to its end on its own
+        // task.
+        request_id::spawn(self.run()).await.expect("a comparison does not panic")
+    }
+
+    /// Returns the slot of a guess that was not compared.
+    pub async fn refund(self) {
+        settled(self.slot.hold.refund().await);
+    }
+
+    async fn run(self) -> Result<CheckOutcome, SmsError> {
+        let compared = match self.compare_with_code().await {
+            Ok(compared) => compared,
+            Err(error) => {
+                self.refund().await;
+                return Err(error.into());
+            }
+        };
+        let Self { slot: GuessSlot { codes, hold, noted }, client, guesser, without_code, .. } = self;
+        let taken = hold.at;
+        let mut refused = None;
+        let counts_from = match compared {
+            Comparison::Right(_) => {
+                settled(hold.refund().await);
+                None
+            }
+            // The code was used or expired in the meantime: the number is not charged, because nothing was
+            // compared.
+            Comparison::Nothing if self.finds_code => {
+                let kept = hold.keep_in(|bucket| bucket != NUMBER).await;
+                refused = codes.count_without_code(&without_code).await;
+                Some(settled(kept).unwrap_or(taken))
+            }
+            Comparison::Wrong | Comparison::UsedUp | Comparison::Nothing => {
+                Some(settled(hold.keep().await).unwrap_or(taken))
+            }
+        };
+        let right = matches!(compared, Comparison::Right(_));
+        let detail = guesser.detail(compared != Comparison::Nothing);
+        codes.record_compared(right, (taken, counts_from), noted.as_ref(), |event| {
+            client.about(detail, event)
+        });
+        Ok(match refused {
+            _ if right => CheckOutcome::Right(ProvenPhone(client.phone)),
+            Some(Refusal { retry_after, .. }) => {
+                let limit = without_code.limit.name().to_owned().into();
+                CheckOutcome::Denied(Denied::Throttled { limit, retry_after })
+            }
+            None => CheckOutcome::Wrong,
+        })
+    }
+
+    /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
+    async fn compare_with_code(&self) -> Result<Comparison, DbError> {
+        let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
+        let ledger = codes.ledger();
+        let current = if self.finds_code {
+            ledger.try_code(self.key, purpose, self.guesser, self.most).await?
+        } else {
+            ledger.try_decoy(self.key).await?
+        };
+        let mut compared = codes.compare(self.key, purpose, &self.code, current).await?;
+        if !self.finds_code {
+            compared = Comparison::Nothing;
+        }
+        let log = match compared {
+            Comparison::Right(message) => {
+                codes.note_entered(message).await;
+                return Ok(compared);
+            }
+            Comparison::Wrong | Comparison::UsedUp => self.slot.hold.buckets()[NUMBER].key,
+            Comparison::Nothing => self.without_code.key,
+        };
+        ledger.note_wrong(log, self.slot.hold.id()).await?;
+        Ok(compared)
+    }
+}
+
+/// A check for another program that has its slot.
+struct AdmittedCheck {
+    slot: GuessSlot,
+    verification: StoredVerification,
+    /// As stored.
+    purpose: String,
+    id: MessageId,
+    code: SmsCode,
+    /// How many wrong guesses a code survives.
+    most: Option<u32>,
+}
+
+impl SmsCodes {
+    /// Checks the code of another program, by the id of its verification.
+    ///
+    /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
+    /// sees what people type, uses up nobody's guesses but its own; those of the address that asked first count apart,
+    /// so that a stranger who asks after the owner uses up nothing of the owner's. Each code also counts them in the
+    /// ledger. If it is known that there is nothing to compare with, nothing counts.
+    ///
+    /// Compared is the newest code of the number and purpose: somebody else who asks for one makes no other useless.
+    pub async fn check_verification(
+        &self,
+        live: &LiveSettings,
+        program: &str,
+        id: &str,
+        code: &SmsCode,
+    ) -> Result<VerificationOutcome, SmsError> {
+        let Some(id) = MessageId::parse(id) else { return Ok(VerificationOutcome::Unknown) };
+        let limit = &live.limits.sms_guess;
+        let since = limit.longest_window() + live.sms.code_ttl;
+        let found = self.0.ledger.verification(id, program, since).await?;
+        let Some(verification) = found else { return Ok(VerificationOutcome::Unknown) };
+        if !verification.lives {
+            return Ok(VerificationOutcome::Lapsed);
+        }
+        let purpose = verification.purpose.stored().into_owned();
+        let subject = verification.guesser.subject_in(program, verification.phone);
+        let bucket = self.0.budgets.limiter().bucket(limit, &subject);
+        let about = |event| about_verification(&verification, &purpose, event);
+        let slot = match self.slot(live, &[bucket], true, about).await {
+            Ok(slot) => slot,
+            Err(denied) => return Ok(VerificationOutcome::Denied(denied)),
+        };
+        let (code, most) = (code.clone(), most(limit));
+        let check = AdmittedCheck { slot, verification, purpose, id, code, most };
+        // A program that hangs up now must not leave the hold unsettled.
+        request_id::spawn(check.run()).await.expect("a comparison does not panic")
+    }
+}
+
+impl AdmittedCheck {
+    async fn run(self) -> Result<VerificationOutcome, SmsError> {
+        let compared = match self.compare().await {
+            Ok(compared) => compared,
+            Err(error) => {
+                settled(self.slot.hold.refund().await);
+                return Err(error.into());
+            }
+        };
+        let Self { slot: GuessSlot { codes, hold, noted }, verification, purpose, .. } = self;
+        let taken = hold.at;
+        let (right, counts_from) = match compared {
+            VerificationOutcome::WrongCode => (false, Some(settled(hold.keep().await).unwrap_or(taken))),
+            VerificationOutcome::Approved => {
+                settled(hold.refund().await);
+                (true, None)
+            }
+            // Another check was first, or the code was replaced meanwhile: this one was compared with nothing.
+            other => {
+                settled(hold.refund().await);
+                return Ok(other);
+            }
+        };
+        let about = |event| about_verification(&verification, &purpose, event);
+        codes.record_compared(right, (taken, counts_from), noted.as_ref(), about);
+        Ok(compared)
+    }
+
+    async fn compare(&self) -> Result<VerificationOutcome, DbError> {
+        let Self { slot: GuessSlot { codes, hold, .. }, purpose, code, .. } = self;
+        let StoredVerification { phone, guesser, .. } = self.verification;
+        let current = codes.ledger().try_code(phone, purpose, guesser, self.most).await?;
+        Ok(match codes.compare(phone, purpose, code, current).await? {
+            Comparison::Right(message) => {
+                codes.note_entered(message).await;
+                codes.note_entered(self.id).await;
+                VerificationOutcome::Approved
+            }
+            Comparison::Wrong => {
+                codes.ledger().note_wrong(hold.buckets()[NUMBER].key, hold.id()).await?;
+                VerificationOutcome::WrongCode
+            }
+            Comparison::UsedUp | Comparison::Nothing => VerificationOutcome::Lapsed,
+        })
+    }
+}
+
+/// The ledger does not have the number, only what events name it by.
+fn about_verification<'a>(
+    verification: &'a StoredVerification,
+    purpose: &'a str,
+    event: AuditEvent<'a>,
+) -> AuditEvent<'a> {
+    let recorded = verification.recorded.as_ref();
+    AuditEvent {
+        // Not among the guesses that open something here.
+        detail: Some(r#"{"from":"program"}"#.to_owned()),
+        name: Some(purpose),
+        phone: recorded.map(|(key, mask)| EventSubject::Recorded { key: *key, mask }),
+        prefix: Some(EventSubject::Prefix(&verification.block)),
+        ..event
+    }
+}

@@ -1,0 +1,161 @@
+//! What the code service is asked for, and what it answers.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::{MessageId, MessagePurpose, Phone, SmsCode};
+use crate::clock::Micros;
+use crate::db::DbError;
+use crate::denied::Denied;
+use crate::throttle::Refusal;
+
+/// A message with a code, as a page, a program or an identity provider asks for it.
+#[derive(Debug, Clone)]
+pub struct Message {
+    pub phone: Phone,
+    pub purpose: MessagePurpose,
+    /// A code that somebody else has made, and checks.
+    pub code: Option<SmsCode>,
+    /// The address of who asks for it and its network, in the form that limits count, if they are known.
+    pub origin: Option<[Vec<u8>; 2]>,
+    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
+    pub browser: Option<Vec<u8>>,
+    /// A challenge was solved with the request.
+    pub solved: bool,
+    /// The requester's name for this request: the same name is the same request, whose message is not sent
+    /// twice.
+    pub once: Option<String>,
+    /// The language of the message, among ours.
+    pub locale: String,
+    /// The language that was asked for, among those that the program has texts in.
+    pub language: Option<String>,
+}
+
+impl Message {
+    pub fn new(phone: Phone, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
+        Self {
+            phone,
+            purpose: purpose.into(),
+            code: None,
+            origin: None,
+            browser: None,
+            solved: false,
+            once: None,
+            locale: locale.to_owned(),
+            language: None,
+        }
+    }
+
+    /// The same, asked for from this address and network.
+    pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
+        Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
+    }
+}
+
+/// The retry time that a caller gets while something that a message needs is out.
+pub const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// The result of a request for a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendOutcome {
+    Sent(SendReceipt),
+    /// The gateway refused it: it was not sent, and the number's limit does not count it.
+    NotSent,
+    /// A limit is full, or something that a message needs is out: the window store, the gateway, or a free slot.
+    Denied(Denied),
+}
+
+impl SendOutcome {
+    pub(super) const fn unavailable() -> Self {
+        Self::Denied(Denied::Unavailable { retry_after: TRY_AGAIN })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendReceipt {
+    /// For another program, which names the message by it.
+    pub id: Option<MessageId>,
+    /// How long its code is valid.
+    pub expires_in: Duration,
+    /// Until the number's rules admit the next message.
+    pub resend_after: Duration,
+    /// The gateway confirmed it. Otherwise it may have been sent, and is not sent again.
+    pub confirmed: bool,
+    /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
+    /// one.
+    pub short: bool,
+}
+
+/// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SmsError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// An outcome with what is counted and recorded of it.
+pub struct SendAnswer {
+    pub outcome: SendOutcome,
+    /// An earlier request with the same name got it.
+    pub repeated: bool,
+    /// If the windows admitted it: when, and what a limit in monitor mode would have refused.
+    pub admitted: Option<(Micros, Option<Refusal>)>,
+    /// The rule that refused it.
+    pub refusal: Option<Refusal>,
+}
+
+impl From<SendOutcome> for SendAnswer {
+    fn from(outcome: SendOutcome) -> Self {
+        Self { outcome, repeated: false, admitted: None, refusal: None }
+    }
+}
+
+impl From<Denied> for SendAnswer {
+    fn from(denied: Denied) -> Self {
+        SendOutcome::Denied(denied).into()
+    }
+}
+
+impl SendAnswer {
+    pub fn refused(limit: String, refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..Denied::by(limit, &refusal).into() }
+    }
+}
+
+/// Whether a message was handed to its gateway, or its caller has stopped waiting for it: whichever is first, and then
+/// for good. A provider that is told that nothing was sent forgets the code, so it must not arrive later.
+#[derive(Debug, Clone, Default)]
+pub struct HandoverFlag(Arc<OnceLock<Option<MessageId>>>);
+
+impl HandoverFlag {
+    /// The message is about to be handed to the gateway. False if it must not be any more.
+    pub fn hand_over(&self, id: MessageId) -> bool {
+        *self.0.get_or_init(|| Some(id)) == Some(id)
+    }
+
+    /// The caller stops waiting. The message, if it was handed over.
+    pub fn call_off(&self) -> Option<MessageId> {
+        *self.0.get_or_init(|| None)
+    }
+
+    pub fn is_called_off(&self) -> bool {
+        self.0.get() == Some(&None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::Entropy;
+
+    #[test]
+    fn a_message_departs_or_is_called_off_and_never_both() {
+        let id = MessageId::random(&Entropy::seeded(1));
+        let departed = HandoverFlag::default();
+        assert!(departed.hand_over(id) && departed.hand_over(id));
+        assert_eq!((departed.call_off(), departed.is_called_off()), (Some(id), false));
+        let called_off = HandoverFlag::default();
+        assert_eq!((called_off.call_off(), called_off.hand_over(id)), (None, false));
+        assert!(called_off.is_called_off());
+    }
+}

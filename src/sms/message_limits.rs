@@ -1,0 +1,495 @@
+//! The limits on messages of one moment, and the window logs that a message counts in.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
+use super::brake::BrakedPrefix;
+use super::{Message, ProgramKind};
+use crate::clock::Micros;
+use crate::config::{LimitName, LimitSubject, Limits, LiveSettings};
+use crate::throttle::{
+    AnyStore, Bucket, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, SubjectKey, window,
+};
+
+/// The subject of the budget that everyone shares.
+pub const EVERYONE: &[u8] = b"everyone";
+/// The subject of the same limit that our own pages have beside it.
+pub const PAGES: &[u8] = b"pages";
+
+/// The limits of one moment; the shared ones reduced to the part that is open to everybody.
+#[derive(Debug)]
+pub struct SmsLimits {
+    pages: SenderLimits,
+    verifiers: SenderLimits,
+    relays: SenderLimits,
+    /// Of wrong codes, which are rebuilt with the messages.
+    pub guess: Limit,
+    /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
+    /// requests of strangers there must not lock out an owner.
+    asker: [Limit; 2],
+    /// The reserves of the prefix and the total; None if one of them reserves nothing.
+    reserve: Option<[Limit; 2]>,
+    /// The limits as configured.
+    whole: Vec<Limit>,
+    code_ttl: Duration,
+}
+
+/// The limits as one kind of sender meets them. Only a caller that can show a challenge is asked for one, and only
+/// for what the same sender has sent; all messages together count for `block` rules of the number and the total.
+#[derive(Debug)]
+struct SenderLimits {
+    phone: Limit,
+    /// Counts what one program sent to the number. Our own pages are challenged for all that it gets.
+    phone_apart: Option<Limit>,
+    address: Limit,
+    network: Limit,
+    prefix: Limit,
+    total: Limit,
+    /// Of this sender alone.
+    own_total: Limit,
+    once: Limit,
+}
+
+/// What a message counts against: keys of window logs, which do not reveal the subjects.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageKeys {
+    /// None: our own pages.
+    program: Option<ProgramKind>,
+    pub phone: SubjectKey,
+    phone_apart: SubjectKey,
+    pub address: SubjectKey,
+    pub network: SubjectKey,
+    prefix: SubjectKey,
+    total: SubjectKey,
+    own_total: SubjectKey,
+    pub once: Option<SubjectKey>,
+    /// Of the reserves.
+    reserve: [SubjectKey; 2],
+}
+
+/// The limits as last used, and those of exempt clients beside them: recreated only if others are in force, so that a
+/// refusal which the store remembers is recognised.
+#[derive(Debug, Default)]
+pub struct LastSmsLimits(Mutex<VecDeque<Arc<SmsLimits>>>);
+
+/// The limits of everybody, and those of clients in `[access] allow`.
+const KINDS_IN_FORCE: usize = 2;
+
+impl LastSmsLimits {
+    pub fn of(&self, live: &LiveSettings) -> Arc<SmsLimits> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watched) = last.iter().find(|watched| watched.is_of(live)) {
+            return Arc::clone(watched);
+        }
+        let watched = Arc::new(SmsLimits::of(live));
+        last.push_front(Arc::clone(&watched));
+        last.truncate(KINDS_IN_FORCE);
+        watched
+    }
+}
+
+impl SenderLimits {
+    fn pages(limits: &Limits, code_ttl: Duration) -> Self {
+        let Limits { sms_phone, sms_address, sms_network, sms_prefix, sms_total, .. } = limits;
+        Self {
+            phone: sms_phone.clone(),
+            phone_apart: None,
+            address: reduced(sms_address, open_part),
+            network: reduced(sms_network, open_part),
+            prefix: reduced(sms_prefix, open_part),
+            total: reduced(sms_total, open_part).unchallenged(),
+            own_total: reduced(sms_total, pages_part),
+            once: once_limit(code_ttl),
+        }
+    }
+
+    fn verifiers(limits: &Limits, code_ttl: Duration) -> Self {
+        let Limits { sms_phone, program_address, program_network, program_prefix, sms_total, .. } = limits;
+        Self {
+            phone: sms_phone.unchallenged(),
+            phone_apart: Some(sms_phone.clone()),
+            address: program_address.clone(),
+            network: program_network.clone(),
+            prefix: program_prefix.clone(),
+            total: reduced(sms_total, open_part).unchallenged(),
+            own_total: limits.verify_token.clone(),
+            once: once_limit(code_ttl),
+        }
+    }
+
+    fn relays(limits: &Limits) -> Self {
+        let Self { phone, address, network, prefix, total, .. } = Self::verifiers(limits, RELAYED);
+        Self {
+            phone,
+            phone_apart: None,
+            address: address.unchallenged(),
+            network: network.unchallenged(),
+            prefix: prefix.unchallenged(),
+            total,
+            own_total: limits.relay_token.unchallenged(),
+            once: once_limit(RELAYED),
+        }
+    }
+}
+
+impl SmsLimits {
+    fn of(live: &LiveSettings) -> Self {
+        let (limits, code_ttl) = (&live.limits, live.sms.code_ttl);
+        let prefix = reserve(&limits.sms_prefix, "sms-prefix-reserve");
+        let total = reserve(&limits.sms_total, "sms-total-reserve");
+        Self {
+            pages: SenderLimits::pages(limits, code_ttl),
+            verifiers: SenderLimits::verifiers(limits, code_ttl),
+            relays: SenderLimits::relays(limits),
+            guess: limits.sms_guess.clone(),
+            asker: [counting(&limits.sms_address), counting(&limits.sms_network)],
+            reserve: prefix.zip(total).map(<[Limit; 2]>::from),
+            whole: limits.on_messages().cloned().collect(),
+            code_ttl,
+        }
+    }
+
+    fn is_of(&self, live: &LiveSettings) -> bool {
+        let same = self.whole.iter().zip(live.limits.on_messages()).all(|(limit, other)| limit.is(other));
+        same && self.guess.is(&live.limits.sms_guess) && self.code_ttl == live.sms.code_ttl
+    }
+
+    const fn of_sender(&self, program: Option<ProgramKind>) -> &SenderLimits {
+        match program {
+            None => &self.pages,
+            Some(ProgramKind::Verifier) => &self.verifiers,
+            Some(ProgramKind::Relay) => &self.relays,
+        }
+    }
+
+    /// The limit of the number, over everything that it gets.
+    pub const fn phone(&self, keys: &MessageKeys) -> &Limit {
+        &self.of_sender(keys.program).phone
+    }
+
+    /// The logs of `sms-total`: of everything that is open, and of our own pages.
+    pub fn total(&self, limiter: &Limiter<AnyStore>) -> [Bucket<'_>; 2] {
+        let SenderLimits { total, own_total, .. } = &self.pages;
+        [limiter.bucket(total, EVERYONE), limiter.bucket(own_total, PAGES)]
+    }
+
+    /// The log that knows the request by its name, if it has one.
+    pub fn once(&self, keys: &MessageKeys) -> Option<Bucket<'_>> {
+        let limit = &self.of_sender(keys.program).once;
+        keys.once.map(|key| Bucket { limit, key })
+    }
+
+    /// What every message counts in before it is known who owns the number; one in the open part counts in
+    /// all at once.
+    pub fn buckets(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let sender = self.of_sender(keys.program);
+        let [address, network] = match share {
+            BudgetShare::Open => [&sender.address, &sender.network],
+            // A brake alone makes codes short there, and withheld ones must not use up the program's own budget.
+            _ if keys.program.is_some() => [&sender.address, &sender.network],
+            BudgetShare::SpentAsker | BudgetShare::Reserve | BudgetShare::Withheld => {
+                [&self.asker[0], &self.asker[1]]
+            }
+        };
+        let own = [(&sender.phone, keys.phone), (address, keys.address), (network, keys.network)];
+        let mut all: Vec<_> = own.map(|(limit, key)| Bucket { limit, key }).into();
+        all.extend(sender.phone_apart.as_ref().map(|limit| Bucket { limit, key: keys.phone_apart }));
+        if share == BudgetShare::Open {
+            all.extend(self.shared(keys, share));
+        }
+        all.extend(self.once(keys));
+        all
+    }
+
+    /// What it counts in of the prefix and total budgets, by its share.
+    pub fn shared(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let SenderLimits { prefix, total, own_total, .. } = self.of_sender(keys.program);
+        let logs: Vec<_> = match share {
+            BudgetShare::Open | BudgetShare::SpentAsker => {
+                vec![(prefix, keys.prefix), (total, keys.total), (own_total, keys.own_total)]
+            }
+            BudgetShare::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
+            BudgetShare::Withheld => Vec::new(),
+        };
+        logs.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
+    }
+
+    /// Everything that a message counts in.
+    pub fn all(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(keys, share);
+        if share != BudgetShare::Open {
+            buckets.extend(self.shared(keys, share));
+        }
+        buckets
+    }
+
+    /// Everything that it may count in on its path, whoever owns the number.
+    pub fn every_log(&self, keys: &MessageKeys, path: SendPath) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(keys, path.counted_as());
+        buckets
+            .extend(path.shares(keys.program.is_some()).iter().flat_map(|share| self.shared(keys, *share)));
+        buckets
+    }
+
+    fn every(&self) -> impl Iterator<Item = &Limit> {
+        self.whole.iter().chain([&self.pages.once, &self.relays.once, &self.guess])
+    }
+
+    /// Nothing at or before this time counts any more.
+    pub fn horizon(&self, now: Micros) -> Micros {
+        let rules = self.every().flat_map(Limit::rules);
+        rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+    }
+
+    /// What the store's mark is valid for. A limit that was raised or looks back further needs more than the
+    /// store has kept, so the windows are complete only for limits of these sizes.
+    pub fn shape(&self) -> String {
+        let size = |limit: &Limit| format!(" {}x{}", limit.capacity(), limit.longest_window().as_secs());
+        self.every().map(size).collect()
+    }
+}
+
+/// Who has a message sent: another program by its kind and name, or None for our own pages.
+pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
+
+impl MessageKeys {
+    pub fn of(limiter: &Limiter<AnyStore>, watched: &SmsLimits, message: &Message) -> Self {
+        let Message { phone, purpose, origin, once, .. } = message;
+        let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
+        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let once = once.as_ref().map(|name| {
+            let mut named = Vec::new();
+            for part in [number, purpose.stored().as_bytes(), name.as_bytes()] {
+                named.extend((part.len() as u64).to_le_bytes());
+                named.extend(part);
+            }
+            limiter.bucket(&watched.pages.once, &named).key
+        });
+        let counted = |limit, origin: Option<&Vec<u8>>| {
+            // Nobody knows who asks, so the request has an address of its own.
+            let nobody = || [b"nobody ", message.once.as_deref().unwrap_or_default().as_bytes()].concat();
+            let origin = origin.map_or_else(nobody, Clone::clone);
+            limiter.bucket(limit, &subject(sender, &origin)).key
+        };
+        let address = counted(&limits.address, origin.as_ref().map(|[address, _]| address));
+        let network = counted(&limits.network, origin.as_ref().map(|[_, network]| network));
+        let number = limiter.bucket(&watched.pages.phone, number).key;
+        Self::new(limiter, watched, [number, address, network], once, phone.block(), sender)
+    }
+
+    /// Of number, address, network and request; the others follow from these, the block and the sender.
+    pub fn new(
+        limiter: &Limiter<AnyStore>,
+        watched: &SmsLimits,
+        [phone, address, network]: [SubjectKey; 3],
+        once: Option<SubjectKey>,
+        block: &str,
+        sender: Sender<'_>,
+    ) -> Self {
+        let mut reserve = [SubjectKey([0; 16]); 2];
+        let subjects = [block.as_bytes(), EVERYONE];
+        for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects)
+        {
+            *key = limiter.bucket(limit, subject).key;
+        }
+        let limits = watched.of_sender(sender.map(|(kind, _)| kind));
+        let own_total = sender.map_or(PAGES, |(_, name)| name.as_bytes());
+        Self {
+            program: sender.map(|(kind, _)| kind),
+            phone,
+            phone_apart: limiter.bucket(&limits.phone, &subject(sender, &phone.0)).key,
+            address,
+            network,
+            prefix: limiter.bucket(&limits.prefix, &subject(sender, block.as_bytes())).key,
+            total: limiter.bucket(&limits.total, EVERYONE).key,
+            own_total: limiter.bucket(&limits.own_total, own_total).key,
+            once,
+            reserve,
+        }
+    }
+}
+
+/// As it is counted for the sender.
+fn subject(sender: Sender<'_>, bytes: &[u8]) -> Vec<u8> {
+    sender.map_or_else(|| bytes.to_vec(), |(kind, name)| kind.subject(name, bytes))
+}
+
+/// The part of the shared budgets that a message is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum BudgetShare {
+    /// The part that everybody may spend.
+    Open,
+    /// The open part, for a proven number: of an account, and the requester's address or network is used up; or of a
+    /// program, under its brake.
+    SpentAsker,
+    /// The part reserved for numbers of accounts.
+    Reserve,
+    /// None: the answer said that it was sent, but it was not.
+    Withheld,
+}
+
+/// One of every five messages of a shared budget is reserved: enough for the account owners of a small
+/// service through the worst day, and so little that others notice it late. Of the total, as many again are
+/// left for programs.
+const KEPT_ONE_OF: u32 = 5;
+
+/// The part of a `block` rule's `max` that everybody may spend: four fifths, and at least one.
+pub const fn open_part(max: u32) -> u32 {
+    let open = max - max.div_ceil(KEPT_ONE_OF);
+    if open == 0 { 1 } else { open }
+}
+
+/// The part of it that strangers at our own pages may spend: three fifths, and at least one.
+pub const fn pages_part(max: u32) -> u32 {
+    let pages = max.saturating_sub(2 * max.div_ceil(KEPT_ONE_OF));
+    if pages == 0 { 1 } else { pages }
+}
+
+/// The same limit with its `block` rules reduced to a part. A limit in monitor mode refuses nobody and stays
+/// whole. Same rules in the same order, and the same log.
+pub fn reduced(limit: &Limit, part: fn(u32) -> u32) -> Limit {
+    let part = |rule: &Rule| match (limit.mode(), rule.then) {
+        (LimitMode::Enforce, RuleAction::Block) => Rule { max: part(rule.max), ..rule.clone() },
+        _ => rule.clone(),
+    };
+    limit_of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode()).keeping(limit.capacity())
+}
+
+/// The rest, which has a log of its own: other people's waits must not show what is in it. None if nothing is
+/// reserved.
+pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
+    let enforced = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
+    let kept = enforced.filter(|rule| rule.then == RuleAction::Block).map(|rule| {
+        let max = rule.max - open_part(rule.max);
+        (max > 0).then(|| Rule { max, ..rule.clone() })
+    });
+    Some(limit_of(name, kept.collect::<Option<_>>()?, LimitMode::Enforce))
+}
+
+/// The same limit, which counts but never refuses.
+pub fn counting(limit: &Limit) -> Limit {
+    limit_of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor).keeping(limit.capacity())
+}
+
+fn limit_of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {
+    Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
+}
+
+/// The path of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendPath {
+    Open,
+    /// The requester's address or network is spent.
+    SpentAsker,
+    /// The budget of the prefix or the total is spent, or there is a brake.
+    Short {
+        under: Option<BrakedPrefix>,
+    },
+}
+
+impl SendPath {
+    /// What it counts in before it is known who owns the number.
+    pub const fn counted_as(self) -> BudgetShare {
+        match self {
+            Self::Open => BudgetShare::Open,
+            Self::SpentAsker | Self::Short { .. } => BudgetShare::Withheld,
+        }
+    }
+
+    pub const fn under(self) -> Option<BrakedPrefix> {
+        match self {
+            Self::Open | Self::SpentAsker => None,
+            Self::Short { under } => under,
+        }
+    }
+
+    /// The path on which a refused ordinary request continues; None if the refusal does not make codes short.
+    pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
+        if self != Self::Open || refusal.then != RuleAction::Block {
+            return None;
+        }
+        match LimitName::parse(limit)?.subject() {
+            LimitSubject::Address | LimitSubject::Network => Some(Self::SpentAsker),
+            LimitSubject::Prefix | LimitSubject::Everyone => Some(Self::Short { under: None }),
+            LimitSubject::Account
+            | LimitSubject::Device
+            | LimitSubject::Phone
+            | LimitSubject::Program
+            | LimitSubject::ProgramAddress
+            | LimitSubject::ProgramNetwork
+            | LimitSubject::ProgramPrefix
+            | LimitSubject::RealmAccount
+            | LimitSubject::RealmDevice
+            | LimitSubject::RealmAddress
+            | LimitSubject::RealmNetwork => None,
+        }
+    }
+
+    /// The shares that a proven number may use, in order. The reserve is for accounts, so a program's brake leaves the
+    /// open part.
+    pub const fn shares(self, of_program: bool) -> &'static [BudgetShare] {
+        match self {
+            Self::Open => &[],
+            _ if of_program => &[BudgetShare::SpentAsker],
+            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
+            Self::Short { .. } => &[BudgetShare::Reserve],
+        }
+    }
+}
+
+pub const ONCE: &str = "sms-once";
+
+/// How long a request of a relay is recognised: longer than its signature is accepted.
+pub const RELAYED: Duration = Duration::from_secs(10 * 60);
+
+/// A repetition is recognised as long as the code is valid: after that, the earlier answer is of no use.
+fn once_limit(code_ttl: Duration) -> Limit {
+    let rules = vec![Rule::sliding(1, code_ttl, RuleAction::Block)];
+    Limit::new(ONCE, rules, LimitMode::Enforce).expect("one rule, within bounds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn limit(max: u32, mode: LimitMode) -> Limit {
+        let rules =
+            vec![Rule::sliding(3, HOUR, RuleAction::Captcha), Rule::sliding(max, HOUR, RuleAction::Block)];
+        Limit::new("sms-total", rules, mode).unwrap()
+    }
+
+    #[test]
+    fn the_two_parts_are_never_more_than_the_whole() {
+        for max in 1..1000 {
+            let whole = limit(max, LimitMode::Enforce);
+            let open = reduced(&whole, open_part).rules()[1].max;
+            let kept = reserve(&whole, "kept").map_or(0, |kept| kept.rules()[0].max);
+            assert_eq!((open + kept, open), (max, open_part(max)), "{max}");
+            assert!((1..=open).contains(&pages_part(max)), "{max}");
+        }
+        assert_eq!([5, 10, 200, 10_000].map(pages_part), [3, 6, 120, 6_000]);
+        assert_eq!([1, 2, 3, 4].map(pages_part), [1, 1, 1, 2]);
+        assert_eq!([20, 100, 200, 10_000].map(open_part), [16, 80, 160, 8_000]);
+        assert_eq!([1, 2, 3, 4].map(open_part), [1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn challenges_stay_where_they_were_and_what_only_watches_is_whole() {
+        assert_eq!(reduced(&limit(20, LimitMode::Enforce), open_part).rules()[0].max, 3);
+        assert_eq!(reduced(&limit(20, LimitMode::Monitor), open_part), limit(20, LimitMode::Monitor));
+        assert!(reserve(&limit(20, LimitMode::Monitor), "kept").unwrap().rules().is_empty());
+        assert_eq!(reserve(&limit(1, LimitMode::Enforce), "kept"), None);
+    }
+
+    #[test]
+    fn shares_come_back_from_their_text() {
+        assert!(BudgetShare::VARIANTS.iter().all(|share| share.into_str().parse() == Ok(*share)));
+    }
+}

@@ -1,0 +1,331 @@
+//! The limits, the answers to an attack and the applications in force, as administrators read and change them: drafts,
+//! saves, history, instances.
+
+mod history;
+mod instances;
+pub mod replay;
+mod turns;
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use tokio::sync::Mutex;
+
+use crate::audit::Audit;
+use crate::clock::{Clock, Micros};
+use crate::config::{self, AccessEdit, AccessSaver, Limits, LiveHandle, LiveSettings};
+use crate::db::{Db, DbError};
+use crate::entropy::Entropy;
+use crate::request_id;
+use crate::stop::StopSignal;
+use replay::PreviewService;
+
+pub use crate::config::{
+    BackendKind, DocumentDraft, DocumentEdit, DraftError, DraftSaveError as NotWritten, RefusedChange,
+    SavedDraft, with_limit,
+};
+pub use history::{ChangeCursor, LimitsChange};
+pub use instances::Instance;
+pub use replay::{PreviewError, PreviewReport};
+
+/// Clones share it.
+#[derive(Clone)]
+pub struct Tuning(Arc<TuningInner>);
+
+struct TuningInner {
+    live: LiveHandle,
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    audit: Audit,
+    this: instances::ThisInstance,
+    /// The newest change in the history that was in force on this instance. Locked while one is recorded.
+    recorded: Mutex<history::NewestChange>,
+    previews: PreviewService,
+    draft_turns: turns::DraftTurns,
+}
+
+/// The limits in force in this instance.
+#[derive(Debug, Clone)]
+pub struct CurrentLimits {
+    /// The version of the document, in 12 hexadecimal digits, which a save must name.
+    pub version: String,
+    pub backend: BackendKind,
+    /// Why the backend does not answer; the last known document is then in force.
+    pub backend_down: Option<String>,
+    pub live: Arc<LiveSettings>,
+    /// The `[limits]` part of the document, with its comments.
+    pub toml: String,
+    /// The limits in the document; the others have their defaults.
+    pub set: Vec<String>,
+    /// The limits set by environment variables; `*` for all, `custom.*` for all custom limits.
+    pub overridden: Vec<String>,
+    /// A newer document that is not in force, and why.
+    pub refused: Option<RefusedChange>,
+}
+
+impl CurrentLimits {
+    /// Whether an environment variable sets this limit, whatever the document says.
+    pub fn is_overridden(&self, name: &str) -> bool {
+        self.overridden.iter().any(|pattern| match pattern.as_str() {
+            "*" => true,
+            "custom.*" => name.starts_with("custom."),
+            exact => exact == name,
+        })
+    }
+}
+
+/// The author of a change.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeActor<'a> {
+    /// The account's id.
+    pub account: &'a str,
+    pub login: &'a str,
+}
+
+/// The same with the reason, owned for the duration of a save.
+struct SaveAuthor {
+    account: String,
+    login: String,
+    reason: String,
+}
+
+/// Why nothing was saved; what is in force is unchanged.
+#[derive(Debug)]
+pub enum SaveError {
+    /// The document was not written.
+    NotWritten(NotWritten),
+    /// There is no such change to return to.
+    NoSuchChange,
+    Db(DbError),
+}
+
+impl From<NotWritten> for SaveError {
+    fn from(error: NotWritten) -> Self {
+        Self::NotWritten(error)
+    }
+}
+
+impl Tuning {
+    /// `host` is this instance's name for the others: the machine and the port.
+    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
+        let this = instances::ThisInstance::new(host, &clock, &entropy);
+        Self(Arc::new(TuningInner {
+            live,
+            db,
+            clock,
+            entropy,
+            audit,
+            this,
+            recorded: Mutex::new(None),
+            previews: PreviewService::default(),
+            draft_turns: turns::DraftTurns::default(),
+        }))
+    }
+
+    /// The version of the document in force.
+    pub fn version(&self) -> String {
+        version_of(&self.0.live.in_force())
+    }
+
+    pub fn current(&self) -> CurrentLimits {
+        let live = &self.0.live;
+        let in_force = live.in_force();
+        CurrentLimits {
+            version: version_of(&in_force),
+            backend: live.backend(),
+            backend_down: live.backend_down(),
+            live: Arc::clone(&in_force.live),
+            toml: config::limits_toml(&in_force.document),
+            set: config::named(&in_force.document),
+            overridden: live.overridden(),
+            refused: live.last_refused(),
+        }
+    }
+
+    /// What the draft would have done to the attempts of the last `span`, beside the limits in force. One
+    /// preview runs at a time: a second one waits, or is told that another is running.
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<PreviewReport, PreviewError> {
+        let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
+        audit.flush().await;
+        let limits = live.snapshot().limits.clone();
+        let since = self.changed_at().await.map_err(PreviewError::Db)?;
+        previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
+    }
+
+    /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
+    /// in this instance; the others follow within a second.
+    pub async fn save(
+        &self,
+        edit: DocumentEdit,
+        if_match: &str,
+        by: ChangeActor<'_>,
+        reason: &str,
+    ) -> Result<SavedDraft, SaveError> {
+        let Some(control) = self.0.live.control() else {
+            const WHY: &str =
+                "the configuration of this server is not watched; start it with a configuration file";
+            return Err(NotWritten::Backend(WHY.to_owned()).into());
+        };
+        let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
+        let author = SaveAuthor {
+            account: by.account.to_owned(),
+            login: by.login.to_owned(),
+            reason: reason.to_owned(),
+        };
+        // On its own task: the caller may hang up, and the change is still recorded.
+        let saving =
+            request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
+        let gone = |_| NotWritten::Backend("the save did not finish; check what is in force".to_owned());
+        saving.await.map_err(gone)?
+    }
+
+    async fn put_and_record(
+        &self,
+        control: &config::WatchControl,
+        edit: DocumentEdit,
+        seen: &str,
+        author: &SaveAuthor,
+    ) -> Result<SavedDraft, SaveError> {
+        // Locked over both, so that the history is in the order of the saves.
+        let mut recorded = self.0.recorded.lock().await;
+        let saved = control.save(edit, seen).await?;
+        // A document that was there already keeps its author.
+        if saved.version != seen
+            && let Err(error) = self.record_put(&mut recorded, &saved, author).await
+        {
+            // It is in force even if the history could not be written; it will be recorded later without its
+            // author.
+            tracing::error!(%error, "a change of the document could not be written to the history yet");
+        }
+        Ok(saved)
+    }
+
+    /// Saves the limits of an earlier change again. `[access]` and `[[apps]]` stay as they are.
+    pub async fn rollback(
+        &self,
+        change: &str,
+        if_match: &str,
+        by: ChangeActor<'_>,
+        reason: &str,
+    ) -> Result<SavedDraft, SaveError> {
+        let document = self.document_of(change).await.map_err(SaveError::Db)?;
+        let document = document.ok_or(SaveError::NoSuchChange)?;
+        let edit = config::DraftEdit::read(DocumentDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
+        let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
+        self.save(edit, if_match, by, reason).await
+    }
+
+    /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
+    /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
+    pub async fn keep_up(&self, mut stop: StopSignal) {
+        let mut changes = self.0.live.changes();
+        loop {
+            self.look_after().await;
+            self.0.previews.tidy(&self.0.clock);
+            tokio::select! {
+                () = stop.told() => return,
+                () = tokio::time::sleep(instances::EVERY) => {}
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
+        if let Err(error) = self.gone().await {
+            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
+        }
+    }
+
+    /// One round of [`Self::keep_up`].
+    pub async fn look_after(&self) {
+        for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
+            tracing::warn!(error = %failed, "the history of the document and the list of instances are not up to date");
+        }
+    }
+}
+
+/// Twelve hexadecimal digits; `none` if there is no document.
+fn version_of(in_force: &config::InForceConfig) -> String {
+    in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
+}
+
+impl TuningInner {
+    async fn now(&self) -> Result<Micros, DbError> {
+        self.db.now(&self.clock).await
+    }
+}
+
+/// The applications in force in this instance.
+#[derive(Debug, Clone)]
+pub struct CurrentApps {
+    /// The version of the document, which a save must name.
+    pub version: String,
+    pub live: Arc<LiveSettings>,
+    /// The `[[apps]]` part of the document, with its comments.
+    pub toml: String,
+    /// Whether an environment variable sets them, whatever the document says.
+    pub overridden: bool,
+}
+
+impl Tuning {
+    pub fn current_apps(&self) -> CurrentApps {
+        let in_force = self.0.live.in_force();
+        CurrentApps {
+            version: version_of(&in_force),
+            live: Arc::clone(&in_force.live),
+            toml: config::apps_toml(&in_force.document),
+            overridden: self.0.live.overridden_apps(),
+        }
+    }
+}
+
+/// How many changes back the author of an entry is looked for.
+const LOOKED_AT: u32 = 100;
+
+/// The change that put an entry of `[access]` in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessOrigin {
+    pub at: Micros,
+    /// None if the document was edited by hand.
+    pub login: Option<String>,
+    pub reason: Option<String>,
+}
+
+impl From<&LimitsChange> for AccessOrigin {
+    fn from(change: &LimitsChange) -> Self {
+        Self { at: change.at, login: change.login.clone(), reason: change.reason.clone() }
+    }
+}
+
+impl Tuning {
+    /// Reads a draft of `[access]`; `from` is where its author is.
+    pub fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<DocumentEdit, Vec<DraftError>> {
+        let live = self.0.live.snapshot();
+        let current = live.access.settings();
+        let edit = AccessEdit::read(draft, AccessSaver { current, address: from, now: self.0.clock.now() })?;
+        Ok(DocumentEdit::Access(Box::new(edit)))
+    }
+
+    /// Who put each of these lines of `[access]` in force: the oldest of the changes that have had it without a break.
+    /// None if that is not recorded yet.
+    pub async fn access_origins(&self, lines: &[String]) -> Result<Vec<Option<AccessOrigin>>, DbError> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let changes = self.history(None, LOOKED_AT).await?;
+        let mut origins = vec![None; lines.len()];
+        let mut followed: Vec<usize> = (0..lines.len()).collect();
+        for change in &changes {
+            let had: HashSet<&str> =
+                change.access.lines().map(|line| line.trim().trim_end_matches(',')).collect();
+            followed.retain(|&index| had.contains(lines[index].as_str()));
+            followed.iter().for_each(|&index| origins[index] = Some(AccessOrigin::from(change)));
+        }
+        Ok(origins)
+    }
+}

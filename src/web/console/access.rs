@@ -1,0 +1,807 @@
+//! `/admin/access`: the answers to an attack.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, ETAG};
+use actix_web::web::{Form, Query};
+use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
+use ipnet::IpNet;
+use rust_i18n::t;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use super::LONGEST_REASON;
+use super::confirm::carried::{self, FormPairs};
+use super::document::{
+    DocumentSaved, checked_reason, etag, if_match, read_draft, record_save, save_edit, save_response,
+};
+use super::guard::Admin;
+use super::permitted::{Permitted, ReadAccess, SaveAccess};
+use super::words::exactly;
+use crate::clock::Micros;
+use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
+use crate::tuning::{AccessOrigin, DraftError, NotWritten, SaveError, SavedDraft};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::flash::Flash;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::{Moment, span_in_words, whole_seconds};
+use crate::web::kit::web_error::{WebError, WebResult};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessAnswer {
+    /// Everybody solves a CAPTCHA.
+    Challenge,
+    /// A network is refused.
+    Deny,
+    /// The limits of a network are lifted.
+    Allow,
+    /// A prefix gets no message.
+    Pause,
+}
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+impl AccessAnswer {
+    pub const ALL: [Self; 4] = [Self::Challenge, Self::Deny, Self::Allow, Self::Pause];
+
+    /// Its name in links and forms.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Challenge => "challenge",
+            Self::Deny => "deny",
+            Self::Allow => "allow",
+            Self::Pause => "pause",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|answer| answer.as_str() == text)
+    }
+
+    /// The field that says whom it is about; empty if it is about everybody.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Challenge => "",
+            Self::Deny | Self::Allow => "network",
+            Self::Pause => "prefix",
+        }
+    }
+
+    /// The list in `[access]`; None if it is not in one.
+    const fn list(self) -> Option<&'static str> {
+        match self {
+            Self::Challenge => None,
+            Self::Deny => Some("deny"),
+            Self::Allow => Some("allow"),
+            Self::Pause => Some("pause_sms"),
+        }
+    }
+
+    /// Its key in `[access]`.
+    pub fn key(self) -> &'static str {
+        self.list().unwrap_or("challenge_everyone_until")
+    }
+
+    /// How long it may last, to choose from. An attack lasts hours; an office stays.
+    pub fn spans(self) -> impl Iterator<Item = Duration> {
+        let seconds: &[u64] = match self {
+            Self::Challenge => &[15 * MINUTE, HOUR, 4 * HOUR, DAY],
+            Self::Deny | Self::Pause => &[15 * MINUTE, HOUR, 4 * HOUR, DAY, 7 * DAY],
+            Self::Allow => &[HOUR, DAY, 7 * DAY, 30 * DAY, 365 * DAY],
+        };
+        seconds.iter().map(|seconds| Duration::from_secs(*seconds))
+    }
+
+    /// For the record of events: `deny 203.0.113.0/24`.
+    pub fn shown(self, subject: &str) -> String {
+        let subject: String = subject.trim().chars().take(64).collect();
+        format!("{} {subject}", self.as_str()).trim_end().to_owned()
+    }
+
+    /// `[access]` with it; the same one that is in force already ends at the new time.
+    pub fn added_to(self, current: &AccessSettings, subject: &str, until: Micros, reason: &str) -> Value {
+        let mut draft = self.taken_from(current, subject);
+        let until = moment_text(until);
+        match self.list() {
+            None => draft[self.key()] = until.into(),
+            Some(list) => {
+                let entry = json!({ (self.field()): subject.trim(), "until": until, "reason": reason });
+                draft[list].as_array_mut().expect("a list").push(entry);
+            }
+        }
+        draft
+    }
+
+    /// `[access]` without it.
+    pub fn taken_from(self, current: &AccessSettings, subject: &str) -> Value {
+        let mut draft = current.json();
+        match self.list() {
+            None => draft[self.key()] = "".into(),
+            Some(list) => {
+                let subject = canonical(subject);
+                let others = draft[list].as_array_mut().expect("a list");
+                others.retain(|entry| entry[self.field()].as_str() != Some(subject.as_str()));
+            }
+        }
+        draft
+    }
+}
+
+/// A network as it is written in what is in force: an address alone has its length behind it.
+fn canonical(subject: &str) -> String {
+    let subject = subject.trim();
+    let network = subject.parse::<IpNet>().or_else(|_| subject.parse::<IpAddr>().map(IpNet::from));
+    network.map_or_else(|_| subject.to_owned(), |network| network.to_string())
+}
+
+const HERE: &str = "/admin/access";
+const END: &str = "/admin/access/end";
+/// Two operators may save at the same moment: an answer is added to whatever is in force by then.
+const MOST_TRIES: u32 = 3;
+
+/// `?do=deny&network=203.0.113.0/24`: shows that form first, filled in.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AccessQuery {
+    #[serde(rename = "do")]
+    wanted: String,
+    network: String,
+    prefix: String,
+}
+
+/// `GET /admin/access`
+pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, services: Shared) -> WebResult {
+    let subject = |answer: AccessAnswer| match answer {
+        AccessAnswer::Challenge => "",
+        AccessAnswer::Deny | AccessAnswer::Allow => &query.network,
+        AccessAnswer::Pause => &query.prefix,
+    };
+    let form = AccessAnswer::parse(&query.wanted).map(|answer| AnswerForm::chosen(answer, subject(answer)));
+    page(&visit, &services, &admin, form, PageWord::None).await
+}
+
+/// `POST /admin/access`
+pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let value = |name| carried::value(&pairs, name);
+    let answer = AccessAnswer::parse(value("do"));
+    let form = |answer: AccessAnswer| {
+        AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
+    };
+    if !visit.admits_form(value("csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
+        return page(&visit, &services, &admin, answer.map(form), PageWord::Expired).await;
+    }
+    let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
+    let (mut form, subject) = (form(answer), value(answer.field()));
+    let reason = form.reason.clone();
+    let until = visit.now().plus(form.lasts().unwrap_or_default());
+    let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
+    let now = visit.now();
+    let current = services.live.snapshot().access.settings().in_force(now);
+    form.check(visit.locale);
+    let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
+    let checked = read_draft(&services, &admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
+    if let Err(errors) = checked.await? {
+        form.refused(visit.locale, errors);
+    }
+    if form.has_mistakes() {
+        return page(&visit, &services, &admin, Some(form), PageWord::None).await;
+    }
+    let confirmed = carried::require(&visit, &services, &admin, HERE, &pairs).await?;
+    let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
+    let result = async {
+        match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
+            Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
+            Err(error) => {
+                let word = match error {
+                    SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+                        form.refused(visit.locale, errors);
+                        PageWord::None
+                    }
+                    error => word(error)?,
+                };
+                page(&visit, &services, &admin, Some(form), word).await
+            }
+        }
+    };
+    let result = result.await;
+    confirmed.finish(&visit, services.session_lasts, result)
+}
+
+/// `POST /admin/access/end`
+pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let value = |name| carried::value(&pairs, name);
+    if !visit.admits_form(value("csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
+        return page(&visit, &services, &admin, None, PageWord::Expired).await;
+    }
+    let Some(answer) = AccessAnswer::parse(value("do")) else { return Ok(visit.see_other(HERE, None)) };
+    let (subject, was) = (value("subject"), value("was"));
+    if services.live.overridden_access().contains(&answer.key()) {
+        const WHY: &str = "it is set by an environment variable of the server; change it there";
+        return page(&visit, &services, &admin, None, PageWord::NotSaved(WHY.to_owned())).await;
+    }
+    let confirmed = carried::require(&visit, &services, &admin, END, &pairs).await?;
+    let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
+    let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect();
+    let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
+    let draft = |current: &AccessSettings| answer.taken_from(current, subject);
+    let result = async {
+        match save(&visit, &services, &admin, ("access.end", detail), &reason, draft).await? {
+            Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
+            Err(error) => page(&visit, &services, &admin, None, word(error)?).await,
+        }
+    };
+    let result = result.await;
+    confirmed.finish(&visit, services.session_lasts, result)
+}
+
+async fn save(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    (act, mut detail): (&str, Value),
+    reason: &str,
+    draft: impl Fn(&AccessSettings) -> Value,
+) -> Result<Result<SavedDraft, SaveError>, Problem> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let current = services.tuning.current();
+        let wanted = draft(&current.live.access.settings().in_force(visit.now()));
+        let (tuning, from) = (services.tuning.clone(), admin.address());
+        let edit = read_draft(services, admin, move |_| tuning.access_edit(&wanted, from)).await?;
+        let saved = save_edit(services, admin, edit, &current.version, reason).await;
+        let overtaken = matches!(saved, Err(SaveError::NotWritten(NotWritten::Stale { .. })));
+        if !overtaken || tries == MOST_TRIES {
+            detail["from"] = current.version.into();
+            record_save(services, admin, act, detail, &saved);
+            return Ok(saved);
+        }
+    }
+}
+
+/// Why nothing was saved, for the page.
+fn word(error: SaveError) -> Result<PageWord, WebError> {
+    Ok(match error {
+        SaveError::NotWritten(NotWritten::Stale { .. }) | SaveError::NoSuchChange => PageWord::Stale,
+        SaveError::NotWritten(NotWritten::Backend(reason)) => PageWord::NotSaved(reason),
+        SaveError::NotWritten(NotWritten::Invalid(errors)) => {
+            let said = errors.iter().map(|error| format!("{}: {}", error.field, error.message));
+            PageWord::NotSaved(said.collect::<Vec<_>>().join("; "))
+        }
+        SaveError::Db(error) => return Err(error.into()),
+    })
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    form: Option<AnswerForm>,
+    word: PageWord,
+) -> Result<HttpResponse, WebError> {
+    let now = visit.now();
+    let settings = services.live.snapshot().access.settings().in_force(now);
+    let mut rows = AnswerRow::all(&settings, now, visit.locale);
+    let lines: Vec<String> = rows.iter().map(|row| row.line.clone()).collect();
+    for (row, origin) in rows.iter_mut().zip(services.tuning.access_origins(&lines).await?) {
+        row.set_by(origin);
+    }
+    let fixed = services.live.overridden_access();
+    Ok(AccessPage::new(visit, admin.login(), rows, form, word, fixed).respond(visit))
+}
+
+/// The longest reason of an entry, in characters.
+const LONGEST_ENTRY_REASON: usize = 200;
+/// An hour, unless another choice was made.
+const USUAL: Duration = Duration::from_secs(60 * 60);
+
+/// An answer in force.
+pub struct AnswerRow {
+    pub answer: AccessAnswer,
+    /// A network or a prefix; empty: everybody.
+    pub subject: String,
+    pub until: Moment,
+    pub left: String,
+    pub reason: Option<String>,
+    /// As the history has it.
+    pub line: String,
+    /// None if the document was edited by hand.
+    pub login: Option<String>,
+    pub since: Option<Moment>,
+}
+
+impl AnswerRow {
+    /// Everything in force, the widest first.
+    pub fn all(settings: &AccessSettings, now: Micros, locale: Locale) -> Vec<Self> {
+        let row = |answer, subject: String, until: Micros, reason: Option<&str>, line: String| Self {
+            answer,
+            subject,
+            until: Moment(until),
+            left: span_in_words(whole_seconds(until.since(now)), locale),
+            reason: reason.map(str::to_owned),
+            line,
+            login: None,
+            since: None,
+        };
+        let network = |answer| {
+            move |it: &AccessNetwork| {
+                row(answer, it.network.to_string(), it.until, Some(&it.reason), it.line())
+            }
+        };
+        let everyone = settings.challenge_everyone_until.map(|until| {
+            let line = format!("challenge_everyone_until = \"{}\"", moment_text(until));
+            row(AccessAnswer::Challenge, String::new(), until, None, line)
+        });
+        let denied = settings.deny.iter().map(network(AccessAnswer::Deny));
+        let allowed = settings.allow.iter().map(network(AccessAnswer::Allow));
+        let paused = settings
+            .pause_sms
+            .iter()
+            .map(|it| row(AccessAnswer::Pause, it.prefix.clone(), it.until, Some(&it.reason), it.line()));
+        everyone.into_iter().chain(denied).chain(paused).chain(allowed).collect()
+    }
+
+    pub fn set_by(&mut self, origin: Option<AccessOrigin>) {
+        let Some(AccessOrigin { at, login, reason }) = origin else { return };
+        self.since = Some(Moment(at));
+        self.login = login;
+        if self.reason.is_none() {
+            self.reason = reason;
+        }
+    }
+
+    fn was(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
+    }
+
+    /// To the form that changes its end.
+    fn change(&self) -> String {
+        let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
+        match self.answer.field() {
+            "" => format!("/admin/access?do={}", self.answer.as_str()),
+            field => format!("/admin/access?do={}&{field}={value}", self.answer.as_str()),
+        }
+    }
+
+    const fn title(&self) -> &'static str {
+        match self.answer {
+            AccessAnswer::Challenge => "answers.is-challenge",
+            AccessAnswer::Deny => "answers.is-deny",
+            AccessAnswer::Allow => "answers.is-allow",
+            AccessAnswer::Pause => "answers.is-pause",
+        }
+    }
+
+    const fn tone(&self) -> &'static str {
+        match self.answer {
+            AccessAnswer::Allow => "good",
+            AccessAnswer::Challenge => "warn",
+            AccessAnswer::Deny | AccessAnswer::Pause => "bad",
+        }
+    }
+}
+
+/// The part of a form that a mistake is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FormPart {
+    Subject,
+    Span,
+    Reason,
+    Whole,
+}
+
+/// A mistake: what would be right, and what the configuration says, which is in English.
+struct FormMistake {
+    part: FormPart,
+    right: Cow<'static, str>,
+    said: Option<String>,
+}
+
+/// The form of one answer.
+pub struct AnswerForm {
+    answer: AccessAnswer,
+    subject: String,
+    span: String,
+    pub reason: String,
+    /// It is shown first, and has the focus.
+    first: bool,
+    mistakes: Vec<FormMistake>,
+}
+
+impl AnswerForm {
+    fn new(answer: AccessAnswer) -> Self {
+        let span = USUAL.as_secs().to_string();
+        Self {
+            answer,
+            subject: String::new(),
+            span,
+            reason: String::new(),
+            first: false,
+            mistakes: Vec::new(),
+        }
+    }
+
+    /// The one that a link leads to.
+    pub fn chosen(answer: AccessAnswer, subject: &str) -> Self {
+        let subject = subject.chars().take(64).collect();
+        Self { subject, first: true, ..Self::new(answer) }
+    }
+
+    pub fn typed(answer: AccessAnswer, subject: &str, span: &str, reason: &str) -> Self {
+        let reason = reason.trim().chars().take(LONGEST_ENTRY_REASON + 1).collect();
+        let span = span.chars().take(16).collect();
+        Self { span, reason, ..Self::chosen(answer, subject) }
+    }
+
+    /// None if it is no choice of this form.
+    pub fn lasts(&self) -> Option<Duration> {
+        self.answer.spans().find(|span| span.as_secs().to_string() == self.span)
+    }
+
+    /// Finds what only the form knows.
+    pub fn check(&mut self, locale: Locale) {
+        if self.reason.is_empty() {
+            self.wrong(FormPart::Reason, locale.t("draft.reason-missing"), None);
+        } else if self.reason.chars().count() > LONGEST_ENTRY_REASON
+            || self.reason.chars().any(char::is_control)
+        {
+            self.wrong(FormPart::Reason, locale.t("answers.reason-wrong"), None);
+        }
+        if self.lasts().is_none() {
+            self.wrong(FormPart::Span, locale.t("answers.span-wrong"), None);
+        }
+    }
+
+    /// Takes the mistakes that the configuration finds.
+    pub fn refused(&mut self, locale: Locale, errors: Vec<DraftError>) {
+        for DraftError { field, message, .. } in errors {
+            let part = match field.rsplit('.').next() {
+                Some("network" | "prefix") => FormPart::Subject,
+                Some("until") => FormPart::Span,
+                Some("reason") => FormPart::Reason,
+                _ => FormPart::Whole,
+            };
+            if self.mistake(part).is_some() {
+                continue;
+            }
+            let right = match (part, self.answer) {
+                (FormPart::Subject, AccessAnswer::Pause) => "answers.prefix-wrong",
+                (FormPart::Subject, _) => "answers.network-wrong",
+                (FormPart::Span, _) => "answers.span-wrong",
+                (FormPart::Reason, _) => "answers.reason-wrong",
+                (FormPart::Whole, _) => "answers.refused",
+            };
+            self.wrong(part, locale.t(right), Some(message));
+        }
+    }
+
+    fn wrong(&mut self, part: FormPart, right: Cow<'static, str>, said: Option<String>) {
+        self.mistakes.push(FormMistake { part, right, said });
+    }
+
+    pub fn has_mistakes(&self) -> bool {
+        !self.mistakes.is_empty()
+    }
+
+    fn mistake(&self, part: FormPart) -> Option<&FormMistake> {
+        self.mistakes.iter().find(|mistake| mistake.part == part)
+    }
+
+    fn id(&self) -> &'static str {
+        self.answer.as_str()
+    }
+
+    fn keys(&self) -> (&'static str, &'static str, &'static str) {
+        match self.answer {
+            AccessAnswer::Challenge => {
+                ("answers.challenge", "answers.challenge-about", "answers.challenge-do")
+            }
+            AccessAnswer::Deny => ("answers.deny", "answers.deny-about", "answers.deny-do"),
+            AccessAnswer::Allow => ("answers.allow", "answers.allow-about", "answers.allow-do"),
+            AccessAnswer::Pause => ("answers.pause", "answers.pause-about", "answers.pause-do"),
+        }
+    }
+
+    const fn subject_keys(&self) -> (&'static str, &'static str) {
+        match self.answer {
+            AccessAnswer::Pause => ("answers.prefix", "answers.prefix-hint"),
+            _ => ("answers.network", "answers.network-hint"),
+        }
+    }
+
+    fn spans(&self, locale: &Locale) -> Vec<(String, String, bool)> {
+        let option = |span: Duration| {
+            let value = span.as_secs().to_string();
+            let chosen = value == self.span;
+            (value, exactly(span, *locale), chosen)
+        };
+        self.answer.spans().map(option).collect()
+    }
+
+    /// The part that gets the focus: the first mistake, or what has to be typed.
+    fn focus(&self) -> Option<FormPart> {
+        let typed = || match self.answer.field() {
+            "" => FormPart::Reason,
+            _ if self.subject.is_empty() => FormPart::Subject,
+            _ => FormPart::Reason,
+        };
+        let wrong = [FormPart::Subject, FormPart::Span, FormPart::Reason];
+        let wrong = wrong.into_iter().find(|part| self.mistake(*part).is_some());
+        self.first.then(|| wrong.unwrap_or_else(typed))
+    }
+
+    fn focuses(&self, part: FormPart) -> bool {
+        self.focus() == Some(part)
+    }
+}
+
+/// Why a form is shown again.
+pub enum PageWord {
+    None,
+    /// The form is not ours, or too old.
+    Expired,
+    /// Others saved at the same moment, again and again.
+    Stale,
+    /// What keeps the document cannot be written; the text is its error.
+    NotSaved(String),
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/access.html")]
+pub struct AccessPage {
+    layout: Layout,
+    rows: Vec<AnswerRow>,
+    forms: Vec<AnswerForm>,
+    word: PageWord,
+    /// The keys that environment variables set.
+    fixed: Vec<&'static str>,
+}
+
+impl AccessPage {
+    /// `form` is shown first.
+    pub fn new(
+        visit: &Visit,
+        user: &str,
+        rows: Vec<AnswerRow>,
+        form: Option<AnswerForm>,
+        word: PageWord,
+        fixed: Vec<&'static str>,
+    ) -> Self {
+        let chosen = form.as_ref().map(|form| form.answer);
+        let mut layout = visit.layout("/admin/access", Some(user));
+        layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
+        let others = AccessAnswer::ALL.into_iter().filter(|answer| Some(*answer) != chosen);
+        let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
+        Self { layout, rows, forms, word, fixed }
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match self.word {
+            PageWord::Expired => StatusCode::FORBIDDEN,
+            PageWord::Stale => StatusCode::PRECONDITION_FAILED,
+            PageWord::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
+            PageWord::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            PageWord::None => StatusCode::OK,
+        };
+        visit.page(status, self)
+    }
+
+    fn has_first(&self) -> bool {
+        self.forms.first().is_some_and(|form| form.first)
+    }
+
+    fn fixed_keys(&self) -> String {
+        self.fixed.join(", ")
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "version": "5d1f0c2a9b3e",
+    "deny": [{ "network": "203.0.113.0/24", "until": "2026-12-01T18:00:00Z", "reason": "a flood of guesses" }],
+    "allow": [],
+    "challenge_everyone_until": "2026-12-01T12:00:00Z",
+    "pause_sms": [{ "prefix": "+86138", "until": "2026-12-01T12:00:00Z", "reason": "pumping" }]
+}))]
+struct AccessInForce {
+    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
+    version: String,
+    /// Networks whose requests are refused.
+    deny: Vec<NetworkBody>,
+    /// Networks for which the limits of addresses and networks are ten times as high.
+    allow: Vec<NetworkBody>,
+    /// Until then everybody but known devices solves a CAPTCHA; empty: nobody does because of this.
+    challenge_everyone_until: String,
+    /// Prefixes of numbers that get no message.
+    pause_sms: Vec<PauseBody>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = AccessNetwork)]
+struct NetworkBody {
+    /// A CIDR or one address. Not wider than an IPv4 /8 or an IPv6 /19, and no trusted proxy.
+    network: String,
+    #[schema(format = DateTime)]
+    until: String,
+    #[schema(min_length = 1, max_length = 200)]
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = SmsPause)]
+struct PauseBody {
+    #[schema(pattern = "^\\+[0-9]{1,15}$")]
+    prefix: String,
+    #[schema(format = DateTime)]
+    until: String,
+    #[schema(min_length = 1, max_length = 200)]
+    reason: String,
+}
+
+impl From<AccessNetwork> for NetworkBody {
+    fn from(entry: AccessNetwork) -> Self {
+        let AccessNetwork { network, until, reason } = entry;
+        Self { network: network.to_string(), until: moment_text(until), reason }
+    }
+}
+
+impl From<SmsPause> for PauseBody {
+    fn from(pause: SmsPause) -> Self {
+        let SmsPause { prefix, until, reason } = pause;
+        Self { prefix, until: moment_text(until), reason }
+    }
+}
+
+/// The answers to an attack that are in force
+///
+/// Without those that have ended.
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/access",
+    operation_id = "showAccess",
+    tag = "admin",
+    responses((
+        status = 200,
+        description = "What is in force on the instance that answers.",
+        body = AccessInForce,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
+)]
+pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpResponse {
+    let current = services.tuning.current();
+    let in_force = current.live.access.settings().in_force(services.audit.now());
+    let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
+    let tag = etag(&current.version);
+    let body = AccessInForce {
+        version: current.version,
+        deny: deny.into_iter().map(NetworkBody::from).collect(),
+        allow: allow.into_iter().map(NetworkBody::from).collect(),
+        challenge_everyone_until: challenge_everyone_until.map(moment_text).unwrap_or_default(),
+        pause_sms: pause_sms.into_iter().map(PauseBody::from).collect(),
+    };
+    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+}
+
+/// What is left out is set to nothing.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "challenge_everyone_until": "2026-12-01T12:00:00Z", "reason": "A spray over many names."
+}))]
+pub struct AccessRequest {
+    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    deny: Option<Value>,
+    #[schema(value_type = Option<Vec<NetworkBody>>)]
+    allow: Option<Value>,
+    /// RFC 3339, or empty.
+    #[schema(value_type = Option<String>)]
+    challenge_everyone_until: Option<Value>,
+    #[schema(value_type = Option<Vec<PauseBody>>)]
+    pause_sms: Option<Value>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Replace the answers to an attack
+///
+/// They replace all that were set. A new entry must end later than now, and `deny` must not contain the caller's own
+/// address. An entry that has ended is dropped. What is set by an environment variable of the server cannot be changed.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/access",
+    operation_id = "saveAccess",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/access. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = AccessRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["access:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn api_save(
+    Permitted { admin, .. }: Permitted<SaveAccess>,
+    request: HttpRequest,
+    wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let seen = if_match(&request, &services.tuning.version())?;
+    let reason = checked_reason(&wanted.reason)?.to_owned();
+    let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = wanted;
+    let parts = [
+        ("deny", deny),
+        ("allow", allow),
+        ("challenge_everyone_until", challenge_everyone_until),
+        ("pause_sms", pause_sms),
+    ];
+    let parts = parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?)));
+    let draft = Value::Object(parts.collect::<Map<_, _>>());
+    let (tuning, from) = (services.tuning.clone(), admin.address());
+    let edit = read_draft(&services, &admin, move |_| tuning.access_edit(&draft, from)).await?;
+    let saved = save_edit(&services, &admin, edit, &seen, &reason).await;
+    let detail = json!({ "reason": reason, "from": seen });
+    record_save(&services, &admin, "access.save", detail, &saved);
+    save_response(saved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_added_once_and_taken_away_whole() {
+        let now = Micros(1_772_366_400_000_000);
+        let read = |draft: &Value| {
+            let text = toml::to_string(&json!({ "access": draft })).unwrap();
+            let config = crate::config::parse(std::path::Path::new("t.toml"), &text, &[]).unwrap();
+            config.live.access.settings().clone()
+        };
+        for (answer, subject) in [
+            (AccessAnswer::Challenge, ""),
+            (AccessAnswer::Deny, " 203.0.113.7 "),
+            (AccessAnswer::Allow, "2001:db8::/32"),
+            (AccessAnswer::Pause, "+86138"),
+        ] {
+            let none = AccessSettings::default();
+            let once = read(&answer.added_to(&none, subject, now, "an attack"));
+            let later = now.plus(Duration::from_secs(60));
+            let twice = read(&answer.added_to(&once, subject, later, "it goes on"));
+            assert_eq!(twice, read(&answer.added_to(&none, subject, later, "it goes on")), "{answer:?}");
+            assert_eq!(read(&answer.taken_from(&twice, subject)), none, "{answer:?}");
+            assert_eq!(AccessAnswer::parse(answer.as_str()), Some(answer));
+            assert!(
+                answer.spans().any(|span| span == Duration::from_secs(3600)),
+                "an hour is the usual choice"
+            );
+        }
+    }
+}

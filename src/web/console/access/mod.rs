@@ -1,6 +1,0 @@
-//! `/admin/access`: the answers to an attack.
-
-pub mod answer;
-pub mod call;
-pub mod page;
-pub mod view;

@@ -1,0 +1,275 @@
+//! `/api/v1/admin/accounts`: the same as the pages, for programs and administrators.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Path, Query};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
+use crate::sms::Phone;
+use crate::web::console::accounts::{change, change_groups, found};
+use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
+use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Shared;
+use crate::web::kit::wait::Moment;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AccountQuery {
+    /// The first letters of the name, in small letters.
+    login: Option<String>,
+    /// The whole number.
+    phone: Option<String>,
+    /// The value of next from the previous page.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "accounts": [AccountBody::example()] }))]
+struct AccountList {
+    /// Newest first, without those that are deleted.
+    accounts: Vec<AccountBody>,
+    /// For `after`; left out on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = ManagedAccount, example = json!(AccountBody::example()))]
+struct AccountBody {
+    id: String,
+    login: String,
+    /// In E.164, if the account has a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(schema_with = describe::roles)]
+    roles: Vec<&'static str>,
+    has_password: bool,
+    must_change_password: bool,
+    /// Present if it is disabled: nothing opens it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    disabled_since: Option<String>,
+}
+
+impl AccountBody {
+    fn example() -> Self {
+        Self {
+            id: "b19bb51d57b40116de95f7448daf9aef".to_owned(),
+            login: "ada".to_owned(),
+            phone: None,
+            created_at: "2026-11-21T10:00:00Z".to_owned(),
+            roles: vec!["user"],
+            has_password: true,
+            must_change_password: false,
+            disabled_since: None,
+        }
+    }
+}
+
+impl From<Account> for AccountBody {
+    fn from(account: Account) -> Self {
+        Self {
+            id: account.id.to_string(),
+            login: account.login.as_str().to_owned(),
+            phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
+            created_at: Moment(account.created_at).iso(),
+            roles: account.roles.names(),
+            has_password: account.password_hash.is_some(),
+            must_change_password: account.must_change_password,
+            disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
+        }
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "groups": ["on-call", "staff"] }))]
+struct GroupsBody {
+    /// In alphabetical order.
+    groups: Vec<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "groups": ["on-call", "staff"], "reason": "Joined the operators." }))]
+pub struct GroupsChangeRequest {
+    /// All of its groups; those that are not named here end.
+    #[schema(max_items = 50)]
+    groups: Vec<String>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "reason": "Left the company." }))]
+pub struct AccountChangeRequest {
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Accounts, newest first
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts",
+    operation_id = "listAccounts",
+    tag = "admin",
+    params(AccountQuery),
+    responses((status = 200, description = "A page of them.", body = AccountList)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input", "invalid-phone"])))
+)]
+pub async fn list(
+    _: Permitted<ReadAccounts>,
+    wanted: Query<AccountQuery>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let limit = read_page_size(wanted.limit)?;
+    let after = read_after(wanted.after.as_deref(), AccountCursor::of_account)?;
+    let region = &services.live.snapshot().sms.default_region;
+    let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
+    let filter =
+        AccountFilter { login: wanted.login.clone(), phone: phone.map_err(|_| Problem::InvalidPhone)? };
+    let page = services.accounts.page(&filter, after, limit).await?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    let accounts = page.entries.into_iter().map(AccountBody::from).collect();
+    Ok(HttpResponse::Ok().json(AccountList { accounts, next }))
+}
+
+/// One account
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts/{id}",
+    operation_id = "showAccount",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    responses((status = 200, description = "Its state.", body = AccountBody)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+)]
+pub async fn show(
+    _: Permitted<ReadAccounts>,
+    id: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    Ok(HttpResponse::Ok().json(AccountBody::from(found(&services, &id).await?)))
+}
+
+/// Change an account's state
+///
+/// `disable`: nothing opens it, and its sessions end. `end-sessions`: also makes every browser unknown.
+/// `require-new-password`: the same, and the next sign-in chooses another password. `delete`: its data goes, and its
+/// name is not given again. A change that is so already succeeds. No token makes or unmakes administrators, or changes an
+/// administrator's account.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/accounts/{id}/{act}",
+    operation_id = "changeAccount",
+    tag = "admin",
+    params(
+        ("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef"),
+        ("act" = String, Path, description = "`disable`, `enable`, `end-sessions`, `require-new-password`, `make-admin`, `unmake-admin` or `delete`.", example = "disable")
+    ),
+    request_body = AccountChangeRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "not-found", "last-administrator", "no-password"
+    ])))
+)]
+pub async fn act(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    path: Path<(String, String)>,
+    body: UnreadBody<AccountChangeRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let reason = body.read().await?.reason;
+    let (id, act) = path.into_inner();
+    let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
+    let reason = given(&reason)?;
+    if act.is_about_admins() && admin.token().is_some() {
+        return Err(admin.overreached(&services, act.as_str()));
+    }
+    let account = found(&services, &id).await?;
+    admin.may_touch(&services, Some(&account), act.as_str())?;
+    let changed = change(&services, &admin, &account, act, reason).await?;
+    answer(changed, || admin.overreached(&services, act.as_str()))
+}
+
+/// The groups of an account
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts/{id}/groups",
+    operation_id = "showAccountGroups",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    responses((status = 200, description = "Their names.", body = GroupsBody)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+)]
+pub async fn groups(
+    _: Permitted<ReadAccounts>,
+    id: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let account = found(&services, &id).await?;
+    let groups = services.accounts.groups(account.id).await?;
+    Ok(HttpResponse::Ok().json(GroupsBody { groups: groups.names().map(str::to_owned).collect() }))
+}
+
+/// Give an account its groups
+///
+/// It has these groups then, and no others. Sessions go on. No token changes an administrator's account.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/accounts/{id}/groups",
+    operation_id = "setAccountGroups",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    request_body = GroupsChangeRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+)]
+pub async fn set_groups(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    id: Path<String>,
+    body: UnreadBody<GroupsChangeRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let GroupsChangeRequest { groups, reason } = body.read().await?;
+    let reason = given(&reason)?;
+    let groups = Groups::parse(groups.iter().map(String::as_str));
+    let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
+    let account = found(&services, &id).await?;
+    admin.may_touch(&services, Some(&account), "groups")?;
+    let changed = change_groups(&services, &admin, &account, &groups, reason).await?;
+    answer(changed, || admin.overreached(&services, "groups"))
+}
+
+fn given(reason: &str) -> Result<&str, Problem> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
+        let message = format!("Give a reason of 1 to {LONGEST_REASON} characters on one line.");
+        return Err(Problem::wrong("reason", message));
+    }
+    Ok(reason)
+}
+
+fn answer(changed: AccountChange, overreached: impl FnOnce() -> Problem) -> Result<HttpResponse, Problem> {
+    match changed {
+        AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
+        AccountChange::LastAdmin => Err(Problem::LastAdministrator),
+        AccountChange::NoPassword => Err(Problem::NoPassword),
+        AccountChange::OfAdmin => Err(overreached()),
+        AccountChange::Gone => Err(Problem::NotFound),
+    }
+}

@@ -1,0 +1,484 @@
+//! `/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and keeps out.
+
+mod call_body;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, ETAG};
+use actix_web::web::Query;
+use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
+use rust_i18n::t;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::confirm::carried::FormPairs;
+use super::document::{
+    BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
+    TomlDraft, etag, read_draft, submitted,
+};
+use super::guard::Admin;
+use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
+use super::words::{exactly, grouped};
+use crate::config::{App, AppPart, Apps, Who};
+use crate::db::DbError;
+use crate::gate::{
+    AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
+};
+use crate::login::{Accounts, EntryCount, ListedAccounts};
+use crate::tuning::DraftError;
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
+use call_body::{AppBody, AppsPreview};
+
+/// One application, and what the accounts say about it.
+pub struct AppCheck {
+    pub app: Arc<App>,
+    /// How many accounts may enter today.
+    pub entering: u64,
+    /// Names and groups in a `who` that no account has that may sign in.
+    pub missing: Vec<Who>,
+}
+
+impl AppCheck {
+    /// Anyone who registers may enter.
+    pub fn is_open(&self) -> bool {
+        self.app.who.contains(&Who::Everyone)
+    }
+
+    pub fn warns(&self) -> bool {
+        self.is_open() || self.entering == 0 || !self.missing.is_empty()
+    }
+}
+
+/// Reads the accounts once, and once more those that are named.
+pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, DbError> {
+    let lists: Vec<&[Who]> = apps.all().iter().map(|app| app.who.as_slice()).collect();
+    let listed = apps.all().iter().flat_map(|app| app.listed());
+    let ListedAccounts { entering, missing } = accounts.find_listed(&lists, listed).await?;
+    let check = |(app, entering): (&Arc<App>, u64)| {
+        let missing: BTreeSet<&Who> = app.listed().filter(|who| missing.contains(*who)).collect();
+        AppCheck { app: Arc::clone(app), entering, missing: missing.into_iter().cloned().collect() }
+    };
+    Ok(apps.all().iter().zip(entering).map(check).collect())
+}
+
+/// Who loses and gains what with a draft, and its warnings.
+pub struct TriedApps {
+    pub trial: AppsTrial,
+    pub checks: Vec<AppCheck>,
+}
+
+/// What trying a draft comes to.
+pub enum TrialOutcome {
+    Tried(TriedApps),
+    /// Another draft is being tried.
+    Busy,
+    Mistaken(Vec<DraftError>),
+}
+
+/// Compares what would be in force with the draft with what is, and changes nothing.
+pub async fn tried(services: &Services, admin: &Admin, body: DraftBody) -> Result<TrialOutcome, Problem> {
+    let after = match read_draft(services, admin, move |live| live.parse_apps(body.draft())).await? {
+        Ok(apps) => apps,
+        Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
+    };
+    let (live, accounts) = (services.live.clone(), services.accounts.clone());
+    let tried = services.gate.try_in_turn(async move {
+        let trial = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
+        Ok::<_, DbError>(TrialOutcome::Tried(TriedApps { trial, checks: checks(&accounts, &after).await? }))
+    });
+    Ok(tried.await.unwrap_or(Ok(TrialOutcome::Busy))?)
+}
+
+/// Which file of a proxy is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AppsQuery {
+    proxy: String,
+    /// The name of one application; all of them, if it is empty.
+    app: String,
+}
+
+/// `GET /admin/apps`
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services: Shared) -> WebResult {
+    let current = services.tuning.current_apps();
+    let apps = &current.live.apps;
+    let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
+    let only = (!wanted.app.is_empty()).then_some(wanted.app.as_str());
+    let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only));
+    let shown = ShownProxy { proxy, app: wanted.app.clone(), files: files.collect() };
+    let checks = checks(&services.accounts, apps).await?;
+    Ok(visit.page(StatusCode::OK, &AppsPage::new(&visit, admin.login(), current.version, checks, shown)))
+}
+
+/// `GET /admin/apps/edit`
+pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    let current = services.tuning.current_apps();
+    let controls = Controls { version: current.version, ..Controls::default() };
+    let draft = TomlDraft::new(DocumentPart::Apps, current.toml, controls);
+    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden).respond(&visit))
+}
+
+/// `POST /admin/apps/edit`
+pub async fn submit(
+    visit: Visit,
+    admin: Admin,
+    form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> WebResult {
+    let pairs = form.read_form().await?;
+    let overridden = services.live.overridden_apps();
+    let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
+    let answer = |draft| page(draft).respond(&visit);
+    match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
+        Submitted::Answered(answer) => Ok(answer),
+        Submitted::Try(draft) => {
+            let outcome = tried(&services, &admin, DraftBody::Toml(draft.toml.clone())).await?;
+            Ok(match outcome {
+                TrialOutcome::Tried(tried) => page(draft).trial(tried).respond(&visit),
+                TrialOutcome::Busy => page(draft).busy().respond(&visit),
+                TrialOutcome::Mistaken(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+            })
+        }
+    }
+}
+
+/// Hosts that are named of an application; it may have 200.
+const MOST_HOSTS: usize = 8;
+/// To start from, where there is none yet.
+const EXAMPLE: &str = "[[apps]]
+name = \"wiki\"
+hosts = [\"wiki.example\"]
+who = [\"group:staff\", \"alice\"]
+public = [\"/health\", \"/static/*\"]
+
+[[apps.parts]]
+path = \"/admin/*\"
+who = [\"group:on-call\"]
+signed_in_within = \"1h\"
+";
+
+#[derive(Template)]
+#[template(path = "pages/admin/apps.html")]
+pub struct AppsPage {
+    layout: Layout,
+    version: String,
+    apps: Vec<AppCheck>,
+    proxy: ShownProxy,
+}
+
+/// The file of a proxy, and what else it needs.
+pub struct ShownProxy {
+    pub proxy: ProxyFile,
+    /// The name of an application, or all of them.
+    pub app: String,
+    pub files: Vec<Result<String, ProxyFileError>>,
+}
+
+impl AppsPage {
+    pub fn new(visit: &Visit, user: &str, version: String, apps: Vec<AppCheck>, proxy: ShownProxy) -> Self {
+        Self { layout: visit.layout("/admin/apps", Some(user)), version, apps, proxy }
+    }
+
+    /// Those for which there is a file of their own.
+    fn proxies(&self) -> impl Iterator<Item = ProxyFile> {
+        ProxyFile::ALL.into_iter().filter(|file| *file != ProxyFile::HaproxyLua)
+    }
+
+    const fn example(&self) -> &'static str {
+        EXAMPLE
+    }
+
+    fn requires(&self, part: &AppPart) -> String {
+        let locale = self.layout.locale;
+        let age =
+            |key, age: Duration| t!(key, locale = locale.code(), it = exactly(age, locale)).into_owned();
+        let who = part.who.as_ref().map(|who| match who.as_slice() {
+            [] => locale.t("apps-page.nobody").into_owned(),
+            who => t!("apps-page.only", locale = locale.code(), it = comma(who)).into_owned(),
+        });
+        let signed_in = part.signed_in_within.map(|it| age("apps-page.signed-in-within", it));
+        let password = part.password_within.map(|it| age("apps-page.password-within", it));
+        [who, signed_in, password].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+}
+
+fn comma(who: &[Who]) -> String {
+    who.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl AppCheck {
+    fn count(&self) -> String {
+        grouped(self.entering)
+    }
+
+    fn who(&self) -> String {
+        comma(&self.app.who)
+    }
+
+    /// What nobody has, with the key of the words for it.
+    fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.missing.iter().filter_map(|who| match who {
+            Who::Everyone => None,
+            Who::Group(group) => Some(("apps-page.warn-group", group.as_str())),
+            Who::Name(name) => Some(("apps-page.warn-unknown", name.as_str())),
+        })
+    }
+
+    fn public(&self) -> String {
+        self.app.public.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// All applications as TOML, as in the file.
+#[derive(Template)]
+#[template(path = "pages/admin/apps_edit.html")]
+pub struct AppsEditPage {
+    layout: Layout,
+    page: TomlDraft,
+    trial: Option<TriedApps>,
+    /// Another draft is being tried.
+    busy: bool,
+    /// An environment variable sets them.
+    overridden: bool,
+}
+
+impl AppsEditPage {
+    pub fn new(visit: &Visit, user: &str, page: TomlDraft, overridden: bool) -> Self {
+        let mut layout = visit.layout(page.part.editor(), Some(user));
+        layout.mistaken = page.is_mistaken();
+        Self { layout, page, trial: None, busy: false, overridden }
+    }
+
+    pub fn trial(mut self, trial: TriedApps) -> Self {
+        self.trial = Some(trial);
+        self
+    }
+
+    pub fn busy(mut self) -> Self {
+        self.busy = true;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(self.page.status(), self)
+    }
+
+    /// Only while there is nothing to go by.
+    fn example(&self) -> Option<&'static str> {
+        self.page.toml.trim().is_empty().then_some(EXAMPLE)
+    }
+}
+
+impl TriedApps {
+    fn changes_nothing(&self) -> bool {
+        self.trial.hosts.is_empty() && self.trial.uncounted == 0
+    }
+
+    fn warned(&self) -> impl Iterator<Item = &AppCheck> {
+        self.checks.iter().filter(|check| check.warns())
+    }
+
+    fn uncounted(&self) -> Option<String> {
+        (self.trial.uncounted > 0).then(|| grouped(self.trial.uncounted as u64))
+    }
+}
+
+impl HostTrial {
+    fn named(&self) -> String {
+        self.hosts.iter().take(MOST_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many more hosts it is about.
+    fn more(&self) -> Option<String> {
+        let more = self.hosts.len().saturating_sub(MOST_HOSTS);
+        (more > 0).then(|| grouped(more as u64))
+    }
+
+    /// The application after, or before if there is none any more.
+    fn app(&self) -> &str {
+        self.after.as_deref().or(self.before.as_deref()).unwrap_or_default()
+    }
+}
+
+impl PathTrial {
+    /// Those that the change is about, with the key of what happens to them.
+    fn affected(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
+        let both = [("apps-page.loses", &self.entry.loses), ("apps-page.gains", &self.entry.gains)];
+        both.into_iter().filter(|(_, it)| it.count > 0)
+    }
+
+    fn ages(&self) -> impl Iterator<Item = (&'static str, AgeChange)> {
+        let both = [("apps-page.age-signed-in", self.signed_in), ("apps-page.age-password", self.password)];
+        both.into_iter().filter(|(_, age)| !age.is_unchanged())
+    }
+}
+
+impl EntryCount {
+    fn figure(&self) -> String {
+        grouped(self.count)
+    }
+
+    /// How many are not named.
+    fn more(&self) -> Option<String> {
+        let more = self.count.saturating_sub(self.first.len() as u64);
+        (more > 0).then(|| grouped(more))
+    }
+}
+
+/// From the age that was enough to the one that is.
+fn ages(change: &AgeChange, locale: &Locale) -> String {
+    let shown = |age: Option<Duration>| match age {
+        Some(age) => Cow::Owned(exactly(age, *locale)),
+        None => locale.t("apps-page.any-age"),
+    };
+    format!("{} → {}", shown(change.before), shown(change.after))
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "version": "5d1f0c2a9b3e",
+    "apps": [AppBody::example()],
+    "toml": "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\n",
+    "overridden": false
+}))]
+struct AppsInForce {
+    /// As in ETag. It covers the whole document, so it also changes when limits are saved.
+    version: String,
+    apps: Vec<AppBody>,
+    /// `[[apps]]` of the document, with its comments.
+    toml: String,
+    /// Whether an environment variable of the server sets them, whatever the document says.
+    overridden: bool,
+}
+
+/// The applications in force
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/apps",
+    operation_id = "showApps",
+    tag = "admin",
+    responses((
+        status = 200,
+        description = "What is in force on the instance that answers.",
+        body = AppsInForce,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
+)]
+pub async fn api_show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
+    let current = services.tuning.current_apps();
+    let tag = etag(&current.version);
+    let body = AppsInForce {
+        version: current.version,
+        apps: current.live.apps.all().iter().map(|app| AppBody::from(&**app)).collect(),
+        toml: current.toml,
+        overridden: current.overridden,
+    };
+    HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+}
+
+/// One of `apps` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "apps": [AppBody::example()], "reason": "The wiki moves behind the gate." }))]
+pub struct AppsRequest {
+    #[schema(value_type = Option<Vec<AppBody>>)]
+    apps: Option<Value>,
+    /// Instead of apps: `[[apps]]` tables, with comments.
+    toml: Option<String>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Replace the applications
+///
+/// They replace all that were set; everything else in the document stays. What is set by an environment variable of the
+/// server cannot be changed.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/apps",
+    operation_id = "saveApps",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/apps. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = AppsRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["apps:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn api_save(
+    Permitted { admin, .. }: Permitted<SaveApps>,
+    request: HttpRequest,
+    wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let AppsRequest { apps, toml, reason } = wanted;
+    sent(apps, toml).save(&services, &admin, &request, &reason).await
+}
+
+/// One of `apps` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "apps": [AppBody::example()] }))]
+pub struct AppsPreviewRequest {
+    #[schema(value_type = Option<Vec<AppBody>>)]
+    apps: Option<Value>,
+    /// Instead of apps: `[[apps]]` tables.
+    toml: Option<String>,
+}
+
+/// Who could get in with other applications
+///
+/// It compares them with those in force and changes nothing. The database counts accounts that may sign in.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/apps/preview",
+    operation_id = "previewApps",
+    tag = "admin",
+    request_body = AppsPreviewRequest,
+    responses((status = 200, description = "Hosts and paths for which something changes.", body = AppsPreview)),
+    security(("session" = []), ("token" = ["apps:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
+)]
+pub async fn api_preview(
+    Permitted { admin, .. }: Permitted<TryApps>,
+    wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    match tried(&services, &admin, sent(wanted.apps, wanted.toml).body()?).await? {
+        TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
+        TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
+        TrialOutcome::Mistaken(errors) => Err(Problem::invalid_draft(errors)),
+    }
+}
+
+fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
+    SentDraft { part: DocumentPart::Apps, json, toml }
+}

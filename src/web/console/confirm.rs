@@ -1,0 +1,292 @@
+//! `/admin/confirm` and `POST /api/v1/admin/confirm`: the password, confirmed before something is changed; and asked for
+//! between a form of the console and its change, so that no input is lost.
+
+use std::time::Duration;
+
+use actix_web::web::{Form, Query};
+use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
+use serde::Deserialize;
+use serde::de::value::{Error, MapDeserializer};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::captcha::CaptchaForm;
+use crate::login::{Password, SessionToken};
+use crate::web::captcha::view::CaptchaBlock;
+use crate::web::console::LONGEST_REASON;
+use crate::web::console::guard::{self, Admin, CONFIRM};
+use crate::web::form::fields::{GuardedFields, NextFields};
+use crate::web::form::notice::Notice;
+use crate::web::form::reply::FormReply;
+use crate::web::kit::call::{Call, CaptchaSolution};
+use crate::web::kit::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
+use crate::web::kit::error_page::problem_page;
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Visit, with_wait};
+use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::sign_in::call::{parse_current, verify};
+
+pub use crate::web::console::confirm as carried;
+pub use crate::web::form::fields::{FormPairs, value};
+
+/// The default target.
+const CONSOLE: &str = "/admin";
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PasswordAgain, example = json!({ "password": "correct horse battery staple" }))]
+pub struct ConfirmBody {
+    /// Of the account that is signed in.
+    #[schema(value_type = CurrentPassword)]
+    password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// Confirm the password before a change
+///
+/// An administrator changes something only if the session has confirmed the password within `[session] confirm`, by
+/// default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
+/// count it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/confirm",
+    operation_id = "confirmPassword",
+    tag = "admin",
+    request_body = ConfirmBody,
+    responses((
+        status = 204,
+        description = "Confirmed. The session has a new token, and the old one is invalid.",
+        headers(("SessionCookie"))
+    )),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD])))
+)]
+pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> WebResult {
+    let admin = guard::confirming(&request).await?;
+    let body = body.read().await?;
+    let call = Call::admit(&request)?;
+    let password = parse_current(Field::Password, &body.password)?;
+    let solved = call.redeem(CaptchaForm::PasswordChange, body.captcha.as_ref()).await?;
+    verify(&call, &admin.who.account, password, solved).await?;
+    let fresh = renew(&call.services, &admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
+    Ok(call.with_session(HttpResponse::NoContent().finish(), &fresh))
+}
+
+/// `POST /admin/confirm`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConfirmForm {
+    pub password: SecretField,
+    pub next: String,
+    #[serde(flatten)]
+    pub guarded: GuardedFields,
+}
+
+/// `GET /admin/confirm`
+pub async fn show(visit: Visit, admin: Admin, query: Query<NextFields>, services: Shared) -> WebResult {
+    let next = parse_next(&query.next);
+    if admin.is_confirmed(&services) {
+        return Ok(visit.keep_flash().see_other(place(next.as_ref()), None));
+    }
+    Ok(ConfirmPage::new(&visit, admin.login(), next).respond(&visit))
+}
+
+/// `POST /admin/confirm`. The same limits count the password as at sign-in.
+pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> WebResult {
+    let admin = guard::confirmation(&visit, &services, &form.guarded.csrf_token).await?;
+    let next = parse_next(&form.next);
+    let page = || ConfirmPage::new(&visit, admin.login(), next.clone());
+    let token = confirm(&visit, &services, &admin, &form, &page).await?;
+    let mut response = visit.see_other(place(next.as_ref()), None);
+    visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    Ok(response)
+}
+
+/// The session's new token, after the password was verified; otherwise `page` again.
+async fn confirm(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    form: &ConfirmForm,
+    page: &dyn Fn() -> ConfirmPage,
+) -> Result<SessionToken, WebError> {
+    let live = visit.live(services);
+    let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
+    let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
+    let parse = |errors: &mut FieldErrors| {
+        let password = Password::attempt(form.password.expose()).map_err(Message::of_current_password);
+        errors.take(Field::Password, password)
+    };
+    let (password, solved) = reply.admit(&form.guarded, parse).await?;
+    reply.verify(&admin.who.account, password, Field::Password, solved).await?;
+    let fresh = renew(services, admin, visit.session_token()).await?;
+    Ok(fresh.ok_or_else(|| visit.see_other("/login", None))?)
+}
+
+/// Renews the session whose password was confirmed, and records that. None: the password was changed meanwhile, which
+/// ended the session.
+async fn renew(
+    services: &Services,
+    admin: &Admin,
+    token: Option<&str>,
+) -> Result<Option<SessionToken>, WebError> {
+    let Some(token) = token.and_then(SessionToken::parse) else { return Ok(None) };
+    let fresh = services.sessions.confirm(&token).await?;
+    if fresh.is_some() {
+        admin.did(services, "confirm", &json!({}));
+    }
+    Ok(fresh)
+}
+
+/// Rejects this page itself as a target.
+fn parse_next(text: &str) -> Option<Next> {
+    Next::parse(text).filter(|next| next.as_str().split(['?', '#']).next() != Some(CONFIRM))
+}
+
+fn place(next: Option<&Next>) -> &str {
+    next.map_or(CONSOLE, Next::as_str)
+}
+
+/// The password was confirmed recently, or just now.
+pub struct Confirmed(Option<SessionToken>);
+
+impl Confirmed {
+    /// The answer with the token that confirming renewed, also if it is an error: the token before it is void.
+    pub fn finish(self, visit: &Visit, session_lasts: Duration, answer: WebResult) -> WebResult {
+        let Some(token) = self.0 else { return answer };
+        let mut response = match answer {
+            Ok(response) => response,
+            Err(WebError::Answer(response)) => *response,
+            Err(WebError::Problem(problem)) => problem_page(visit, &problem),
+        };
+        visit::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
+        Ok(response)
+    }
+}
+
+/// Passes if the password was confirmed recently or comes with this form. Otherwise returns the page that
+/// asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
+pub async fn require(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    action: &str,
+    pairs: &[(String, String)],
+) -> Result<Confirmed, WebError> {
+    if admin.is_confirmed(services) {
+        return Ok(Confirmed(None));
+    }
+    let page = || ConfirmPage::new(visit, admin.login(), None).carrying(CarriedForm::new(action, pairs));
+    if !pairs.iter().any(|(name, _)| name == "password") {
+        return Err(page().respond(visit).into());
+    }
+    let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
+    Ok(Confirmed(Some(confirm(visit, services, admin, &form, &page).await?)))
+}
+
+/// The reason that a form gives; empty if it gives none.
+pub fn reason(pairs: &[(String, String)]) -> String {
+    value(pairs, "reason").trim().chars().take(LONGEST_REASON).collect()
+}
+
+/// A form that is submitted again to its target after the password is confirmed.
+pub struct CarriedForm {
+    action: String,
+    fields: Vec<(String, String)>,
+}
+
+impl CarriedForm {
+    /// Every field of the form, except those that the page asks for itself.
+    pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
+        const OWN: [&str; 6] =
+            ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_altcha", "captcha_refresh"];
+        let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
+        Self { action: action.to_owned(), fields }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/confirm.html")]
+pub struct ConfirmPage {
+    layout: Layout,
+    next: Option<Next>,
+    notice: Notice,
+    errors: FieldErrors,
+    captcha: CaptchaBlock,
+    carried: Option<CarriedForm>,
+}
+
+impl ConfirmPage {
+    /// The form as it is first shown.
+    pub fn new(visit: &Visit, user: &str, next: Option<Next>) -> Self {
+        Self {
+            layout: visit.layout(Next::after(CONFIRM, next.as_ref()), Some(user)),
+            next,
+            notice: Notice::None,
+            errors: FieldErrors::default(),
+            captcha: CaptchaBlock::Absent,
+            carried: None,
+        }
+    }
+
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
+        self.errors = notice.errors();
+        self.notice = notice;
+        self
+    }
+
+    pub fn captcha(self, captcha: CaptchaBlock) -> Self {
+        Self { captcha, ..self }
+    }
+
+    /// Carries a form, which runs after the password is confirmed.
+    pub fn carrying(self, carried: CarriedForm) -> Self {
+        Self { carried: Some(carried), ..self }
+    }
+
+    fn respond(&self, visit: &Visit) -> HttpResponse {
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+    }
+
+    /// A page with a wait sets no focus, so that its message is read first.
+    const fn focus(&self) -> &'static str {
+        if self.notice.wait().is_some() { "" } else { "password" }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use actix_web::web::Data;
+    use url::Url;
+
+    use super::*;
+    use crate::clock::{Clock, Micros};
+    use crate::entropy::Entropy;
+    use crate::secret::MasterKey;
+    use crate::web::kit::client::TrustedProxies;
+    use crate::web::kit::problem::Problem;
+    use crate::web::kit::visit::Edge;
+
+    #[test]
+    fn an_error_after_confirming_carries_the_new_session_too() {
+        let (url, master) = (Url::parse("http://127.0.0.1:8080").unwrap(), MasterKey::from_bytes([3; 32]));
+        let clock = Clock::manual(Micros(0));
+        let edge = Edge::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9));
+        let request = TestRequest::get().peer_addr("203.0.113.77:4711".parse().unwrap()).to_http_request();
+        let visit = Visit::of(&request, Data::new(edge));
+        let confirmed = Confirmed(SessionToken::parse(&"A".repeat(43)));
+        let answer = confirmed.finish(&visit, Duration::from_secs(60), Err(Problem::BROKEN.into())).unwrap();
+        assert_eq!(answer.status(), 503);
+        assert!(answer.cookies().any(|cookie| cookie.name() == visit.cookies().session_name()));
+    }
+}

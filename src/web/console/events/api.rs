@@ -1,0 +1,288 @@
+//! `/api/v1/admin/events`: what was tried and how it ended, for administrators.
+
+use std::net::IpAddr;
+
+use actix_web::HttpResponse;
+use actix_web::web::Query;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use strum::VariantArray;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
+use crate::clock::Micros;
+use crate::login::{Realm, Username};
+use crate::sms::Phone;
+use crate::web::console::guard::{Permitted, ReadEvents};
+use crate::web::console::subject_link::{hash_text, parse_hash};
+use crate::web::console::{read_after, read_filter, read_page_size};
+use crate::web::kit::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::describe::{self, ADMIN, SCOPED};
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::wait::Moment;
+
+/// What leads a key of a subject, as events carry them.
+const KEY: &str = "key:";
+
+/// A filter that is not known would be one that is not applied.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventParams {
+    /// One, or several separated by commas.
+    #[param(schema_with = action_list, style = Form, explode = false)]
+    action: Option<String>,
+    /// One, or several separated by commas.
+    #[param(schema_with = outcome_list, style = Form, explode = false)]
+    outcome: Option<String>,
+    /// Attempts at the login of one other program, by its name in the scope of the token.
+    #[param(min_length = 1, max_length = 64)]
+    realm: Option<String>,
+    /// The limit that refused it, or would have.
+    limited_by: Option<String>,
+    /// A user name, or the key of an event's account.
+    account: Option<String>,
+    /// An IP address, or the key of an event's address.
+    address: Option<String>,
+    /// A mobile number, or the key of an event's number.
+    phone: Option<String>,
+    /// Events that began then or later.
+    #[param(format = DateTime)]
+    since: Option<String>,
+    /// Events that began before.
+    #[param(format = DateTime)]
+    until: Option<String>,
+    /// Only what a limit in monitor mode would have refused, or only the rest.
+    #[param(value_type = Option<bool>)]
+    noted: Option<String>,
+    /// `next` of the page before.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "events": [{
+    "at": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:09Z", "count": 812, "action": "sign-in",
+    "outcome": "throttled", "limit": "login-account", "rule": 1, "noted": false, "solved": false,
+    "account": { "key": "key:0f1e2d3c4b5a6978", "mask": "al…" },
+    "address": { "key": "key:8c7b6a5948372615", "mask": "203.0.113.0/24" }
+}] }))]
+struct SecurityEvents {
+    events: Vec<SecurityEvent>,
+    /// For `after`; left out on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct SecurityEvent {
+    /// When it was decided; of several, the first time.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Of several, the last time; of a failure, when it began to count.
+    #[schema(format = DateTime)]
+    until: String,
+    /// How many attempts this event stands for.
+    #[schema(minimum = 1)]
+    count: i64,
+    #[schema(schema_with = actions)]
+    action: &'static str,
+    #[schema(schema_with = outcomes)]
+    outcome: &'static str,
+    /// The purpose of a code, or `verify:` or `relay:` and the program that had it sent; the realm of an attempt; the
+    /// form of a challenge, the act of an administrator, why something failed, or `device`: a password from a browser that
+    /// the account knows; detail names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// The limit that refused it, or would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    /// Which of its rules, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    rule: Option<i64>,
+    /// The limit is in monitor mode: it was not refused.
+    noted: bool,
+    /// It came with a solved challenge.
+    solved: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<SubjectMask>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SubjectMask>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<SubjectMask>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<SubjectMask>,
+    /// The id of the administrator's account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
+    /// More, if there is any: JSON, or text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    /// The x-request-id of the request; of several, the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = MaskedSubject)]
+struct SubjectMask {
+    /// For a filter. It does not tell who it is.
+    key: String,
+    /// How it begins.
+    mask: String,
+}
+
+impl From<EventEntry> for SecurityEvent {
+    fn from(entry: EventEntry) -> Self {
+        let mask =
+            |MaskedSubject { key, mask }| SubjectMask { key: format!("{KEY}{}", hash_text(key)), mask };
+        Self {
+            at: Moment(entry.at).iso(),
+            until: Moment(entry.until).iso(),
+            count: entry.count,
+            action: entry.action.into_str(),
+            outcome: entry.outcome.into_str(),
+            name: entry.name,
+            limit: entry.limit,
+            rule: entry.rule,
+            noted: entry.noted,
+            solved: entry.solved,
+            account: entry.account.map(mask),
+            address: entry.address.map(mask),
+            phone: entry.phone.map(mask),
+            prefix: entry.prefix.map(mask),
+            actor: entry.actor,
+            detail: entry.detail,
+            request: entry.request,
+        }
+    }
+}
+
+fn actions() -> ObjectBuilder {
+    describe::one_of(Action::VARIANTS.iter().map(|action| action.into_str()))
+}
+
+fn outcomes() -> ObjectBuilder {
+    describe::one_of(Outcome::VARIANTS.iter().map(|outcome| outcome.into_str()))
+}
+
+fn action_list() -> ArrayBuilder {
+    ArrayBuilder::new().items(actions())
+}
+
+fn outcome_list() -> ArrayBuilder {
+    ArrayBuilder::new().items(outcomes())
+}
+
+/// What was tried and how it ended, newest first
+///
+/// Refusals that came after one hit are counted in one event.
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/events",
+    operation_id = "listEvents",
+    tag = "admin",
+    params(EventParams),
+    responses((status = 200, description = "A page of them.", body = SecurityEvents)),
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
+)]
+pub async fn list(
+    _: Permitted<ReadEvents>,
+    wanted: Query<EventParams>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let filter = filter(&services, &wanted).await?;
+    let after = read_after(wanted.after.as_deref(), EventCursor::parse)?;
+    let limit = read_page_size(wanted.limit)?;
+    services.audit.flush().await;
+    let page = services.audit.log().page(&filter, after, limit).await?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    Ok(HttpResponse::Ok()
+        .json(SecurityEvents { events: page.entries.into_iter().map(SecurityEvent::from).collect(), next }))
+}
+
+async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter, Problem> {
+    const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
+    let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
+    let truth = |text: &str| text.parse().ok();
+    Ok(EventFilter {
+        actions: read_all(
+            wanted.action.as_deref(),
+            "action",
+            "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, request, reload, attack or admin.",
+            |word| word.parse().ok(),
+        )?,
+        outcomes: read_all(
+            wanted.outcome.as_deref(),
+            "outcome",
+            "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable, refused, began or ended.",
+            |word| word.parse().ok(),
+        )?,
+        realm: read_filter(wanted.realm.as_deref(), "realm", "Use 1 to 64 of a-z, 0-9 and -.", |text| {
+            Realm::parse(text).map(|realm| realm.as_str().to_owned())
+        })?,
+        limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),
+        account: account(services, wanted.account.as_deref()).await?,
+        address: read_filter(
+            wanted.address.as_deref(),
+            "address",
+            "Use an IP address, or the key of an event's address.",
+            |text| key(text).or_else(|| address(services, text)),
+        )?,
+        network: None,
+        phone: read_filter(
+            wanted.phone.as_deref(),
+            "phone",
+            "Use a mobile number, or the key of an event's number.",
+            |text| key(text).or_else(|| phone(services, text)),
+        )?,
+        since: read_filter(wanted.since.as_deref(), "since", WHEN, time)?,
+        until: read_filter(wanted.until.as_deref(), "until", WHEN, time)?,
+        noted: read_filter(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
+        folded: None,
+    })
+}
+
+/// An account is known by its id, and a name that none has by itself.
+async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>, Problem> {
+    const HELP: &str = "Use a username, or the key of an event's account.";
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    if text.starts_with(KEY) {
+        return key(text).map(Some).ok_or_else(|| Problem::wrong("account", HELP));
+    }
+    let login = Username::parse(text).map_err(|_| Problem::wrong("account", HELP))?;
+    let found = services.accounts.find(&login).await?;
+    let subject = found.as_ref().map_or(EventSubject::Login(login.as_str()), |account| account.recorded());
+    Ok(Some(services.audit.subject(&subject)))
+}
+
+fn address(services: &Services, text: &str) -> Option<i64> {
+    let ip: IpAddr = text.trim().parse().ok()?;
+    let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+    Some(services.audit.subject(&EventSubject::Address(client.subject().as_ref())))
+}
+
+fn phone(services: &Services, text: &str) -> Option<i64> {
+    let phone = Phone::parse(text, &services.live.snapshot().sms.default_region).ok()?;
+    Some(services.audit.subject(&EventSubject::Phone(phone.as_str())))
+}
+
+fn key(text: &str) -> Option<i64> {
+    parse_hash(text.strip_prefix(KEY)?)
+}
+
+/// The words between commas, each of which must be one.
+fn read_all<T>(
+    text: Option<&str>,
+    field: &'static str,
+    help: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Problem> {
+    let words = text.filter(|text| !text.is_empty()).into_iter().flat_map(|text| text.split(','));
+    words.map(|word| parse(word.trim()).ok_or_else(|| Problem::wrong(field, help))).collect()
+}

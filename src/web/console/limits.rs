@@ -1,0 +1,474 @@
+//! `/admin/limits`: the limits in force, their drafts and previews, and their history.
+
+pub mod editor;
+pub mod history;
+pub mod preview;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, ETAG};
+use actix_web::{HttpRequest, HttpResponse};
+use askama::Template;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::ObjectBuilder;
+
+use super::document::{
+    DiffKind, DocumentPart, DocumentSaved, SentDraft, checked_reason, etag, if_match, record_save,
+    save_response,
+};
+use super::figures::{HOUR, LimitUse};
+use super::guard::Admin;
+use super::permitted::{Permitted, ReadLimits, SaveLimits};
+use super::words::{about, grouped, sentences, title};
+use crate::audit::MINUTE;
+use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
+use crate::db::DbError;
+use crate::throttle::{Limit, LimitMode};
+use crate::tuning::{CurrentLimits, Instance};
+use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebResult;
+use history::{ChangeRow, changes};
+
+/// How many of the latest changes are shown below the limits.
+const LATEST: u32 = 3;
+
+/// `GET /admin/limits`
+pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    Ok(visit.page(StatusCode::OK, &page(&visit, &services, &admin).await?))
+}
+
+async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
+    let (now, current) = (visit.now(), services.tuning.current());
+    let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
+    let default = Limits::default();
+    let cards = current.live.limits.iter().map(|limit| {
+        let name = limit.name();
+        let is_default = default.get(name) == Some(limit);
+        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), LimitUse::of(name, &hour))
+    });
+    let page = LimitsPage::new(
+        visit,
+        admin.login(),
+        current.version.clone(),
+        current.backend.as_str().to_owned(),
+        cards.collect(),
+    );
+    let (latest, _) = changes(services, &current, None, LATEST).await?;
+    Ok(page.changes(latest))
+}
+
+/// A limit that is in force.
+pub struct LimitCard {
+    limit: Limit,
+    default: bool,
+    overridden: bool,
+    hour: LimitUse,
+}
+
+impl LimitCard {
+    pub const fn new(limit: Limit, default: bool, overridden: bool, hour: LimitUse) -> Self {
+        Self { limit, default, overridden, hour }
+    }
+
+    fn name(&self) -> &str {
+        self.limit.name()
+    }
+
+    fn about(&self) -> &'static str {
+        about(self.limit.name())
+    }
+
+    fn watches(&self) -> bool {
+        self.limit.mode() == LimitMode::Monitor
+    }
+
+    fn is_off(&self) -> bool {
+        self.limit.rules().is_empty()
+    }
+}
+
+/// Related limits.
+struct Group<'a> {
+    key: &'static str,
+    id: &'static str,
+    cards: Vec<&'a LimitCard>,
+}
+
+/// The section of the page that shows a limit.
+fn group_of(limit: &str) -> &'static str {
+    match LimitName::parse(limit).map(LimitName::unit) {
+        Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
+        Some(LimitUnit::Attempt) => "guard",
+        Some(LimitUnit::Message | LimitUnit::Guess) => "sms",
+        Some(LimitUnit::Image) => "captcha",
+        None => "own",
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/limits.html")]
+pub struct LimitsPage {
+    layout: Layout,
+    version: String,
+    home: String,
+    cards: Vec<LimitCard>,
+    changes: Vec<ChangeRow>,
+}
+
+impl LimitsPage {
+    pub fn new(visit: &Visit, user: &str, version: String, home: String, cards: Vec<LimitCard>) -> Self {
+        Self { layout: visit.layout("/admin/limits", Some(user)), version, home, cards, changes: Vec::new() }
+    }
+
+    /// The latest changes.
+    pub fn changes(mut self, changes: Vec<ChangeRow>) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    fn groups(&self) -> Vec<Group<'_>> {
+        let keys = [
+            ("limit-page.sign-in", "sign-in"),
+            ("limit-page.guard", "guard"),
+            ("limit-page.sms", "sms"),
+            ("limit-page.captcha", "captcha"),
+            ("limit-page.own", "own"),
+        ];
+        let groups = keys.map(|(key, id)| {
+            let cards = self.cards.iter().filter(|card| group_of(card.name()) == id).collect();
+            Group { key, id, cards }
+        });
+        groups.into_iter().filter(|group| !group.cards.is_empty()).collect()
+    }
+
+    fn title(&self, card: &LimitCard) -> Cow<'static, str> {
+        title(card.name(), self.layout.locale)
+    }
+
+    fn rules(&self, card: &LimitCard) -> Vec<String> {
+        sentences(&card.limit, self.layout.locale)
+    }
+
+    /// What the limit did as a short list; empty if it was nothing.
+    fn hour(&self, card: &LimitCard) -> Vec<(&'static str, String)> {
+        let LimitUse { counted, challenged, refused, noted } = card.hour;
+        let all = [
+            ("limit-page.counted", counted.unwrap_or(0)),
+            ("limit-page.challenged", challenged),
+            ("limit-page.refused", refused),
+            ("limit-page.noted", noted),
+        ];
+        all.into_iter().filter(|(_, count)| *count > 0).map(|(key, count)| (key, grouped(count))).collect()
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "version": "5d1f0c2a9b3e",
+    "home": "file",
+    "limits": { "sms-phone": LimitSettings::example(), "custom": {} },
+    "sources": { "sms-phone": "document" },
+    "toml": "[limits.sms-phone]\nrules = [{ max = 1, window = \"1m\" }]\n",
+    "instances": [{
+        "host": "web-1:8080", "started_at": "2026-11-21T10:00:00Z", "seen_at": "2026-11-21T10:00:05Z",
+        "version": "5d1f0c2a9b3e", "applied_at": "2026-11-21T10:00:00Z", "this": true
+    }]
+}))]
+struct LimitsInForce {
+    /// As in ETag.
+    version: String,
+    /// What keeps the limits.
+    #[schema(schema_with = backends)]
+    home: &'static str,
+    /// Why that does not answer; its last answer is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    home_down: Option<String>,
+    #[schema(value_type = LimitsDocument)]
+    limits: Value,
+    /// Where each limit comes from, by its full name.
+    #[schema(value_type = BTreeMap<String, LimitSource>)]
+    sources: BTreeMap<String, &'static str>,
+    /// `[limits]` of the document, with its comments.
+    toml: String,
+    instances: Vec<InstanceBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<RefusedDocument>,
+}
+
+/// A newer document that is not in force.
+#[derive(Serialize, ToSchema)]
+struct RefusedDocument {
+    #[schema(format = DateTime)]
+    at: String,
+    reason: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Instance)]
+struct InstanceBody {
+    /// The machine, and the port that it listens on.
+    host: String,
+    #[schema(format = DateTime)]
+    started_at: String,
+    #[schema(format = DateTime)]
+    seen_at: String,
+    /// What is in force there.
+    version: String,
+    #[schema(format = DateTime)]
+    applied_at: String,
+    /// Why a newer version is not in force there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// The one that answers.
+    this: bool,
+}
+
+impl From<Instance> for InstanceBody {
+    fn from(instance: Instance) -> Self {
+        let Instance { id: _, host, started_at, seen_at, version, applied_at, refused, this } = instance;
+        let iso = |at| Moment(at).iso();
+        let (started_at, seen_at, applied_at) = (iso(started_at), iso(seen_at), iso(applied_at));
+        Self { host, started_at, seen_at, version, applied_at, refused, this }
+    }
+}
+
+/// The limits in force, and on which instances
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/limits",
+    operation_id = "showLimits",
+    tag = "admin",
+    responses((
+        status = 200,
+        description = "What is in force on the instance that answers.",
+        body = LimitsInForce,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
+)]
+pub async fn api_show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResponse, Problem> {
+    let instances = services.tuning.instances().await?;
+    let current = services.tuning.current();
+    let sources = sources(&current);
+    let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
+    let tag = etag(&version);
+    let body = LimitsInForce {
+        version,
+        home: home.as_str(),
+        home_down,
+        limits: limits_json(&live.limits),
+        sources,
+        toml,
+        instances: instances.into_iter().map(InstanceBody::from).collect(),
+        refused: refused.map(|refused| RefusedDocument {
+            at: Moment(refused.at).iso(),
+            reason: refused.error.to_string(),
+        }),
+    };
+    Ok(HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body))
+}
+
+/// As a draft is sent: the owner's own under `custom`.
+fn limits_json(limits: &Limits) -> Value {
+    let mut all = serde_json::Map::new();
+    let mut custom = serde_json::Map::new();
+    for limit in limits.iter() {
+        match limit.name().strip_prefix("custom.") {
+            Some(own) => custom.insert(own.to_owned(), limit_json(limit)),
+            None => all.insert(limit.name().to_owned(), limit_json(limit)),
+        };
+    }
+    all.insert("custom".to_owned(), custom.into());
+    all.into()
+}
+
+fn limit_json(limit: &Limit) -> Value {
+    let mode = match limit.mode() {
+        LimitMode::Enforce => "enforce",
+        LimitMode::Monitor => "monitor",
+    };
+    json!({ "mode": mode, "rules": limit.rules().iter().map(rule_json).collect::<Vec<_>>() })
+}
+
+fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
+    let source = |name: &str| match name {
+        _ if current.is_overridden(name) => "environment",
+        _ if current.set.iter().any(|set| set == name) => "document",
+        _ => "default",
+    };
+    current.live.limits.iter().map(|limit| (limit.name().to_owned(), source(limit.name()))).collect()
+}
+
+/// One of `limits` and `toml`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({
+    "limits": { "sms-phone": LimitSettings::example() }, "reason": "An attack on numbers of one operator."
+}))]
+pub struct LimitsRequest {
+    #[schema(value_type = Option<LimitsDocument>)]
+    limits: Option<Value>,
+    /// Instead of limits: `[limits.NAME]` tables, with comments.
+    toml: Option<String>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Replace the limits
+///
+/// They replace all that were set: what is left out returns to its default. Comments and order of the document are kept.
+/// A limit that is set by an environment variable of the server cannot be changed.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/limits",
+    operation_id = "saveLimits",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = LimitsRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn api_save(
+    Permitted { admin, .. }: Permitted<SaveLimits>,
+    request: HttpRequest,
+    wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let wanted = wanted.read().await?;
+    let LimitsRequest { limits: json, toml, reason } = wanted;
+    SentDraft { part: DocumentPart::Limits, json, toml }.save(&services, &admin, &request, &reason).await
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "change": "1f0c2a9b3e5d7788", "reason": "The attack is over." }))]
+pub struct RollbackRequest {
+    /// The id of a change in the history.
+    change: String,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Put limits of the history in force again
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/limits/rollback",
+    operation_id = "rollBackLimits",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = RollbackRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = DocumentSaved,
+        headers(("Version"))
+    )),
+    security(("session" = []), ("token" = ["limits:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
+pub async fn api_rollback(
+    Permitted { admin, .. }: Permitted<SaveLimits>,
+    request: HttpRequest,
+    back: UnreadBody<RollbackRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let back = back.read().await?;
+    let seen = if_match(&request, &services.tuning.version())?;
+    let reason = checked_reason(&back.reason)?;
+    let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen, "change": back.change });
+    record_save(&services, &admin, "limits.rollback", detail, &saved);
+    save_response(saved)
+}
+
+/// By name; the owner's own under `custom`. What is left out is at its default.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Limits)]
+pub struct LimitsDocument {
+    #[schema(required = false)]
+    pub custom: BTreeMap<String, LimitSettings>,
+    #[serde(flatten)]
+    pub others: BTreeMap<String, LimitSettings>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Limit)]
+pub struct LimitSettings {
+    /// `enforce` if left out.
+    #[schema(schema_with = describe::modes, required = false)]
+    mode: &'static str,
+    #[schema(max_items = 8)]
+    rules: Vec<RuleSettings>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Rule)]
+pub struct RuleSettings {
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    max: u32,
+    /// Sliding: 100ms to 366d.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<&'static str>,
+    /// Instead of window: follows the calendar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::calendar_units)]
+    per: Option<&'static str>,
+    /// The IANA name of the time zone of `per`; UTC if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timezone: Option<&'static str>,
+    /// `block` if left out.
+    #[schema(schema_with = describe::consequences, required = false)]
+    then: &'static str,
+}
+
+impl LimitSettings {
+    pub fn example() -> Self {
+        let rule = RuleSettings { max: 1, window: Some("1m"), per: None, timezone: None, then: "block" };
+        Self { mode: "enforce", rules: vec![rule] }
+    }
+}
+
+/// What may keep the limits.
+pub fn backends() -> ObjectBuilder {
+    describe::one_of(BackendKind::ALL.map(BackendKind::as_str))
+}
+
+/// Where a limit comes from.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LimitSource {
+    Default,
+    Document,
+    Environment,
+}

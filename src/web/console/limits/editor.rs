@@ -1,0 +1,423 @@
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, previewed and saved.
+
+use std::borrow::Cow;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Path};
+use askama::Template;
+use rust_i18n::t;
+
+use super::preview::{Trial, tried};
+use crate::config::{LimitName, Limits};
+use crate::throttle::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan};
+use crate::tuning::{CurrentLimits, DraftError, with_limit};
+use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::document::{
+    Act, Controls, DocumentPart, DraftSave, EditorNotice, Stretch, Submitted, TomlDraft, read_draft, status,
+    submitted,
+};
+use crate::web::console::guard::Admin;
+use crate::web::console::words::{about, sentences, title, unit_key};
+use crate::web::form::fields::value;
+use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
+
+/// `GET /admin/limits/edit/{limit}`
+pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shared) -> WebResult {
+    let current = services.tuning.current();
+    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&visit, &admin))?;
+    Ok(editor(&visit, &admin, &current, limit).respond(&visit))
+}
+
+fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
+    let overridden = current.is_overridden(limit.name());
+    EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
+}
+
+fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+    let layout = visit.layout("/admin/limits", Some(admin.login()));
+    ErrorPage::new(layout, ErrorKind::NotFound).respond(visit)
+}
+
+/// `POST /admin/limits/edit/{limit}`
+pub async fn submit(
+    visit: Visit,
+    admin: Admin,
+    name: Path<String>,
+    pairs: Form<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let current = services.tuning.current();
+    let limit = current.live.limits.get(&name).cloned().ok_or_else(|| nothing(&visit, &admin))?;
+    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    let page = |form: &LimitForm, controls: &Controls| {
+        editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
+    };
+    if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
+        return Ok(page(&form, &controls).notice(EditorNotice::Expired).respond(&visit));
+    }
+    match controls.act {
+        Act::AddRule => form.rows.push(RuleRow::default()),
+        Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
+        Act::RestoreDefault => {
+            if let Some(default) = Limits::default().get(&name) {
+                form = LimitForm::from(default);
+            }
+        }
+        Act::RemoveRule(_) | Act::Try | Act::Save => {}
+    }
+    let (toml, table, limit_name) = (current.toml.clone(), form.toml(&name), name.to_string());
+    let draft = read_draft(&services, &admin, move |_| with_limit(&toml, &limit_name, &table));
+    let draft = match draft.await? {
+        Ok(draft) => draft,
+        Err(error) => return Ok(page(&form, &controls).mistakes(vec![error]).respond(&visit)),
+    };
+    match controls.act {
+        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(&form, &controls).respond(&visit)),
+        Act::Try => Ok(match tried(&services, &admin, draft, controls.stretch).await? {
+            Ok(trial) => page(&form, &controls).preview(trial).respond(&visit),
+            Err(mistakes) => page(&form, &controls).mistakes(mistakes).respond(&visit),
+        }),
+        Act::Save => {
+            let action = format!("/admin/limits/edit/{name}");
+            let again = |controls: &Controls, mistakes, notice| {
+                page(&form, controls).mistakes(mistakes).notice(notice).respond(&visit)
+            };
+            let part = DocumentPart::Limits;
+            DraftSave {
+                part,
+                visit: &visit,
+                services: &services,
+                admin: &admin,
+                action: &action,
+                pairs: &pairs,
+            }
+            .save(&draft, controls, &again)
+            .await
+        }
+    }
+}
+
+/// `GET /admin/limits/toml`
+pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    let current = services.tuning.current();
+    let controls = Controls { version: current.version, ..Controls::default() };
+    let draft = TomlDraft::new(DocumentPart::Limits, current.toml, controls);
+    Ok(TomlPage::new(&visit, admin.login(), draft).respond(&visit))
+}
+
+/// `POST /admin/limits/toml`
+pub async fn submit_toml(
+    visit: Visit,
+    admin: Admin,
+    form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> WebResult {
+    let pairs = form.read_form().await?;
+    let page = |draft| TomlPage::new(&visit, admin.login(), draft);
+    let answer = |draft| page(draft).respond(&visit);
+    match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
+        Submitted::Answered(answer) => Ok(answer),
+        Submitted::Try(draft) => {
+            let tried = tried(&services, &admin, draft.toml.clone(), draft.controls.stretch).await?;
+            Ok(match tried {
+                Ok(trial) => page(draft).preview(trial).respond(&visit),
+                Err(mistakes) => answer(TomlDraft { mistakes, ..draft }),
+            })
+        }
+    }
+}
+
+/// The form of one limit.
+#[derive(Template)]
+#[template(path = "pages/admin/editor.html")]
+pub struct EditorPage {
+    layout: Layout,
+    limit: Limit,
+    overridden: bool,
+    /// Whether a rule may ask for a CAPTCHA.
+    captcha: bool,
+    form: LimitForm,
+    controls: Controls,
+    mistakes: Vec<DraftError>,
+    preview: Trial,
+    notice: EditorNotice,
+}
+
+impl EditorPage {
+    pub fn new(visit: &Visit, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
+        let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
+        Self {
+            layout: visit.layout(format!("/admin/limits/edit/{}", limit.name()), Some(user)),
+            form: LimitForm::from(&limit),
+            overridden,
+            captcha,
+            limit,
+            controls: Controls { version: version.to_owned(), ..Controls::default() },
+            mistakes: Vec::new(),
+            preview: Trial::None,
+            notice: EditorNotice::None,
+        }
+    }
+
+    pub fn typed(mut self, form: LimitForm, controls: Controls) -> Self {
+        self.layout.mistaken |= controls.reason_missing;
+        (self.form, self.controls) = (form, controls);
+        self
+    }
+
+    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
+        self.layout.mistaken |= !mistakes.is_empty();
+        self.mistakes = mistakes;
+        self
+    }
+
+    pub fn preview(mut self, preview: Trial) -> Self {
+        self.preview = preview;
+        self
+    }
+
+    pub fn notice(mut self, notice: EditorNotice) -> Self {
+        self.notice = notice;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(status(&self.controls, &self.mistakes, &self.notice), self)
+    }
+
+    fn title(&self) -> Cow<'static, str> {
+        title(self.limit.name(), self.layout.locale)
+    }
+
+    fn about(&self) -> &'static str {
+        about(self.limit.name())
+    }
+
+    fn in_force(&self) -> Vec<String> {
+        sentences(&self.limit, self.layout.locale)
+    }
+
+    fn rows(&self) -> Vec<(usize, &RuleRow)> {
+        self.form.rows.iter().enumerate().collect()
+    }
+
+    /// Limits that the owner defined have no default.
+    fn has_default(&self) -> bool {
+        !self.limit.name().starts_with("custom.")
+    }
+
+    fn full(&self) -> bool {
+        self.form.rows.len() >= MOST_RULES
+    }
+
+    fn spans(&self) -> [(&'static str, &'static str); 7] {
+        [
+            ("window", "draft.span-window"),
+            ("minute", "draft.span-minute"),
+            ("hour", "draft.span-hour"),
+            ("day", "draft.span-day"),
+            ("week", "draft.span-week"),
+            ("month", "draft.span-month"),
+            ("year", "draft.span-year"),
+        ]
+    }
+
+    /// The mistake in a part of a rule, shown next to it.
+    fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
+        let mistake = self.mistakes.iter().find(|mistake| mistake.rule_part() == Some((*index, part)))?;
+        Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
+    }
+
+    fn rule_label(&self, index: &usize) -> Cow<'static, str> {
+        t!("draft.rule", locale = self.layout.locale.code(), number = index + 1)
+    }
+}
+
+/// All limits as TOML, as in the file.
+#[derive(Template)]
+#[template(path = "pages/admin/toml.html")]
+pub struct TomlPage {
+    layout: Layout,
+    page: TomlDraft,
+    preview: Trial,
+}
+
+impl TomlPage {
+    pub fn new(visit: &Visit, user: &str, page: TomlDraft) -> Self {
+        let mut layout = visit.layout(page.part.editor(), Some(user));
+        layout.mistaken = page.is_mistaken();
+        Self { layout, page, preview: Trial::None }
+    }
+
+    pub fn preview(mut self, preview: Trial) -> Self {
+        self.preview = preview;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(self.page.status(), self)
+    }
+}
+
+/// A rule as entered in the form, valid or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleRow {
+    pub max: String,
+    /// `window`, or a calendar unit.
+    pub span: String,
+    pub window: String,
+    pub zone: String,
+    pub then: String,
+}
+
+impl Default for RuleRow {
+    fn default() -> Self {
+        let text = str::to_owned;
+        Self { max: text(""), span: text("window"), window: text(""), zone: text(""), then: text("block") }
+    }
+}
+
+impl From<&Rule> for RuleRow {
+    fn from(rule: &Rule) -> Self {
+        let (span, window, zone) = match &rule.span {
+            RuleSpan::Sliding(window) => {
+                ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
+            }
+            RuleSpan::Calendar { unit, zone } => {
+                let unit = unit_key(*unit).rsplit('-').next().unwrap_or_default();
+                (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
+            }
+        };
+        let then = match rule.then {
+            RuleAction::Captcha => "captcha",
+            RuleAction::Block => "block",
+        };
+        Self { max: rule.max.to_string(), span, window, zone, then: then.to_owned() }
+    }
+}
+
+/// One limit as entered in its form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitForm {
+    pub monitor: bool,
+    pub rows: Vec<RuleRow>,
+}
+
+impl From<&Limit> for LimitForm {
+    fn from(limit: &Limit) -> Self {
+        let rows = limit.rules().iter().map(RuleRow::from).collect();
+        Self { monitor: limit.mode() == LimitMode::Monitor, rows }
+    }
+}
+
+impl LimitForm {
+    /// The rows in the order of their numbers, which have no gaps.
+    pub fn read(pairs: &[(String, String)]) -> Self {
+        let row = |index: usize| {
+            let text = |part: &str| value(pairs, &format!("{part}-{index}")).trim().to_owned();
+            let there = pairs.iter().any(|(name, _)| *name == format!("max-{index}"));
+            there.then(|| RuleRow {
+                max: text("max"),
+                span: text("span"),
+                window: text("window"),
+                zone: text("zone"),
+                then: text("then"),
+            })
+        };
+        // One more than a limit allows, so that a surplus rule is reported and not lost.
+        let rows = (0..crate::throttle::MOST_RULES + 2).map_while(row).collect();
+        Self { monitor: value(pairs, "mode") == "monitor", rows }
+    }
+
+    /// The limit's table in TOML. Input that is not a number is kept as typed, so that parsing rejects it
+    /// with a reason.
+    pub fn toml(&self, name: &str) -> String {
+        let mode = if self.monitor { "mode = \"monitor\"\n" } else { "" };
+        let rules: Vec<String> = self.rows.iter().map(RuleRow::toml).collect();
+        let rules = match rules.as_slice() {
+            [] => "rules = []".to_owned(),
+            [one] => format!("rules = [{one}]"),
+            many => format!("rules = [\n    {},\n]", many.join(",\n    ")),
+        };
+        format!("[limits.{name}]\n{mode}{rules}\n")
+    }
+}
+
+impl RuleRow {
+    fn toml(&self) -> String {
+        let max = match self.max.parse::<i64>() {
+            Ok(max) => max.to_string(),
+            Err(_) => quoted(&self.max),
+        };
+        let span = if self.span == "window" {
+            format!("window = {}", quoted(&self.window))
+        } else if self.zone.is_empty() {
+            format!("per = {}", quoted(&self.span))
+        } else {
+            format!("per = {}, timezone = {}", quoted(&self.span), quoted(&self.zone))
+        };
+        format!("{{ max = {max}, {span}, then = {} }}", quoted(&self.then))
+    }
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            control if control.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(control))),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
+    }
+
+    #[test]
+    fn a_limit_goes_through_its_form_and_back_unchanged() {
+        let text = r#"[limits.login-account]
+            mode = "monitor"
+            rules = [{ max = 3, window = "90s", then = "captcha" }, { max = 9, per = "month", timezone = "Asia/Shanghai" }]"#;
+        let read =
+            |toml: &str| crate::config::parse(Path::new("t.toml"), toml, &[]).unwrap().live.limits.clone();
+        let limit = read(text).login_account;
+        let again = read(&LimitForm::from(&limit).toml("login-account")).login_account;
+        assert_eq!(again, limit);
+    }
+
+    #[test]
+    fn whatever_is_typed_is_kept_and_stays_one_value() {
+        let form = LimitForm::read(&pairs(
+            "mode=enforce&max-0=three&span-0=window&window-0=1m%22%2C+x+%3D+1&then-0=block&max-1=",
+        ));
+        assert_eq!(form.rows[0].max, "three");
+        assert_eq!(form.rows.len(), 2);
+        let toml: toml::Table = form.toml("login-account").parse().unwrap();
+        let rule = &toml["limits"]["login-account"]["rules"][0];
+        assert_eq!(rule["max"].as_str(), Some("three"));
+        assert_eq!(rule["window"].as_str(), Some("1m\", x = 1"));
+    }
+
+    #[test]
+    fn a_window_is_written_as_it_is_read() {
+        let rule = Rule::sliding(5, Duration::from_millis(100), RuleAction::Block);
+        assert_eq!(RuleRow::from(&rule).window, "100ms");
+    }
+}

@@ -1,0 +1,261 @@
+//! `/api/v1/admin/subjects/{limit}/{subject}`: what a limit has of somebody, and letting them in again.
+
+use actix_web::web::{Bytes, Path, Query};
+use actix_web::{Error, HttpResponse};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::clock::Micros;
+use crate::config::LiveSettings;
+use crate::login::Account;
+use crate::lookup::{LimitStatus, LookupKind, LookupSubject, RuleStatus};
+use crate::throttle::{LimitMode, Rule};
+use crate::web::console::LONGEST_REASON;
+use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
+use crate::web::console::lookup::actor;
+use crate::web::console::lookup::subject::read_as;
+use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Shared;
+use crate::web::machine::limits::span;
+
+/// What a path names, in the description of the API.
+const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
+    counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
+    `relay-token`, `verify:NAME` and `relay:NAME`; for `program-…` either of them, `:` and an address, a prefix or a \
+    number; for `sms-guess` and `sms-phone` in a program, `verify:NAME:` and a number. \
+    Percent-encoded.";
+/// What a call with an optional body may answer before anything else.
+pub const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "limit": "login-account", "at": "2026-11-21T10:00:00.000000Z", "holds": 0,
+    "hits": ["2026-11-21T09:59:41.205113Z"],
+    "rules": [{ "max": 3, "window_ms": 60000, "then": "captcha", "count": 1 }],
+    "account": { "id": "0123456789abcdef0123456789abcdef", "login": "alice", "password_failures": 1 }
+}))]
+struct SubjectLog {
+    limit: String,
+    /// The store's time.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Attempts in flight.
+    holds: u32,
+    /// Newest first, at most 1000; also hits that no rule counts any more.
+    #[schema(format = DateTime)]
+    hits: Vec<String>,
+    /// Present if the limit is in monitor mode.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    monitored: bool,
+    /// Present if every instance counts for itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    of_this_instance: bool,
+    rules: Vec<LogRule>,
+    /// Of a name or a number: the account that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountNamed>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct LogRule {
+    max: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::calendar_units)]
+    per: Option<&'static str>,
+    #[schema(schema_with = describe::consequences)]
+    then: &'static str,
+    /// Hits that it counts now.
+    count: u32,
+    /// If it is full: when its next hit frees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    frees_at: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+struct AccountNamed {
+    id: String,
+    login: String,
+    /// Wrong passwords in a row from strangers; those from known devices are counted apart.
+    #[schema(minimum = 0)]
+    password_failures: i64,
+    /// Present if the password is disabled, after too many of them: it signs in only from browsers that were signed in
+    /// before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    password_disabled_since: Option<String>,
+}
+
+#[derive(Deserialize, Default, IntoParams, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[schema(example = json!({ "reason": "Called, and is who they say." }))]
+pub struct Clearing {
+    /// For the record.
+    #[param(max_length = 500)]
+    #[schema(max_length = 500)]
+    reason: String,
+}
+
+/// What a limit counts of a subject, and until when
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/subjects/{limit}/{subject}",
+    operation_id = "readSubject",
+    tag = "admin",
+    params(
+        (
+            "limit" = String,
+            Path,
+            description = "Its full name: `login-account`, `custom.reply`.",
+            example = "login-account"
+        ),
+        ("subject" = String, Path, description = SUBJECT, example = "alice")
+    ),
+    responses((status = 200, description = "Its log.", body = SubjectLog)),
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "unknown-limit", "unknown-subject"])))
+)]
+pub async fn show(
+    _: Permitted<ReadSubjects>,
+    path: Path<(String, String)>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let live = services.live.snapshot();
+    let (limit, subject) = parse(&path, &live)?;
+    let status = services.lookup.standing(&live, limit, &subject).await?.ok_or(Problem::UnknownLimit)?;
+    let account = services.lookup.account(&subject).await?;
+    Ok(HttpResponse::Ok().json(log(status, account)))
+}
+
+/// Forget what a limit counts of a subject
+///
+/// In the store and, for messages to a number, in the ledger. Also 204 if there was nothing. The reason may be sent in the
+/// query instead.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/subjects/{limit}/{subject}",
+    operation_id = "clearSubject",
+    tag = "admin",
+    params(
+        (
+            "limit" = String,
+            Path,
+            description = "Its full name: `login-account`, `custom.reply`.",
+            example = "login-account"
+        ),
+        ("subject" = String, Path, description = SUBJECT, example = "alice"),
+        Clearing
+    ),
+    request_body = Option<Clearing>,
+    responses((status = 204, description = "The limit counts nothing of it.")),
+    security(("session" = []), ("token" = ["subjects:clear"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
+)]
+pub async fn clear(
+    Permitted { admin, .. }: Permitted<ClearSubjects>,
+    path: Path<(String, String)>,
+    query: Query<Clearing>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let live = services.live.snapshot();
+    let (limit, subject) = parse(&path, &live)?;
+    let reason = reason(&query.reason, body)?;
+    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "subject.clear")?;
+    match services.lookup.clear(&live, limit, &subject, actor(&admin, reason)).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::UnknownLimit),
+    }
+}
+
+/// Re-enable a disabled password
+///
+/// Wrong passwords are counted from zero. The reason may be sent in the query instead. 404 if no account has this name, or
+/// if its password is not disabled.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/disabled-passwords/{login}",
+    operation_id = "enablePassword",
+    tag = "admin",
+    params(
+        ("login" = String, Path, description = "The name of the account, percent-encoded.", example = "alice"),
+        Clearing
+    ),
+    request_body = Option<Clearing>,
+    responses((status = 204, description = "The password signs in again.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
+)]
+pub async fn enable_password(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    path: Path<String>,
+    query: Query<Clearing>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
+    let reason = reason(&query.reason, body)?;
+    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "password.enable")?;
+    match services.lookup.enable_password(&subject, actor(&admin, reason)).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::NotFound),
+    }
+}
+
+/// The limit that there is, and a subject that it can count.
+fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str, LookupSubject), Problem> {
+    let (limit, text) = path;
+    let kind =
+        LookupKind::of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
+    let subject = read_as(kind, text, live).filter(|subject| subject.is_counted_by(limit));
+    Ok((limit, subject.ok_or(Problem::UnknownSubject)?))
+}
+
+/// In the body or in the query.
+pub fn reason(query: &str, body: Result<Bytes, Error>) -> Result<String, Problem> {
+    let body = body.map_err(|_| Problem::PayloadTooLarge)?;
+    let sent: Clearing = match &body[..] {
+        [] => Clearing { reason: query.to_owned() },
+        body => serde_json::from_slice(body).map_err(|_| Problem::MalformedJson)?,
+    };
+    let reason = sent.reason.trim();
+    if reason.chars().count() <= LONGEST_REASON && !reason.chars().any(char::is_control) {
+        return Ok(reason.to_owned());
+    }
+    Err(Problem::wrong("reason", format!("Use at most {LONGEST_REASON} characters on one line.")))
+}
+
+fn log(status: LimitStatus, account: Option<Account>) -> SubjectLog {
+    let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = status;
+    let rule = |(rule, status): (&Rule, RuleStatus)| {
+        let (window_ms, per) = span(rule);
+        let frees_at = status.frees_at.map(moment);
+        LogRule { max: rule.max, window_ms, per, then: rule.then.as_str(), count: status.count, frees_at }
+    };
+    SubjectLog {
+        limit: limit.name().to_owned(),
+        at: moment(at),
+        holds,
+        hits: hits.into_iter().map(moment).collect(),
+        monitored: limit.mode() == LimitMode::Monitor,
+        of_this_instance,
+        rules: limit.rules().iter().zip(rules).map(rule).collect(),
+        account: account.map(|account| AccountNamed {
+            id: account.id.to_string(),
+            login: account.login.as_str().to_owned(),
+            password_failures: account.password_failures,
+            password_disabled_since: account.password_disabled_at.map(moment),
+        }),
+    }
+}
+
+/// To the microsecond, as logs count.
+fn moment(at: Micros) -> String {
+    let at = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}

@@ -1,0 +1,444 @@
+//! `/admin/tokens` and `/api/v1/admin/tokens`: API tokens for other programs.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::web::{Form, Path, Query};
+use askama::Template;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::clock::Micros;
+use crate::db::DbError;
+use crate::login::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, TokenId, TokenScopes};
+use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
+use crate::web::form::fields::FormPairs;
+use crate::web::form::once::{FormReach, once};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::flash::Flash;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebResult;
+
+const HERE: &str = "/admin/tokens";
+const LONGEST_NAME: usize = 100;
+/// Ten years.
+const MOST_DAYS: u32 = 3660;
+/// Of a token for the admin API.
+const MOST_ADMIN_DAYS: u32 = 366;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
+
+/// Creates a token and records that. None if the maximum number of tokens exists.
+async fn create_token(
+    services: &Services,
+    admin: &Admin,
+    new: &NewToken,
+) -> Result<Option<(ApiToken, TokenId)>, DbError> {
+    let made = services.tokens.create(new, admin.who.account.id).await?;
+    if let Some((_, id)) = &made {
+        let expires_in = new.expires_in.map(|span| span.as_secs());
+        let detail = json!({ "token": id.to_string(), "name": new.name, "scopes": new.scopes.names(), "expires_in": expires_in });
+        admin.did(services, "token.create", &detail);
+    }
+    Ok(made)
+}
+
+/// Revokes a token and records that. False if there is none.
+async fn revoke_token(services: &Services, admin: &Admin, id: TokenId) -> Result<bool, DbError> {
+    let revoked = services.tokens.revoke(id, admin.who.account.id).await?;
+    if revoked {
+        admin.did(services, "token.revoke", &json!({ "token": id.to_string() }));
+    }
+    Ok(revoked)
+}
+
+/// A new token, or all that is wrong with it. A limit has to be configured first: a name of none would open nothing.
+fn parse(
+    services: &Services,
+    name: &str,
+    scopes: &[&str],
+    expires_in: Result<Option<Duration>, Message>,
+) -> Result<NewToken, Vec<(Field, Message)>> {
+    let mut errors = Vec::new();
+    let name = name.trim();
+    if !(1..=LONGEST_NAME).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+        errors.push((Field::Name, Message::NameUnfit { max: LONGEST_NAME }));
+    }
+    let live = services.live.snapshot();
+    let limits: Vec<&str> = live.limits.custom.keys().map(String::as_str).collect();
+    let scopes = TokenScopes::requested(scopes, &limits);
+    let scopes = scopes.map_err(|error| errors.push((Field::Scopes, about_scopes(error)))).ok();
+    let expires_in = expires_in.map_err(|message| errors.push((Field::ExpiresDays, message))).ok();
+    if expires_in.flatten().is_some_and(|span| span.is_zero() || span > LONGEST_LIFE) {
+        errors.push((Field::ExpiresDays, Message::ExpiryUnfit { max: MOST_DAYS }));
+    }
+    // A token that opens a part of the admin API expires within a year.
+    if let (Some(scopes), Some(expires_in)) = (&scopes, expires_in)
+        && scopes.open_any()
+        && expires_in.is_none_or(|span| span > DAY * MOST_ADMIN_DAYS)
+    {
+        errors.push((Field::ExpiresDays, Message::ExpiryRequired { max: MOST_ADMIN_DAYS }));
+    }
+    match (scopes, expires_in) {
+        (Some(scopes), Some(expires_in)) if errors.is_empty() => {
+            Ok(NewToken { name: name.to_owned(), scopes, expires_in })
+        }
+        _ => Err(errors),
+    }
+}
+
+fn about_scopes(error: ScopesError) -> Message {
+    match error {
+        ScopesError::Empty => Message::ScopesMissing,
+        ScopesError::TooMany => Message::ScopesTooMany { max: MOST_SCOPES },
+        ScopesError::NoName => Message::ScopesUnfit,
+        ScopesError::Unknown { typed, nearest } => Message::ScopeUnknown { typed, nearest },
+        ScopesError::TooManyRealms | ScopesError::TooManyPrograms => Message::ScopesRealms,
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "name": "forum", "scopes": ["reply"], "expires_in": 7776000 }))]
+pub struct TokenRequest {
+    /// What it is shown as.
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// Names of custom limits that exist, or `*` for all of them; `guard:`, `verify:` or `relay:` with a name; parts of the admin API: `limits:read`, `limits:write`,
+    /// `access:write`, `apps:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
+    scopes: Vec<String>,
+    /// Seconds. Without it the token does not expire. Required for parts of the admin API, and then at most 366 days.
+    #[schema(minimum = 1, maximum = 316224000)]
+    expires_in: Option<u64>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "tokens": [{
+    "id": "0123456789abcdef0123456789abcdef", "name": "forum", "scopes": ["reply"], "made_by": "ada",
+    "created_at": "2026-11-21T10:00:00Z"
+}] }))]
+struct Tokens {
+    tokens: Vec<TokenBody>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Token)]
+struct TokenBody {
+    id: String,
+    name: String,
+    /// As the token was created with.
+    scopes: Vec<String>,
+    /// The login of its administrator; left out if that account is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made_by: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// To within a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    last_used_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    expires_at: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "0123456789abcdef0123456789abcdef", "token": "ght_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+}))]
+struct TokenMade {
+    id: String,
+    /// Shown here and nowhere else.
+    token: String,
+}
+
+/// The tokens of programs, newest first
+///
+/// Without those that were revoked; with those that have expired.
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/tokens",
+    operation_id = "listTokens",
+    tag = "admin",
+    responses((status = 200, description = "At most 200 of them.", body = Tokens)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN])))
+)]
+pub async fn api_list(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+    let iso = |at| Moment(at).iso();
+    let body = |entry: TokenEntry| TokenBody {
+        id: entry.id.to_string(),
+        name: entry.name,
+        scopes: entry.scopes.names(),
+        made_by: entry.made_by,
+        created_at: iso(entry.created_at),
+        last_used_at: entry.last_used_at.map(iso),
+        expires_at: entry.expires_at.map(iso),
+    };
+    let tokens = services.tokens.list().await?.into_iter().map(body).collect();
+    Ok(HttpResponse::Ok().json(Tokens { tokens }))
+}
+
+/// Create a token for a program
+///
+/// At most 100 are valid at one time.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/tokens",
+    operation_id = "makeToken",
+    tag = "admin",
+    request_body = TokenRequest,
+    responses((status = 201, description = "The token, this once.", body = TokenMade)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, BODY, "too-many-tokens"])))
+)]
+pub async fn api_create(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
+    body: UnreadBody<TokenRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let TokenRequest { name, scopes, expires_in } = body.read().await?;
+    let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+    let new = parse(&services, &name, &scopes, Ok(expires_in.map(Duration::from_secs)));
+    let error = |(field, message): (Field, Message)| match (field, message) {
+        (Field::ExpiresDays, Message::ExpiryUnfit { .. }) => {
+            let message = format!("Use 1 to {} seconds, or leave it out.", LONGEST_LIFE.as_secs());
+            InputError { field: "expires_in".into(), message: message.into() }
+        }
+        (field, message) => {
+            let field = if field == Field::ExpiresDays { "expires_in" } else { field.name() };
+            InputError { field: field.into(), message: message.text(Locale::En) }
+        }
+    };
+    let new =
+        new.map_err(|errors| Problem::InvalidInput { errors: errors.into_iter().map(error).collect() })?;
+    let (token, id) = create_token(&services, &admin, &new).await?.ok_or(Problem::TooManyTokens)?;
+    Ok(HttpResponse::Created().json(TokenMade { id: id.to_string(), token: token.expose() }))
+}
+
+/// Revoke a token
+///
+/// The instance that answers refuses it at once, the others within a second. 404 if there is no such token, or if it was
+/// revoked before.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/tokens/{id}",
+    operation_id = "revokeToken",
+    tag = "admin",
+    params(("id" = String, Path, example = "0123456789abcdef0123456789abcdef")),
+    responses((status = 204, description = "Revoked.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
+)]
+pub async fn api_revoke(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
+    id: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
+    match revoke_token(&services, &admin, id).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::NotFound),
+    }
+}
+
+/// `POST /admin/tokens`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenMakingForm {
+    pub name: String,
+    /// Separated by spaces or commas.
+    pub scopes: String,
+    pub expires_days: String,
+    pub csrf_token: String,
+}
+
+/// `GET` and `POST /admin/tokens/revoke`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenRevokingForm {
+    pub id: String,
+    pub csrf_token: String,
+}
+
+/// `GET /admin/tokens`
+pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    respond(&visit, &services, &admin, TokenNotice::None, &TokenMakingForm::default()).await
+}
+
+/// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
+pub async fn create(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, make).await
+}
+
+async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResult {
+    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    let scopes = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
+    let expires_in = match form.expires_days.trim() {
+        "" => Ok(None),
+        days => days.parse::<u32>().map(|days| Some(DAY * days)),
+    };
+    let expires_in = expires_in.map_err(|_| Message::ExpiryUnfit { max: MOST_DAYS });
+    let notice = match parse(&services, &form.name, &scopes.collect::<Vec<_>>(), expires_in) {
+        Ok(new) => match create_token(&services, &admin, &new).await? {
+            Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
+            None => TokenNotice::Full,
+        },
+        Err(wrong) => {
+            let mut errors = FieldErrors::default();
+            wrong.into_iter().for_each(|(field, message)| errors.add(field, message));
+            TokenNotice::Wrong(errors)
+        }
+    };
+    respond(&visit, &services, &admin, notice, &form).await
+}
+
+/// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
+pub async fn ask(
+    visit: Visit,
+    admin: Admin,
+    wanted: Query<TokenRevokingForm>,
+    services: Shared,
+) -> WebResult {
+    let found = services.tokens.list().await?.into_iter().find(|token| token.id.to_string() == wanted.id);
+    Ok(match found {
+        Some(token) => visit.page(StatusCode::OK, &RevokePage::new(&visit, admin.login(), token)),
+        None => visit.see_other(HERE, None),
+    })
+}
+
+/// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
+pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Shared) -> WebResult {
+    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    if let Some(id) = TokenId::parse(&form.id) {
+        revoke_token(&services, &admin, id).await?;
+    }
+    Ok(visit.see_other(HERE, Some(Flash::TokenRevoked)))
+}
+
+async fn respond(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    notice: TokenNotice,
+    form: &TokenMakingForm,
+) -> WebResult {
+    let tokens = services.tokens.list().await?;
+    let limits = services.live.snapshot().limits.custom.keys().cloned().collect();
+    let status = match &notice {
+        TokenNotice::None => StatusCode::OK,
+        TokenNotice::Made { .. } => StatusCode::CREATED,
+        TokenNotice::Full => StatusCode::CONFLICT,
+        TokenNotice::Wrong(errors) => errors.status(),
+    };
+    Ok(visit.page(status, &TokensPage::new(visit, admin.login(), tokens, limits, notice, form)))
+}
+
+/// The result of the submitted form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenNotice {
+    None,
+    /// The token, shown only once.
+    Made {
+        name: String,
+        token: String,
+    },
+    /// The maximum number of tokens exists.
+    Full,
+    Wrong(FieldErrors),
+}
+
+#[derive(Template)]
+#[template(path = "pages/tokens.html")]
+pub struct TokensPage {
+    layout: Layout,
+    rows: Vec<TokenRow>,
+    /// The existing custom limits.
+    limits: Vec<String>,
+    notice: TokenNotice,
+    errors: FieldErrors,
+    /// As typed, unless it has created a token.
+    form: TokenMakingForm,
+}
+
+impl TokensPage {
+    pub fn new(
+        visit: &Visit,
+        user: &str,
+        tokens: Vec<TokenEntry>,
+        limits: Vec<String>,
+        notice: TokenNotice,
+        form: &TokenMakingForm,
+    ) -> Self {
+        let now = visit.now();
+        let mut layout = visit.layout(HERE, Some(user));
+        let mut errors = FieldErrors::default();
+        if let TokenNotice::Wrong(wrong) = &notice {
+            errors = wrong.clone();
+            layout.mistaken = true;
+        }
+        let is_made = matches!(notice, TokenNotice::Made { .. });
+        let typed = |text: &str| text.chars().take(if is_made { 0 } else { 8192 }).collect();
+        Self {
+            layout,
+            rows: tokens.into_iter().map(|token| TokenRow::new(token, now)).collect(),
+            limits,
+            notice,
+            errors,
+            form: TokenMakingForm {
+                name: typed(&form.name),
+                scopes: typed(&form.scopes),
+                expires_days: typed(&form.expires_days),
+                csrf_token: String::new(),
+            },
+        }
+    }
+
+    fn there(&self) -> Cow<'static, str> {
+        self.layout.with("tokens.scopes-there", &self.limits.join(" "))
+    }
+
+    fn focus(&self) -> &'static str {
+        self.errors.first().map_or("", Field::name)
+    }
+}
+
+/// Asks before a token is revoked.
+#[derive(Template)]
+#[template(path = "pages/admin/revoke.html")]
+pub struct RevokePage {
+    layout: Layout,
+    row: TokenRow,
+}
+
+impl RevokePage {
+    pub fn new(visit: &Visit, user: &str, token: TokenEntry) -> Self {
+        let here = format!("{HERE}/revoke?id={}", token.id);
+        Self { layout: visit.layout(here, Some(user)), row: TokenRow::new(token, visit.now()) }
+    }
+}
+
+struct TokenRow {
+    entry: TokenEntry,
+    over: bool,
+}
+
+impl TokenRow {
+    fn new(entry: TokenEntry, now: Micros) -> Self {
+        Self { over: entry.expires_at.is_some_and(|at| at <= now), entry }
+    }
+
+    const fn tone(&self) -> &'static str {
+        if self.over { "warn" } else { "good" }
+    }
+}
