@@ -120,11 +120,14 @@ impl FormReply<'_> {
     }
 
     pub fn actor(&self) -> Actor<'_> {
-        let Self { visit, services, live, form, .. } = *self;
-        let asker = Asker { form, client: visit.client, browser: Some(&visit.browser), realm: None };
-        let (known, device) = (visit.known_devices(), visit.sign_in_client());
-        let denied = visit.is_denied(live);
-        Actor { services, live, asker, origin: visit.client.origin(), known, device, denied }
+        let Self { visit, services, live, .. } = *self;
+        let (origin, known, denied) = (visit.client.origin(), visit.known_devices(), visit.is_denied(live));
+        let (asker, user_agent) = (self.asker(), visit.user_agent());
+        Actor { services, live, asker, origin, known, user_agent, denied }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser), realm: None }
     }
 
     /// The account with its password verified. `field` is the field of the password.
@@ -196,7 +199,7 @@ impl FormReply<'_> {
 
     pub async fn challenged(&self, notice: Notice) -> HttpResponse {
         let help = HelpContact::of(&self.live.captcha.help);
-        let captcha = match self.actor().asker.issue(self.services, self.live).await {
+        let captcha = match self.asker().issue(self.services, self.live).await {
             Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, self.visit.now(), help)),
             Err(ImageRefusal { retry_after, .. }) => {
                 CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form, help })

@@ -24,8 +24,7 @@ pub struct Actor<'a> {
     pub origin: RequestOrigin,
     /// What identifies the browser to accounts that have signed in from it.
     pub known: KnownDevices,
-    /// What the account's owner sees of the client.
-    pub device: SignInClient,
+    pub user_agent: &'a str,
     /// Its network is refused: only known devices get in.
     pub denied: bool,
 }
@@ -81,6 +80,11 @@ impl Actor<'_> {
         self.asker.browser.map(|browser| &browser.bytes()[..])
     }
 
+    /// What the account's owner sees of the client, and what identifies its browser to the account.
+    fn shown(&self) -> SignInClient {
+        SignInClient::new(self.asker.client.ip(), self.user_agent).known_as(self.known.clone())
+    }
+
     /// Whether a challenge was solved with the request. None: it came without an answer.
     pub async fn redeem(&self, answer: Option<CaptchaAnswer<'_>>) -> Result<bool, Refusal> {
         let Some(answer) = answer else { return Ok(false) };
@@ -98,7 +102,7 @@ impl Actor<'_> {
         password: Password,
         solved: bool,
     ) -> Result<Box<SignedInOwner>, Refusal> {
-        let (origin, client) = (self.origin.clone(), self.device.clone());
+        let (origin, client) = (self.origin.clone(), self.shown());
         let attempt = SignInAttempt { login, password, origin, client, denied: self.denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
@@ -115,7 +119,7 @@ impl Actor<'_> {
         field: Field,
         solved: bool,
     ) -> Result<Box<SignedInOwner>, Refusal> {
-        if !self.services.sign_in.is_open_to(self.live, account, &self.device).await? {
+        if !self.services.sign_in.is_open_to(self.live, account, &self.shown()).await? {
             return Err(Refusal::PasswordDisabled);
         }
         let tried = self.try_password(account.login.clone(), password, solved).await;

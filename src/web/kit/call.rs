@@ -126,9 +126,9 @@ impl Call {
     }
 
     pub fn actor(&self, form: CaptchaForm) -> Actor<'_> {
-        let (origin, known, device) = (self.client.origin(), self.known_devices(), self.shown());
-        let (asker, denied) = (self.asker(form), self.is_denied());
-        Actor { services: &self.services, live: &self.live, asker, origin, known, device, denied }
+        let (origin, known, denied) = (self.client.origin(), self.known_devices(), self.is_denied());
+        let (asker, user_agent) = (self.asker(form), self.user_agent());
+        Actor { services: &self.services, live: &self.live, asker, origin, known, user_agent, denied }
     }
 
     pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
@@ -149,12 +149,14 @@ impl Call {
         self.edge.known_devices(self.request.headers())
     }
 
+    fn user_agent(&self) -> &str {
+        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+        agent.unwrap_or_default()
+    }
+
     /// What the account's owner is shown of it, and as what it is known there.
     pub fn shown(&self) -> SignInClient {
-        let headers = self.request.headers();
-        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        let client = SignInClient::new(self.client.ip(), agent.unwrap_or_default());
-        client.known_as(self.known_devices())
+        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
     }
 
     /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
