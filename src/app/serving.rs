@@ -21,7 +21,7 @@ use crate::stop::{StopSender, StopSignal};
 use crate::throttle::{AnyStore, RedisLink};
 use crate::tuning::Tuning;
 use crate::web::kit::connections::{self, Bounds, Connections};
-use crate::web::kit::health::{Health, Limits, Report, State};
+use crate::web::kit::services::{Health, Limits, Report, State};
 use crate::web::kit::services::Services;
 use crate::{files, gate, routes};
 

@@ -482,17 +482,3 @@ fn repeated(visit: &Visit, services: &Services, again: RepeatedForm) -> HttpResp
     }
     response
 }
-
-// The old paths, until the console names the new ones.
-pub mod fields {
-    pub use super::{FormPairs, GuardedFields, NextFields, value};
-}
-pub mod notice {
-    pub use super::Notice;
-}
-pub mod once {
-    pub use super::{FormReach, once};
-}
-pub mod reply {
-    pub use super::FormReply;
-}

@@ -199,8 +199,3 @@ impl LoginPage {
         }
     }
 }
-
-// The old path, until the console names the new one.
-pub mod call {
-    pub use super::{parse_current, verify};
-}

@@ -29,7 +29,7 @@ use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -14,7 +14,7 @@ use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED}
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

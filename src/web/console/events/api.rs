@@ -21,7 +21,7 @@ use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::describe::{self, ADMIN, SCOPED};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 /// What leads a key of a subject, as events carry them.
 const KEY: &str = "key:";

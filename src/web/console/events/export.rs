@@ -17,7 +17,7 @@ use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::hash_text;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;
