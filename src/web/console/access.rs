@@ -28,14 +28,14 @@ use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, NotWritten, SaveError, SavedDraft};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::{Moment, span_in_words, whole_seconds};
+use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Flash;
 use crate::web::kit::visit::Layout;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::kit::locale::{Moment, span_in_words, whole_seconds};
-use crate::web::kit::problem::{WebError, WebResult};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessAnswer {

@@ -22,12 +22,12 @@ use crate::tuning::ChangeActor;
 use crate::web::form::value;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::extract;
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::extract;
-use crate::web::kit::visit::{Edge, Visit};
 use crate::web::kit::problem::WebError;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{Edge, Visit};
 
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";

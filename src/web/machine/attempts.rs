@@ -23,7 +23,6 @@ use crate::web::kit::describe::{self, BODY, GUARD};
 use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::locale::whole_seconds;
 use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
-use crate::web::kit::services::Shared;
 use crate::web::machine::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]

@@ -232,14 +232,18 @@ impl ServedClient<'_> {
             Answered::Solved => Ok(true),
             // A form that passes its empty fields on.
             Answered::Nothing => Ok(false),
-            Answered::Wrong => Err(Problem::CaptchaInvalid { captcha: self.asker.challenge(&self.program.services, &self.live).await }),
+            Answered::Wrong => Err(Problem::CaptchaInvalid {
+                captcha: self.asker.challenge(&self.program.services, &self.live).await,
+            }),
             Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
         }
     }
 
     async fn denied(&self, denied: &Denied) -> Problem {
         match denied {
-            Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.asker.challenge(&self.program.services, &self.live).await },
+            Denied::Challenged { .. } => Problem::CaptchaRequired {
+                captcha: self.asker.challenge(&self.program.services, &self.live).await,
+            },
             other => Problem::not_compared(other),
         }
     }

@@ -22,13 +22,13 @@ use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link;
 use crate::web::kit::locale::Device;
+use crate::web::kit::locale::Moment;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Flash;
 use crate::web::kit::visit::Layout;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::{WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;

@@ -15,13 +15,13 @@ use crate::web::console::guard::Admin;
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, SCOPED};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::locale::Moment;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Flash;
 use crate::web::kit::visit::Layout;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::{WebError, WebResult};
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;

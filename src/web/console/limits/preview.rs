@@ -20,9 +20,9 @@ use crate::web::console::words::{grouped, title};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::locale::Moment;
 
 /// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
