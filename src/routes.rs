@@ -45,25 +45,19 @@ pub fn app(
         .service(
             scope("/api/v1")
                 .service(calls("/captcha", "POST").route(post().to(captcha::issue)))
-                .service(calls("/login", "POST").route(post().to(sign_in::call::submit)))
-                .service(calls("/logout", "POST").route(post().to(session::call::logout)))
-                .service(calls("/register", "POST").route(post().to(register::call::submit)))
-                .service(calls("/session", "GET, HEAD").route(get().to(session::call::show)))
-                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(code::call::send)))
+                .service(calls("/login", "POST").route(post().to(sign_in::api)))
+                .service(calls("/logout", "POST").route(post().to(session::api_logout)))
+                .service(calls("/register", "POST").route(post().to(register::api)))
+                .service(calls("/session", "GET, HEAD").route(get().to(session::api_show)))
+                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(code::api)))
                 .service(
-                    calls("/sms/login", "POST")
-                        .guard(by_code(codes))
-                        .route(post().to(sign_in_by_code::call::login)),
+                    calls("/sms/login", "POST").guard(by_code(codes)).route(post().to(sign_in_by_code::api)),
                 )
-                .service(
-                    calls("/password/reset", "POST")
-                        .guard(by_code(codes))
-                        .route(post().to(reset::call::reset)),
-                )
+                .service(calls("/password/reset", "POST").guard(by_code(codes)).route(post().to(reset::api)))
                 .service(
                     calls("/account/phone", "POST, DELETE")
-                        .route(post().to(account::phone_call::set_phone))
-                        .route(delete().to(account::phone_call::remove_phone)),
+                        .route(post().to(account::phone::api_set))
+                        .route(delete().to(account::phone::api_remove)),
                 )
                 .service(calls("/limits/{name}/reserve", "POST").route(post().to(machine::limits::reserve)))
                 .service(calls("/limits/{name}/peek", "POST").route(post().to(machine::limits::peek)))
@@ -172,60 +166,56 @@ pub fn app(
         )
         .service(resource("/.gatehouse/forbidden").route(route().to(gate::host::forbidden)))
         .service(calls("/.gatehouse/static/{file}", "GET, HEAD").route(get().to(gate::host::asset)))
-        .service(calls("/", "GET, HEAD").route(get().to(session::page::home)))
+        .service(calls("/", "GET, HEAD").route(get().to(session::home)))
         .service(
             calls("/login", "GET, HEAD, POST")
-                .route(get().to(sign_in::page::show))
-                .route(post().to(sign_in::page::submit)),
+                .route(get().to(sign_in::show))
+                .route(post().to(sign_in::submit)),
         )
         .service(
             calls("/login/code", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(sign_in_by_code::page::show))
-                .route(post().to(sign_in_by_code::page::submit)),
+                .route(get().to(sign_in_by_code::show))
+                .route(post().to(sign_in_by_code::submit)),
         )
         .service(
             calls("/password/reset", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(reset::page::show))
-                .route(post().to(reset::page::submit)),
+                .route(get().to(reset::show))
+                .route(post().to(reset::submit)),
         )
-        .service(calls("/logout", "POST").route(post().to(session::page::logout)))
+        .service(calls("/logout", "POST").route(post().to(session::logout)))
         .service(
             calls("/register", "GET, HEAD, POST")
-                .route(get().to(register::page::show))
-                .route(post().to(register::page::submit)),
+                .route(get().to(register::show))
+                .route(post().to(register::submit)),
         )
-        .service(calls("/account", "GET, HEAD").route(get().to(account::page::show)))
-        .service(
-            calls("/.well-known/change-password", "GET, HEAD").route(get().to(account::page::change_here)),
-        )
-        .service(calls("/account/password", "POST").route(post().to(account::page::change_password)))
+        .service(calls("/account", "GET, HEAD").route(get().to(account::show)))
+        .service(calls("/.well-known/change-password", "GET, HEAD").route(get().to(account::change_here)))
+        .service(calls("/account/password", "POST").route(post().to(account::change_password)))
         .service(
             calls("/account/phone", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(account::phone_page::show))
-                .route(post().to(account::phone_page::submit)),
+                .route(get().to(account::phone::show))
+                .route(post().to(account::phone::submit)),
         )
         .service(
             calls("/account/phone/remove", "GET, HEAD, POST")
-                .route(get().to(account::phone_page::show_removal))
-                .route(post().to(account::phone_page::remove)),
+                .route(get().to(account::phone::show_removal))
+                .route(post().to(account::phone::remove)),
         )
         .service(
             calls("/account/export", "GET, HEAD, POST")
-                .route(get().to(account::data_page::show_export))
-                .route(post().to(account::data_page::export)),
+                .route(get().to(account::data::show_export))
+                .route(post().to(account::data::export)),
         )
         .service(
             calls("/account/delete", "GET, HEAD, POST")
-                .route(get().to(account::data_page::show_deletion))
-                .route(post().to(account::data_page::delete)),
+                .route(get().to(account::data::show_deletion))
+                .route(post().to(account::data::delete)),
         )
-        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::page::revoke)))
-        .service(
-            calls("/account/sessions/revoke-others", "POST").route(post().to(account::page::revoke_others)),
-        )
+        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
+        .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
         .service(
             calls("/admin/confirm", "GET, HEAD, POST")
                 .route(get().to(confirm::show))

@@ -22,8 +22,8 @@ use crate::stop::{StopSender, StopSignal};
 use crate::throttle::{AnyStore, RedisLink};
 use crate::tuning::Tuning;
 use crate::web::kit::connections::{self, Bounds, Connections};
-use crate::web::kit::health::{Health, Limits, Report, State};
 use crate::web::kit::services::Services;
+use crate::web::kit::services::{Health, Limits, Report, State};
 use crate::{files, gate, routes};
 
 /// How long requests in flight may take to end after SIGTERM.

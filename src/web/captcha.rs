@@ -210,8 +210,3 @@ impl ChallengeView {
         LONGEST_ANSWER
     }
 }
-
-// The old path, until the console names the new one.
-pub mod view {
-    pub use super::CaptchaBlock;
-}

@@ -18,14 +18,14 @@ use url::Url;
 
 use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use super::code::view::{CodePage, CodeStep, SentCode};
+use super::code::{CodePage, CodeStep, SentCode};
 use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
-use super::form::notice::Notice;
+use super::form::{FormPage, Notice};
 use super::kit::error_page::{ErrorKind, ErrorPage};
 use super::outbox::{OutboxPage, OutboxRow};
 use super::problem_page::ProblemPage;
-use super::register::view::{Hints, RegisterPage};
-use super::sign_in::view::LoginPage;
+use super::register::RegisterPage;
+use super::sign_in::LoginPage;
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
@@ -83,38 +83,47 @@ fn later() -> CaptchaBlock {
 fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
     let mut missing = FieldErrors::one(Field::Login, Message::LoginMissing);
     missing.add(Field::Password, Message::PasswordMissing);
-    let page = || LoginPage::new(visit, Next::parse("/account?a=1&b=2")).login("ada");
+    let form = |visit: &Visit, next| FormPage::new(visit, "/login", None, next);
+    let first = |visit: &Visit| LoginPage { form: form(visit, None), login: String::new() };
+    let again = |notice, captcha| {
+        let form = form(visit, Next::parse("/account?a=1&b=2")).again(notice, captcha);
+        LoginPage { form, login: "ada".into() }
+    };
+    let plain = |notice| again(notice, CaptchaBlock::Absent);
+    let invalid = form(visit, None).again(Notice::Invalid(missing), CaptchaBlock::Absent);
     let mut flashed = visit.clone();
     flashed.flash = Some(Flash::SignedOut);
     vec![
-        ("login", LoginPage::new(visit, None)),
-        ("login-signed-out", LoginPage::new(&flashed, None)),
-        ("login-rejected", page().notice(Notice::Rejected)),
-        ("login-rejected-captcha", page().notice(Notice::Rejected).captcha(challenge())),
-        ("login-captcha", page().notice(Notice::CaptchaNeeded).captcha(challenge())),
-        ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
-        ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
-        ("login-captcha-proof", page().notice(Notice::CaptchaNeeded).captcha(proof_alone())),
-        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(later())),
-        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(later())),
-        ("login-throttled", page().notice(Notice::Throttled(wait(252)))),
-        ("login-throttled-long", page().notice(Notice::Throttled(wait(90_000)))),
-        ("login-busy", page().notice(Notice::Busy(wait(2)))),
-        ("login-invalid", LoginPage::new(visit, None).notice(Notice::Invalid(missing))),
-        ("login-expired", page().notice(Notice::Expired)),
+        ("login", first(visit)),
+        ("login-signed-out", first(&flashed)),
+        ("login-rejected", plain(Notice::Rejected)),
+        ("login-rejected-captcha", again(Notice::Rejected, challenge())),
+        ("login-captcha", again(Notice::CaptchaNeeded, challenge())),
+        ("login-captcha-wrong", again(Notice::CaptchaWrong, challenge())),
+        ("login-refreshed", again(Notice::Refreshed, challenge())),
+        ("login-captcha-proof", again(Notice::CaptchaNeeded, proof_alone())),
+        ("login-captcha-later", again(Notice::CaptchaNeeded, later())),
+        ("login-wrong-later", again(Notice::CaptchaWrong, later())),
+        ("login-throttled", plain(Notice::Throttled(wait(252)))),
+        ("login-throttled-long", plain(Notice::Throttled(wait(90_000)))),
+        ("login-busy", plain(Notice::Busy(wait(2)))),
+        ("login-invalid", LoginPage { form: invalid, login: String::new() }),
+        ("login-expired", plain(Notice::Expired)),
     ]
 }
 
 fn registers(visit: &Visit) -> Vec<(&'static str, RegisterPage)> {
-    let page = || RegisterPage::new(visit, Hints { login_max: 64, password_min: 15 }, None);
+    let first = || FormPage::new(visit, "/register", None, None);
+    let page = |form, login: &str, step| RegisterPage { form, login: login.to_owned(), step };
+    let again = |notice, captcha| page(first().again(notice, captcha), "ada", CodeStep::asking(""));
     let mut bad = FieldErrors::one(Field::Login, Message::LoginTaken);
     bad.add(Field::Password, Message::PasswordTooShort { min: 15 });
     vec![
-        ("register", page()),
-        ("register-invalid", page().login("ada").notice(Notice::Invalid(bad))),
-        ("register-code", page().login("ada").step(sent(60, true))),
-        ("register-captcha", page().login("ada").notice(Notice::CaptchaNeeded).captcha(challenge())),
-        ("register-throttled", page().login("ada").notice(Notice::Throttled(wait(1860)))),
+        ("register", page(first(), "", CodeStep::asking(""))),
+        ("register-invalid", again(Notice::Invalid(bad), CaptchaBlock::Absent)),
+        ("register-code", page(first(), "ada", sent(60, true))),
+        ("register-captcha", again(Notice::CaptchaNeeded, challenge())),
+        ("register-throttled", again(Notice::Throttled(wait(1860)), CaptchaBlock::Absent)),
     ]
 }
 
@@ -132,24 +141,30 @@ fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
     let reset = || CodePage::new(visit, Purpose::Reset, None, None);
     vec![
         ("code", login()),
-        ("code-invalid", login().step(CodeStep::asking("12")).notice(no_mobile)),
+        ("code-invalid", login().at(CodeStep::asking("12")).again(no_mobile, CaptchaBlock::Absent)),
+        ("code-captcha", login().at(CodeStep::asking("138")).again(Notice::CaptchaNeeded, challenge())),
         (
-            "code-captcha",
-            login().step(CodeStep::asking("138")).notice(Notice::CaptchaNeeded).captcha(challenge()),
+            "code-too-many",
+            login().at(CodeStep::asking("138")).again(Notice::TooManyCodes(wait(1860)), CaptchaBlock::Absent),
         ),
-        ("code-too-many", login().step(CodeStep::asking("138")).notice(Notice::TooManyCodes(wait(1860)))),
-        ("code-no-codes", login().notice(Notice::NoCodes(wait(5)))),
-        ("code-not-sent", login().step(CodeStep::asking("138")).notice(Notice::NotSent)),
-        ("code-sent", login().step(sent(60, true))),
-        ("code-unknown", login().step(sent(60, false))),
-        ("code-wrong", login().step(sent(0, true)).notice(wrong(Field::Code, Message::CodeWrong))),
-        ("code-guessed", login().step(sent(60, true)).notice(Notice::Throttled(wait(540)))),
+        ("code-no-codes", login().again(Notice::NoCodes(wait(5)), CaptchaBlock::Absent)),
+        ("code-not-sent", login().at(CodeStep::asking("138")).again(Notice::NotSent, CaptchaBlock::Absent)),
+        ("code-sent", login().at(sent(60, true))),
+        ("code-unknown", login().at(sent(60, false))),
+        (
+            "code-wrong",
+            login().at(sent(0, true)).again(wrong(Field::Code, Message::CodeWrong), CaptchaBlock::Absent),
+        ),
+        (
+            "code-guessed",
+            login().at(sent(60, true)).again(Notice::Throttled(wait(540)), CaptchaBlock::Absent),
+        ),
         ("reset", reset()),
-        ("reset-sent", reset().step(sent(60, true))),
-        ("reset-captcha", reset().step(sent(60, true)).notice(Notice::CaptchaNeeded).captcha(challenge())),
-        ("reset-no-account", reset().notice(wrong(Field::Phone, Message::NoAccount))),
+        ("reset-sent", reset().at(sent(60, true))),
+        ("reset-captcha", reset().at(sent(60, true)).again(Notice::CaptchaNeeded, challenge())),
+        ("reset-no-account", reset().again(wrong(Field::Phone, Message::NoAccount), CaptchaBlock::Absent)),
         ("phone", CodePage::new(visit, Purpose::Verify, Some("ada"), None)),
-        ("phone-sent", CodePage::new(visit, Purpose::Verify, Some("ada"), None).step(sent(60, true))),
+        ("phone-sent", CodePage::new(visit, Purpose::Verify, Some("ada"), None).at(sent(60, true))),
     ]
 }
 
@@ -313,7 +328,11 @@ fn nothing_inline_that_the_content_security_policy_would_stop() {
 #[test]
 fn what_was_typed_is_kept_escaped_and_passwords_have_no_value() {
     let visit = visit(Locale::En);
-    let html = LoginPage::new(&visit, None).login("\"><script>alert(1)</script>").render().unwrap();
+    let html = LoginPage {
+        form: FormPage::new(&visit, "/login", None, None),
+        login: "\"><script>alert(1)</script>".into(),
+    };
+    let html = html.render().unwrap();
     assert!(html.contains("value=\"&#34;&#62;&#60;script&#62;") && !html.contains("<script>"));
     each(|name, html| {
         for input in html.split("<input ").skip(1).map(|rest| rest.split('>').next().unwrap()) {
@@ -352,7 +371,7 @@ fn a_status_fits_what_the_page_says() {
     let visit = visit(Locale::En);
     let answers: Vec<(&str, u16, bool)> = logins(&visit)
         .into_iter()
-        .map(|(name, page)| (name, page.respond(&visit)))
+        .map(|(name, page)| (name, page.form.respond(&visit, &page)))
         .map(|(name, answer)| (name, answer.status().as_u16(), answer.headers().contains_key("retry-after")))
         .collect();
     for expected in [

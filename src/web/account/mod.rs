@@ -1,15 +1,63 @@
-//! `/account`: the profile, the password, the phone number and the sessions.
+//! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
-pub mod data_page;
-pub mod page;
-pub mod phone_call;
-pub mod phone_page;
-pub mod view;
+pub mod data;
+pub mod phone;
 
-use crate::login::AuthenticatedSession;
-use crate::web::kit::problem::WebError;
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::Visit;
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Query};
+use askama::Template;
+use serde::Deserialize;
+
+use crate::audit::{EventSubject, FailedAttempts, FailureSummary};
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::db::DbError;
+use crate::gate::may_use;
+use crate::login::{
+    Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
+};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
+};
+use crate::web::kit::action::{Counted, Refusal};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::locale::{Device, Moment};
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::{WebError, WebResult};
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{Flash, Visit, set};
+use crate::web::session::{self, SignedIn, renew};
+
+/// How far back the account page shows what failed, and from how many networks.
+const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const FAILED_NETWORKS: u32 = 8;
+
+/// `POST /account/password`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PasswordForm {
+    pub current_password: SecretField,
+    pub new_password: SecretField,
+    /// Where a reader wanted to go who first had to change a one-time password.
+    #[serde(flatten)]
+    pub to: NextFields,
+    #[serde(flatten)]
+    pub guarded: GuardedFields,
+}
+
+/// `POST /account/sessions/revoke`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RevokeForm {
+    pub session_id: String,
+    pub csrf_token: String,
+}
 
 /// Lets a member pass whose password, if there is one, can be shown from here.
 async fn require_open(
@@ -21,5 +69,362 @@ async fn require_open(
     match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
         true => Ok(()),
         false => Err(visit.see_other("/account", None).into()),
+    }
+}
+
+/// The current password as it was typed, or the message at its field.
+fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {
+    let current = Password::attempt(typed.expose()).map_err(Message::of_current_password);
+    errors.take(Field::CurrentPassword, current)
+}
+
+/// `GET /account`
+pub async fn show(visit: Visit, who: SignedIn, query: Query<NextFields>, services: Shared) -> WebResult {
+    let next = query.target(&visit, &visit.live(&services));
+    Ok(page(&visit, &services, &who.0, next).await?.respond(&visit))
+}
+
+/// `GET /.well-known/change-password` (<https://www.w3.org/TR/change-password-url/>), for password managers.
+pub async fn change_here(visit: Visit) -> HttpResponse {
+    visit.keep_flash().see_other("/account#password", None)
+}
+
+/// `POST /account/password`. The same limits count the current password as at sign-in.
+pub async fn change_password(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, set_password).await
+}
+
+/// The session is looked up last: the same form before this one may have ended it.
+async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> WebResult {
+    let who = session::require(&visit, &services, "/account").await?;
+    require_open(&visit, &services, &who).await?;
+    let live = visit.live(&services);
+    let page = page(&visit, &services, &who, form.to.target(&visit, &live)).await?;
+    let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
+    let challenge = CaptchaForm::PasswordChange;
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
+    let (current, solved) = reply.admit(&form.guarded, |errors| parse(&form, errors)).await?;
+    let owner = reply.verify(&who.account, current, Field::CurrentPassword, solved).await?;
+    let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
+    let new = form.new_password.expose();
+    match services.registration.change_password(&caller, &owner, new).await? {
+        PasswordChangeOutcome::Done(account) => {
+            signed_in_anew(&visit, &services, &account, form.to.target(&visit, &live)).await
+        }
+        PasswordChangeOutcome::Stale => {
+            Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))
+        }
+        PasswordChangeOutcome::Unfit(unfit) => {
+            Err(reply.refused(Refusal::Unfit(Field::NewPassword, unfit)).await)
+        }
+        PasswordChangeOutcome::Denied(denied) => {
+            Err(reply.refused(Refusal::Denied(denied, Counted::Password)).await)
+        }
+    }
+}
+
+/// Changing the password ends every session. This browser gets a new one.
+async fn signed_in_anew(
+    visit: &Visit,
+    services: &Services,
+    account: &Account,
+    next: Option<Next>,
+) -> WebResult {
+    let Some(token) = renew(services, account, &visit.sign_in_client(), None, SignedInBy::Password).await?
+    else {
+        return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
+    };
+    let next = next.unwrap_or_else(Next::home);
+    let mut response = visit.see_other(next.as_str(), Some(Flash::PasswordChanged));
+    set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    visit.remember_device(&mut response, account);
+    Ok(response)
+}
+
+fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
+    let current = parse_current(&form.current_password, errors);
+    if form.new_password.expose().is_empty() {
+        errors.add(Field::NewPassword, Message::PasswordMissing);
+    } else if form.new_password.expose() == form.current_password.expose() {
+        errors.add(Field::NewPassword, Message::PasswordUnchanged);
+    }
+    current
+}
+
+/// `POST /account/sessions/revoke`
+pub async fn revoke(
+    visit: Visit,
+    SignedIn(who): SignedIn,
+    form: Form<RevokeForm>,
+    services: Shared,
+) -> WebResult {
+    admit(&visit, &services, &who, &form.csrf_token).await?;
+    // If the session has already ended, there is nothing to revoke.
+    if let Some(id) = SessionId::parse(&form.session_id) {
+        services.sessions.revoke(who.account.id, id).await?;
+    }
+    Ok(visit.see_other("/account", Some(Flash::SessionRevoked)))
+}
+
+/// `POST /account/sessions/revoke-others`
+pub async fn revoke_others(
+    visit: Visit,
+    SignedIn(who): SignedIn,
+    form: Form<TokenForm>,
+    services: Shared,
+) -> WebResult {
+    admit(&visit, &services, &who, &form.csrf_token).await?;
+    services.sessions.end_others(who.account.id, who.session.id).await?;
+    Ok(visit.see_other("/account", Some(Flash::OthersRevoked)))
+}
+
+/// Admits a form of this page that has no other fields to check.
+async fn admit(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+    csrf_token: &str,
+) -> Result<(), WebError> {
+    if !visit.admits_form(csrf_token) {
+        let page = page(visit, services, who, None).await?;
+        return Err(page.again(Notice::Expired, CaptchaBlock::Absent).respond(visit).into());
+    }
+    if who.account.must_change_password {
+        return Err(visit.clone().keep_flash().see_other("/account", None).into());
+    }
+    Ok(())
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+    next: Option<Next>,
+) -> Result<AccountPage, WebError> {
+    let AuthenticatedSession { account, session: current } = who;
+    let mut sessions = services.sessions.list(account.id).await?;
+    // The current session first, then the newest first.
+    sessions.sort_by_key(|session| session.id != current.id);
+    let live = visit.live(services);
+    let (apps, hosts) = apps(visit, services, &live, account).await?;
+    let sessions = sessions.into_iter().map(|session| SessionRow {
+        id: session.id.to_string(),
+        device: Device::parse(&session.user_agent),
+        address: session.network,
+        signed_in: Moment(session.created_at),
+        last_seen: Moment(session.last_seen),
+        current: session.id == current.id,
+        hosts: hosts.iter().filter(|(id, _)| *id == session.id).map(|(_, host)| host.clone()).collect(),
+    });
+    let sign_ins = services.accounts.last_sign_ins(account.id).await?.into_iter();
+    let sign_ins = sign_ins.map(|past| SignInRow {
+        at: Moment(past.at),
+        device: Device::parse(&past.user_agent),
+        address: past.network,
+    });
+    let failures = failures(visit, services, account).await?;
+    let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
+    let login = account.login.as_str();
+    // After a change of the password that must come first, the reader goes on from here.
+    let next = next.filter(|_| account.must_change_password);
+    let form = FormPage { next, ..FormPage::new(visit, "/account", Some(login), None) };
+    Ok(AccountPage {
+        form,
+        login: login.to_owned(),
+        phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
+        has_password: account.password_hash.is_some(),
+        admin: account.roles.admin,
+        created: Moment(account.created_at),
+        apps,
+        sessions: sessions.collect(),
+        sign_ins: sign_ins.collect(),
+        more_failures: (failures.of - failures.networks.len() as i64).max(0),
+        failures: failures.networks.into_iter().map(FailureRow::from).collect(),
+        here_now: visit.client.masked(),
+        must_change: account.must_change_password,
+        disabled: account.password_disabled_at.map(Moment),
+        closed: !open,
+    })
+}
+
+/// The applications that the reader may use, and the hosts at which each session is used.
+async fn apps(
+    visit: &Visit,
+    services: &Services,
+    live: &LiveSettings,
+    account: &Account,
+) -> Result<(Vec<AppLink>, Vec<(SessionId, String)>), DbError> {
+    if live.apps.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let groups = services.accounts.groups(account.id).await?;
+    let scheme = if visit.cookies().secure() { "https" } else { "http" };
+    let open = live.apps.all().iter().filter(|app| may_use(app, account.login.as_str(), &groups));
+    let links = open.filter_map(|app| {
+        Some(AppLink { name: app.name.clone(), url: format!("{scheme}://{}/", app.hosts.first()?) })
+    });
+    Ok((links.collect(), services.gate.hosts(account.id).await?))
+}
+
+/// What failed at the account lately. Strangers can fill this list, so it is apart from the sign-ins.
+async fn failures(visit: &Visit, services: &Services, account: &Account) -> Result<FailureSummary, DbError> {
+    let audit = &services.audit;
+    let phone = account.phone.as_ref().map(|phone| audit.subject(&EventSubject::Phone(phone.as_str())));
+    // A number may have belonged to somebody else before.
+    let since = visit.now().minus(FAILURES_SHOWN).max(account.created_at);
+    audit.log().failures(audit.subject(&account.recorded()), phone, since, FAILED_NETWORKS).await
+}
+
+/// An active session.
+#[derive(Clone)]
+pub struct SessionRow {
+    pub id: String,
+    pub device: Device,
+    /// A network, not an address.
+    pub address: String,
+    pub signed_in: Moment,
+    pub last_seen: Moment,
+    /// It requested this page.
+    pub current: bool,
+    /// Hosts of applications at which it is used.
+    pub hosts: Vec<String>,
+}
+
+/// An application that the reader may use.
+#[derive(Clone)]
+pub struct AppLink {
+    pub name: String,
+    pub url: String,
+}
+
+/// A sign-in.
+#[derive(Clone)]
+pub struct SignInRow {
+    pub at: Moment,
+    pub device: Device,
+    pub address: String,
+}
+
+/// What failed, from one network.
+#[derive(Clone)]
+pub struct FailureRow {
+    first: Moment,
+    last: Moment,
+    network: Option<String>,
+    /// What it was and how often, as keys and counts.
+    counts: Vec<(&'static str, String)>,
+}
+
+impl From<FailedAttempts> for FailureRow {
+    fn from(failed: FailedAttempts) -> Self {
+        let counts = [
+            ("account.wrong-passwords", failed.wrong_passwords),
+            ("account.wrong-codes", failed.wrong_codes),
+            ("account.refused", failed.refused),
+        ];
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            first: Moment(failed.first),
+            last: Moment(failed.last),
+            network: failed.network,
+            counts: counts.map(|(key, count)| (key, count.to_string())).collect(),
+        }
+    }
+}
+
+impl FailureRow {
+    /// Whether its end is another minute than its beginning.
+    fn lasts(&self) -> bool {
+        self.first.text() != self.last.text()
+    }
+}
+
+#[derive(Template, Clone)]
+#[template(path = "pages/account.html")]
+pub struct AccountPage {
+    pub form: FormPage,
+    pub login: String,
+    /// In E.164.
+    pub phone: Option<String>,
+    pub has_password: bool,
+    pub admin: bool,
+    pub created: Moment,
+    pub apps: Vec<AppLink>,
+    pub sessions: Vec<SessionRow>,
+    pub sign_ins: Vec<SignInRow>,
+    pub failures: Vec<FailureRow>,
+    /// How many networks are not among them.
+    pub more_failures: i64,
+    pub here_now: String,
+    /// The password is a one-time password: nothing else works until it is changed.
+    pub must_change: bool,
+    /// Since when strangers cannot use the password, after too many wrong ones in a row.
+    pub disabled: Option<Moment>,
+    /// This browser cannot use the password either.
+    pub closed: bool,
+}
+
+/// Its template names the fields of the form without it.
+impl Deref for AccountPage {
+    type Target = FormPage;
+
+    fn deref(&self) -> &FormPage {
+        &self.form
+    }
+}
+
+impl AccountPage {
+    /// The page as it is shown again, and why: the message is about the password change.
+    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
+        Self { form: self.form.again(notice, captcha), ..self }
+    }
+
+    fn respond(&self, visit: &Visit) -> HttpResponse {
+        self.form.respond(visit, self)
+    }
+
+    /// Whether a code can set a new password. Codes never open an administrator's account.
+    fn takes_codes(&self) -> bool {
+        self.phone.is_some() && !self.admin && self.layout.sends_codes
+    }
+
+    /// Setting a number takes a code, which proves that the number is theirs, and the password.
+    fn offers_phone(&self) -> bool {
+        self.layout.sends_codes && self.has_password && !self.closed
+    }
+
+    fn offers_removal(&self) -> bool {
+        self.phone.is_some() && self.has_password && self.disabled.is_none()
+    }
+
+    /// How to get a password that works everywhere.
+    fn way_back(&self) -> Cow<'static, str> {
+        self.layout.t(match (self.closed, self.admin, self.takes_codes()) {
+            (false, ..) => "account.disabled-here",
+            (true, true, _) => "account.disabled-admin",
+            (true, false, true) => "account.disabled-code",
+            (true, false, false) => "account.disabled-ask",
+        })
+    }
+
+    fn more(&self) -> Option<Cow<'static, str>> {
+        let more = (self.more_failures > 0).then(|| self.more_failures.to_string())?;
+        Some(self.layout.with("account.failures-more", &more))
+    }
+
+    fn others(&self) -> bool {
+        self.sessions.iter().any(|session| !session.current)
+    }
+
+    fn focus(&self) -> &'static str {
+        match self.errors.first() {
+            Some(field) => field.name(),
+            None if self.must_change && !self.closed => "current_password",
+            None => "",
+        }
+    }
+
+    fn password_hint(&self) -> String {
+        self.layout.with("register.password-hint", &crate::login::SHORTEST_PASSWORD.to_string()).into_owned()
     }
 }

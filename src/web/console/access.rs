@@ -30,14 +30,14 @@ use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::flash::Flash;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::{Moment, span_in_words, whole_seconds};
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Flash;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::{Moment, span_in_words, whole_seconds};
-use crate::web::kit::web_error::{WebError, WebResult};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]

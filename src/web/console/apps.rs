@@ -32,12 +32,12 @@ use crate::login::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccou
 use crate::tuning::DraftError;
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {

@@ -10,7 +10,7 @@ use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 /// One attack that goes on.
 pub struct AttackBanner {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::Micros;
 use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 /// The chart's height in units. Its width is ten units a column.
 pub const HEIGHT: u64 = 100;

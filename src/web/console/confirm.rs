@@ -13,28 +13,28 @@ use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, SessionToken};
-use crate::web::captcha::view::CaptchaBlock;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{self, Admin, CONFIRM};
-use crate::web::form::fields::{GuardedFields, NextFields};
-use crate::web::form::notice::Notice;
-use crate::web::form::reply::FormReply;
+use crate::web::form::FormReply;
+use crate::web::form::Notice;
+use crate::web::form::{GuardedFields, NextFields};
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::kit::error_page::problem_page;
+use crate::web::kit::extract::SecretField;
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::{self, Visit, with_wait};
-use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::sign_in::call::{parse_current, verify};
+use crate::web::sign_in::{parse_current, verify};
 
 pub use crate::web::console::confirm as carried;
-pub use crate::web::form::fields::{FormPairs, value};
+pub use crate::web::form::{FormPairs, value};
 
 /// The default target.
 const CONSOLE: &str = "/admin";

@@ -18,14 +18,14 @@ use super::confirm::carried;
 use super::guard::Admin;
 use crate::config::{DraftEdit, LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
-use crate::web::form::fields::value;
-use crate::web::kit::flash::Flash;
-use crate::web::kit::layout::Layout;
+use crate::web::form::value;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::Services;
+use crate::web::kit::visit::Flash;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::{WebError, WebResult};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentPart {

@@ -19,15 +19,15 @@ use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::login::{Account, AdminScope, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::tuning::ChangeActor;
-use crate::web::form::fields::value;
+use crate::web::form::value;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::extract;
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::WebError;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::token;
 use crate::web::kit::visit::{Edge, Visit};
-use crate::web::kit::web_error::WebError;
 
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";
@@ -419,7 +419,7 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let admin = if token::is_sent(&request) {
+            let admin = if extract::sends_token(&request) {
                 by_token(&request, P::SCOPES).await
             } else {
                 guard_request(&request, P::KIND).await
@@ -434,7 +434,7 @@ async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin,
     let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
     let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal.into()) };
     let client = ClientAddress::of(request, &edge.trusted);
-    let bearer = token::admit(request, services, client).await?;
+    let bearer = extract::admit_token(request, services, client).await?;
     let maker = services.accounts.by_id(bearer.made_by).await?;
     let maker =
         maker.filter(|maker| maker.roles.admin && !maker.must_change_password && maker.disabled_at.is_none());

@@ -28,12 +28,12 @@ use crate::throttle::{Limit, LimitMode};
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::WebResult;
 use history::{ChangeRow, changes};
 
 /// How many of the latest changes are shown below the limits.

@@ -24,14 +24,14 @@ use crate::web::console::guard::{Admin, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, read_after, read_filter, read_page_size, words};
 use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::kit::flash::Flash;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Flash;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";

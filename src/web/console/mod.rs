@@ -19,9 +19,9 @@ pub mod tokens;
 pub mod words;
 
 use crate::clock::Micros;
-use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::visit::Layout;
 
 pub use guard as permitted;
 

@@ -24,13 +24,13 @@ use crate::web::console::figures::{
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::console::words::{self, grouped, share, title};
-use crate::web::kit::health::State;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::Moment;
+use crate::web::kit::problem::WebResult;
+use crate::web::kit::services::State;
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::WebResult;
 
 /// How many subjects of each kind are shown, and how many in total.
 const TOP: u32 = 5;

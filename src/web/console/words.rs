@@ -9,7 +9,7 @@ use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
 use crate::denied;
 use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
-use crate::web::kit::wait::in_units;
+use crate::web::kit::locale::in_units;
 
 /// The word for one hit, singular and plural. Custom limits say "hit".
 const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {

@@ -17,12 +17,13 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
-use crate::web::kit::challenge::{Answered, Asker, BUSY};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::challenge::{Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::extract::SecretField;
 use crate::web::kit::message::FieldErrors;
-use crate::web::kit::problem::{CaptchaBody, Problem};
+use crate::web::kit::problem::{CaptchaBody, Problem, WebError};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
@@ -124,9 +125,10 @@ impl Call {
         self.edge.session_token(self.request.headers())
     }
 
-    /// The browser's name as guesses at a code are counted by it.
-    pub fn browser_bytes(&self) -> Option<&[u8]> {
-        self.browser.as_ref().map(|browser| &browser.bytes()[..])
+    pub fn actor(&self, form: CaptchaForm) -> Actor<'_> {
+        let (origin, known, denied) = (self.client.origin(), self.known_devices(), self.is_denied());
+        let (asker, user_agent) = (self.asker(form), self.user_agent());
+        Actor { services: &self.services, live: &self.live, asker, origin, known, user_agent, denied }
     }
 
     pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
@@ -147,12 +149,14 @@ impl Call {
         self.edge.known_devices(self.request.headers())
     }
 
+    fn user_agent(&self) -> &str {
+        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+        agent.unwrap_or_default()
+    }
+
     /// What the account's owner is shown of it, and as what it is known there.
     pub fn shown(&self) -> SignInClient {
-        let headers = self.request.headers();
-        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        let client = SignInClient::new(self.client.ip(), agent.unwrap_or_default());
-        client.known_as(self.known_devices())
+        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
     }
 
     /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
@@ -171,19 +175,75 @@ impl Call {
         &self,
         form: CaptchaForm,
         solution: Option<&CaptchaSolution>,
-    ) -> Result<bool, Problem> {
-        let Some(solution) = solution else { return Ok(false) };
-        match self.asker(form).redeem(&self.services, &self.live, solution.answer()).await {
-            Answered::Solved => Ok(true),
-            Answered::Nothing | Answered::Wrong => {
-                Err(Problem::CaptchaInvalid { captcha: self.challenge(form).await })
-            }
-            Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
+    ) -> Result<bool, WebError> {
+        let redeemed = self.actor(form).redeem(solution.map(CaptchaSolution::answer)).await;
+        match redeemed {
+            Ok(solved) => Ok(solved),
+            Err(refusal) => Err(self.refused(form, refusal).await),
         }
     }
 
+    /// A refusal as a problem, with a challenge if one helps, and with the limits that decided.
+    pub async fn refused(&self, form: CaptchaForm, refusal: Refusal) -> WebError {
+        let problem = match refusal {
+            Refusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
+            Refusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
+            Refusal::Denied(denied, counted) => {
+                let problem = self.denied(form, &denied).await;
+                return match (counted, denied.full()) {
+                    (Counted::Account, _) | (_, None) => problem.into(),
+                    (_, full) => self.with_quota(counted, problem.respond(), full).into(),
+                };
+            }
+            Refusal::WrongLogin { captcha_required } | Refusal::WrongCurrent { captcha_required, .. } => {
+                let problem = Problem::InvalidCredentials { captcha_required };
+                return self.with_quota(Counted::Password, problem.respond(), None).into();
+            }
+            Refusal::WrongCode => {
+                return self.with_quota(Counted::Guess, Problem::InvalidCode.respond(), None).into();
+            }
+            Refusal::PasswordDisabled => Problem::PasswordDisabled,
+            Refusal::LoginTaken => Problem::LoginTaken,
+            Refusal::PhoneTaken => Problem::PhoneTaken,
+            Refusal::NoAccount => Problem::NoAccount,
+            Refusal::PasswordRequired => Problem::PasswordRequired,
+            Refusal::AccountDisabled => Problem::AccountDisabled,
+            Refusal::NotSent => Problem::NotSent,
+            Refusal::Unfit(field, unfit) => Problem::invalid(&FieldErrors::one(field, unfit.into())),
+            Refusal::Problem(problem) => problem,
+        };
+        problem.into()
+    }
+
+    /// With the `RateLimit` fields of what was asked for. A device's limit is told to nobody else: that it has a say
+    /// tells that the browser is known there.
+    pub fn with_quota(
+        &self,
+        counted: Counted,
+        response: HttpResponse,
+        full: Option<(&str, Duration)>,
+    ) -> HttpResponse {
+        let limits = &self.live.limits;
+        let own = match (counted, full) {
+            (Counted::Password, Some((name, _))) if name == limits.login_device.name() => {
+                &limits.login_device
+            }
+            (Counted::Password, _) => &limits.login_account,
+            (Counted::Guess, _) => &limits.sms_guess,
+            (Counted::Message, _) => {
+                return limited(
+                    response,
+                    &[&limits.sms_phone, &limits.sms_address, &limits.sms_network],
+                    full,
+                );
+            }
+            (Counted::Account, _) => return response,
+        };
+        limited(response, &[own, &limits.login_address, &limits.login_network], full)
+    }
+
     /// The problem by which it is told, with a challenge if one helps.
-    pub async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
+    async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
         match denied {
             Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },
             Denied::Throttled { limit, retry_after } => {
@@ -195,12 +255,8 @@ impl Call {
         }
     }
 
-    /// A fresh challenge; while its image would not be drawn, when it would.
-    pub async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
-        match self.asker(form).issue(&self.services, &self.live).await {
-            Ok(challenge) => challenge.into(),
-            Err(later) => later.into(),
-        }
+    async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
+        self.asker(form).challenge(&self.services, &self.live).await
     }
 }
 
@@ -212,6 +268,14 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
     let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
+}
+
+/// A refusal, with the `RateLimit` fields if a limit decided.
+pub fn refused(problem: Problem, limits: &[&Limit], full: Option<(&str, Duration)>) -> WebError {
+    match full {
+        Some(_) => limited(problem.respond(), limits, full).into(),
+        None => problem.into(),
+    }
 }
 
 /// The same for limits by what the caller knows them as, and for whoever is admitted too.

@@ -15,6 +15,7 @@ use crate::login::{GuardedAttempts, GuardedLogin, Realm, RequestOrigin};
 use crate::sms::ProgramKind;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
+use crate::web::kit::problem::CaptchaBody;
 use crate::web::kit::services::Services;
 
 /// What solves a challenge, in metrics.
@@ -116,6 +117,14 @@ impl Asker<'_> {
             record_later(services, self.client, later);
         }
         issued
+    }
+
+    /// The same for the body of an answer: a fresh challenge; while its image would not be drawn, when it would.
+    pub async fn challenge(self, services: &Services, live: &LiveSettings) -> CaptchaBody {
+        match self.issue(services, live).await {
+            Ok(challenge) => challenge.into(),
+            Err(later) => later.into(),
+        }
     }
 
     /// By what the form's own limits count: who asks for messages without end fails no password.

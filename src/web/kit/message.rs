@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
 use rust_i18n::t;
+use strum::IntoStaticStr;
 
 use crate::login::{PasswordError, UsernameError};
 use crate::sms::PhoneError;
 use crate::web::kit::locale::Locale;
 
 /// Form fields that people fill in. The names are those in the HTML and the JSON.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Field {
     Login,
     Password,
@@ -25,19 +27,8 @@ pub enum Field {
 }
 
 impl Field {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Password => "password",
-            Self::CurrentPassword => "current_password",
-            Self::NewPassword => "new_password",
-            Self::Phone => "phone",
-            Self::Code => "code",
-            Self::CaptchaAnswer => "captcha_answer",
-            Self::Name => "name",
-            Self::Scopes => "scopes",
-            Self::ExpiresDays => "expires_days",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

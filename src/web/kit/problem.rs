@@ -10,6 +10,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{Error, HttpResponse, ResponseError};
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantNames};
 use utoipa::ToSchema;
 
 use crate::captcha::{Challenge, ImageRefusal, ProofChallenge};
@@ -25,7 +26,8 @@ use crate::web::kit::{describe, problem_kind as k};
 pub use crate::web::kit::problem_kind::Kind;
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Problem {
     InvalidCredentials {
         captcha_required: bool,
@@ -41,6 +43,7 @@ pub enum Problem {
         retry_after: Duration,
     },
     /// A custom limit; told to the millisecond, as its windows may be shorter than a second.
+    #[strum(serialize = "throttled")]
     LimitFull {
         limit: String,
         retry_after: Duration,
@@ -58,6 +61,7 @@ pub enum Problem {
     /// A change in the console, and the password was not shown lately.
     ConfirmationRequired,
     /// No token was shown.
+    #[strum(serialize = "invalid-token")]
     TokenMissing,
     /// One was, and it is none of ours, revoked or expired.
     InvalidToken,
@@ -80,6 +84,7 @@ pub enum Problem {
     NoAccount,
     PhoneTaken,
     /// The gateway refused the message; nothing was counted.
+    #[strum(serialize = "unavailable")]
     NotSent,
     OnlyWayIn,
     /// There are as many tokens as there may be.
@@ -99,6 +104,7 @@ pub enum Problem {
         errors: Vec<InputError>,
     },
     /// As the one before, of limits that somebody would save.
+    #[strum(serialize = "invalid-input")]
     InvalidDraft {
         errors: Vec<DraftProblem>,
     },
@@ -149,52 +155,11 @@ impl Problem {
         Self::InvalidDraft { errors: errors.into_iter().map(problem).collect() }
     }
 
-    pub const fn kind(&self) -> Kind {
+    /// By the variant's name, but for those that are another form of a kind.
+    pub fn kind(&self) -> Kind {
         match self {
-            Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
-            Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
-            Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
-            Self::Throttled { .. } | Self::LimitFull { .. } => k::THROTTLED,
-            Self::Busy { .. } => k::BUSY,
-            Self::Unavailable { .. } => k::UNAVAILABLE,
-            Self::Unauthenticated => k::UNAUTHENTICATED,
-            Self::Forbidden => k::FORBIDDEN,
-            Self::Denied => k::DENIED,
-            Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
-            Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
-            Self::InvalidSignature => k::INVALID_SIGNATURE,
-            Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
-            Self::UnknownLimit => k::UNKNOWN_LIMIT,
-            Self::ToldOtherwise => k::TOLD_OTHERWISE,
-            Self::Lapsed => k::LAPSED,
-            Self::UnknownSubject => k::UNKNOWN_SUBJECT,
-            Self::Csrf => k::CSRF,
-            Self::LoginTaken => k::LOGIN_TAKEN,
-            Self::InvalidPhone => k::INVALID_PHONE,
-            Self::CountryNotAllowed => k::COUNTRY_NOT_ALLOWED,
-            Self::InvalidCode => k::INVALID_CODE,
-            Self::NoAccount => k::NO_ACCOUNT,
-            Self::PhoneTaken => k::PHONE_TAKEN,
             Self::NotSent => k::NOT_SENT,
-            Self::OnlyWayIn => k::ONLY_WAY_IN,
-            Self::TooManyTokens => k::TOO_MANY_TOKENS,
-            Self::NoPassword => k::NO_PASSWORD,
-            Self::PasswordDisabled => k::PASSWORD_DISABLED,
-            Self::PasswordRequired => k::PASSWORD_REQUIRED,
-            Self::AccountDisabled => k::ACCOUNT_DISABLED,
-            Self::LastAdministrator => k::LAST_ADMINISTRATOR,
-            Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
-            Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,
-            Self::PreconditionRequired => k::PRECONDITION_REQUIRED,
-            Self::PreconditionFailed { .. } => k::PRECONDITION_FAILED,
-            Self::NotSaved { .. } => k::NOT_SAVED,
-            Self::NotFound => k::NOT_FOUND,
-            Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
-            Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
-            Self::RequestTimeout => k::REQUEST_TIMEOUT,
-            Self::UnsupportedMediaType => k::UNSUPPORTED_MEDIA_TYPE,
-            Self::MalformedJson => k::MALFORMED_JSON,
-            Self::Internal => k::INTERNAL,
+            other => k::named(other.into()).expect("a test names every variant's kind"),
         }
     }
 

@@ -99,3 +99,10 @@ fn the_documentation_lists_every_problem_at_its_status() {
         assert!(listed, "docs/api.md lists no {name} at {}", kind.status);
     }
 }
+
+#[test]
+fn every_problem_has_a_kind_of_its_name() {
+    for name in <Problem as strum::VariantNames>::VARIANTS {
+        assert!(problem_kind::named(name).is_some(), "{name}");
+    }
+}

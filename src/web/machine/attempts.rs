@@ -23,7 +23,6 @@ use crate::web::kit::describe::{self, BODY, GUARD};
 use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::locale::whole_seconds;
 use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
-use crate::web::kit::services::Shared;
 use crate::web::machine::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]
@@ -138,7 +137,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
         return Err(Problem::Unavailable { retry_after: BUSY });
     }
     if matches!(answered, Answered::Wrong) {
-        let captcha = challenge(asker, services, &live).await;
+        let captcha = asker.challenge(services, &live).await;
         return Ok(told(&Decision::Challenge { captcha, retry_after: None }, &live, None));
     }
     let attempt = GuardedAttempt {
@@ -161,7 +160,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
     let decision = match outcome {
         GuardedOutcome::Go { ticket } => Decision::Go { attempt: ticket, settle_within: HOLD_LIFE.as_secs() },
         GuardedOutcome::Denied(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
-            captcha: challenge(asker, services, &live).await,
+            captcha: asker.challenge(services, &live).await,
             retry_after: Some(whole_seconds(retry_after)),
         },
         GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }) => {
@@ -245,13 +244,6 @@ pub async fn forgive(
     let forgiven = services.attempts.forgive(&live, &program.name, &login).await;
     forgiven.map_err(|error| out(error.into()))?;
     Ok(HttpResponse::NoContent().finish())
-}
-
-async fn challenge(asker: Asker<'_>, services: &Shared, live: &LiveSettings) -> CaptchaBody {
-    match asker.issue(services, live).await {
-        Ok(challenge) => challenge.into(),
-        Err(later) => later.into(),
-    }
 }
 
 fn parse(body: &AttemptBody) -> Result<(RealmLogin, ClientAddress), Problem> {

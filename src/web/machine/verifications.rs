@@ -14,14 +14,14 @@ use crate::denied::Denied;
 use crate::sms::{
     Message, MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
 };
-use crate::web::code::call::{idempotency_key, parse_code, parse_phone, resend_seconds};
-use crate::web::kit::call::{CaptchaSolution, limited};
+use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
+use crate::web::kit::call::{CaptchaSolution, limited, refused};
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
 use crate::web::kit::extract::{SecretField, UnreadBody};
 use crate::web::kit::locale::{Locale, whole_seconds};
-use crate::web::kit::problem::{CaptchaBody, Problem, WebResult};
+use crate::web::kit::problem::{Problem, WebResult};
 use crate::web::machine::{Program, Verify};
 
 /// What a program says that names no purpose.
@@ -153,7 +153,7 @@ pub async fn start(
         codes.record_denied(&purpose.clone().into(), [address.as_ref(), network.as_ref()]);
         return Err(Problem::Denied.into());
     }
-    let phone = parse_phone(&served.live, &body.to)?;
+    let phone = parse_sent_phone(&served.live, &body.to)?;
     let message = Message {
         once: once.map(str::to_owned),
         language: language.map(str::to_owned),
@@ -180,10 +180,7 @@ pub async fn start(
         SendOutcome::NotSent => Err(Problem::NotSent.into()),
         SendOutcome::Denied(denied) => {
             let problem = served.denied(&denied).await;
-            Err(match denied.full() {
-                Some(full) => limited(problem.respond(), &told, Some(full)).into(),
-                None => problem.into(),
-            })
+            Err(refused(problem, &told, denied.full()))
         }
     }
 }
@@ -209,7 +206,7 @@ pub async fn start(
 )]
 pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
     let body = body.read().await?;
-    let code = parse_code(&body.code)?;
+    let code = parse_sent_code(&body.code)?;
     let live = program.services.live.snapshot();
     let told = [&live.limits.sms_guess];
     let name = program.name.as_str();
@@ -222,10 +219,7 @@ pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<
         VerificationOutcome::Unknown => Err(Problem::NotFound.into()),
         VerificationOutcome::Denied(denied) => {
             let problem = Problem::not_compared(&denied);
-            Err(match denied.full() {
-                Some(full) => limited(problem.respond(), &told, Some(full)).into(),
-                None => problem.into(),
-            })
+            Err(refused(problem, &told, denied.full()))
         }
     }
 }
@@ -238,21 +232,18 @@ impl ServedClient<'_> {
             Answered::Solved => Ok(true),
             // A form that passes its empty fields on.
             Answered::Nothing => Ok(false),
-            Answered::Wrong => Err(Problem::CaptchaInvalid { captcha: self.challenge().await }),
+            Answered::Wrong => Err(Problem::CaptchaInvalid {
+                captcha: self.asker.challenge(&self.program.services, &self.live).await,
+            }),
             Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
-        }
-    }
-
-    async fn challenge(&self) -> CaptchaBody {
-        match self.asker.issue(&self.program.services, &self.live).await {
-            Ok(challenge) => challenge.into(),
-            Err(later) => later.into(),
         }
     }
 
     async fn denied(&self, denied: &Denied) -> Problem {
         match denied {
-            Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge().await },
+            Denied::Challenged { .. } => Problem::CaptchaRequired {
+                captcha: self.asker.challenge(&self.program.services, &self.live).await,
+            },
             other => Problem::not_compared(other),
         }
     }

@@ -3,21 +3,34 @@
 use std::time::Duration;
 
 use super::{CHROME, IPHONE, NOW, wait};
-use crate::audit::{FailedAttempts, FailureSummary};
-use crate::web::account::view::{AccountPage, SessionRow, SignInRow};
-use crate::web::form::notice::Notice;
+use crate::audit::FailedAttempts;
+use crate::web::account::{AccountPage, FailureRow, SessionRow, SignInRow};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{FormPage, Notice};
+use crate::web::kit::locale::{Device, Moment};
 use crate::web::{Field, FieldErrors, Message, Visit};
 
 pub fn pages(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
     let before = |minutes: u64| NOW.minus(Duration::from_secs(60 * minutes));
-    let row = |id: &str, agent, net: &str, minutes| {
-        SessionRow::new(id.into(), agent, net.into(), before(minutes + 7000), before(minutes))
+    let row = |id: &str, agent, net: &str, minutes, current| SessionRow {
+        id: id.into(),
+        device: Device::parse(agent),
+        address: net.into(),
+        signed_in: Moment(before(minutes + 7000)),
+        last_seen: Moment(before(minutes)),
+        current,
+        hosts: Vec::new(),
     };
     let sessions = || {
-        let here = row("1", CHROME, "203.0.113.0/24", 0).current(true);
-        vec![here, row("2", IPHONE, "2001:db8:77::/48", 95), row("3", "", "198.51.100.0/24", 5000)]
+        let here = row("1", CHROME, "203.0.113.0/24", 0, true);
+        let elsewhere = row("2", IPHONE, "2001:db8:77::/48", 95, false);
+        vec![here, elsewhere, row("3", "", "198.51.100.0/24", 5000, false)]
     };
-    let sign_ins = || vec![SignInRow::new(before(1), CHROME, "203.0.113.0/24".into())];
+    let sign_in = || SignInRow {
+        at: Moment(before(1)),
+        device: Device::parse(CHROME),
+        address: "203.0.113.0/24".into(),
+    };
     let failures = || {
         let row = |network: Option<&str>, wrong_passwords, wrong_codes, refused| FailedAttempts {
             network: network.map(str::to_owned),
@@ -27,30 +40,55 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
             wrong_codes,
             refused,
         };
-        let rows = vec![
+        let rows = [
             row(Some("203.0.113.0/24"), 1, 0, 0),
             row(Some("192.0.2.0/24"), 20, 3, 1_400),
             row(None, 0, 0, 9),
         ];
-        FailureSummary { of: rows.len() as i64 + 41, networks: rows }
+        rows.into_iter().map(FailureRow::from).collect()
     };
-    let page = || AccountPage::new(visit, "ada.lovelace", before(500_000), 15);
-    let full = || page().sessions(sessions()).sign_ins(sign_ins()).failures(failures());
+    let page = || AccountPage {
+        form: FormPage::new(visit, "/account", Some("ada.lovelace"), None),
+        login: "ada.lovelace".into(),
+        phone: None,
+        has_password: true,
+        admin: false,
+        created: Moment(before(500_000)),
+        apps: Vec::new(),
+        sessions: Vec::new(),
+        sign_ins: Vec::new(),
+        failures: Vec::new(),
+        more_failures: 0,
+        here_now: visit.client.masked(),
+        must_change: false,
+        disabled: None,
+        closed: false,
+    };
+    let full = || AccountPage {
+        sessions: sessions(),
+        sign_ins: vec![sign_in()],
+        failures: failures(),
+        more_failures: 41,
+        ..page()
+    };
+    let phone = || Some("+8613800138000".to_owned());
+    let disabled = Some(Moment(before(90)));
+    let said = |page: AccountPage, notice| page.again(notice, CaptchaBlock::Absent);
     let wrong = FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
     vec![
         ("account", full()),
-        ("account-phone", full().ways_in(Some("+8613800138000"), true).admin(true)),
-        ("account-no-password", full().ways_in(Some("+8613800138000"), false)),
-        ("account-wrong", full().notice(Notice::Invalid(wrong))),
-        ("account-wait", full().notice(Notice::Throttled(wait(60)))),
+        ("account-phone", AccountPage { phone: phone(), admin: true, ..full() }),
+        ("account-no-password", AccountPage { phone: phone(), has_password: false, ..full() }),
+        ("account-wrong", said(full(), Notice::Invalid(wrong))),
+        ("account-wait", said(full(), Notice::Throttled(wait(60)))),
+        ("account-disabled", AccountPage { phone: phone(), disabled, closed: true, ..full() }),
+        ("account-disabled-here", AccountPage { disabled, ..full() }),
+        ("account-disabled-asks", AccountPage { disabled, closed: true, ..full() }),
+        ("account-disabled-admin", AccountPage { admin: true, disabled, closed: true, ..full() }),
         (
-            "account-disabled",
-            full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90)), false),
+            "account-must-change",
+            AccountPage { must_change: true, sessions: vec![sessions().remove(0)], ..page() },
         ),
-        ("account-disabled-here", full().password_disabled(Some(before(90)), true)),
-        ("account-disabled-asks", full().password_disabled(Some(before(90)), false)),
-        ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)), false)),
-        ("account-must-change", page().must_change(true).sessions(vec![sessions().remove(0)])),
-        ("account-expired", page().notice(Notice::Expired)),
+        ("account-expired", said(page(), Notice::Expired)),
     ]
 }

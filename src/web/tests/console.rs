@@ -28,8 +28,8 @@ use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -7,7 +7,7 @@ use crate::entropy::Entropy;
 use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
-use crate::web::form::notice::Notice;
+use crate::web::form::Notice;
 use crate::web::kit::visit::Visit;
 use crate::web::{Field, FieldErrors, Message, Next};
 

@@ -12,9 +12,9 @@ use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
-use crate::web::kit::wait::Moment;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

@@ -19,9 +19,9 @@ use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{read_after, read_filter, read_page_size};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::describe::{self, ADMIN, SCOPED};
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::wait::Moment;
 
 /// What leads a key of a subject, as events carry them.
 const KEY: &str = "key:";

@@ -15,9 +15,9 @@ use crate::web::console::events::EventQuery;
 use crate::web::console::events::api::SecurityEvent;
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::hash_text;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;

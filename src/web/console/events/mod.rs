@@ -33,11 +33,11 @@ use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::words::{grouped, title};
-use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Moment;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::WebResult;
 
 /// The longest name of a limit.
 const LONGEST: usize = 80;

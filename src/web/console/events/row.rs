@@ -13,7 +13,7 @@ use crate::web::console::attack;
 use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::locale::Moment;
 
 /// One row: an event, or several events combined.
 pub struct EventRow {

@@ -19,13 +19,13 @@ use crate::web::console::document::{
 };
 use crate::web::console::guard::Admin;
 use crate::web::console::words::{about, sentences, title, unit_key};
-use crate::web::form::fields::value;
+use crate::web::form::value;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::layout::Layout;
+use crate::web::kit::problem::WebResult;
 use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
 
 /// `GET /admin/limits/edit/{limit}`
 pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shared) -> WebResult {

@@ -19,13 +19,13 @@ use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::flash::Flash;
-use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Flash;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::wait::Moment;
-use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;

@@ -21,9 +21,9 @@ use crate::web::console::words::{grouped, title};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::Moment;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::wait::Moment;
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(

@@ -25,13 +25,13 @@ use crate::web::console::guard::Admin;
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::subject_link;
 use crate::web::console::words::{grouped, sentence, title};
-use crate::web::kit::flash::Flash;
-use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
+use crate::web::kit::locale::{Moment, Wait};
+use crate::web::kit::problem::{WebError, WebResult};
 use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Flash;
+use crate::web::kit::visit::Layout;
 use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::wait::{Moment, Wait};
-use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";

@@ -8,14 +8,10 @@ use serde_json::{Value, json};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::login::{Account, AccountAct, AccountChange, AuthenticatedSession, SignedInOwner};
-use crate::web::account::phone_page::parse_current;
-use crate::web::account::require_open;
-use crate::web::code::fields::CodeForm;
-use crate::web::code::view::{CodePage, OneStep};
-use crate::web::form::fields::FormPairs;
-use crate::web::form::notice::Notice;
-use crate::web::form::once::{FormReach, once};
-use crate::web::form::reply::FormReply;
+use crate::web::account::{parse_current, require_open};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{CodeForm, CodePage, OneStep};
+use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Moment;
 use crate::web::kit::message::Field;
@@ -74,7 +70,9 @@ async fn delete_once(visit: Visit, form: CodeForm, services: Shared) -> WebResul
 async fn show(visit: &Visit, services: &Services, who: &AuthenticatedSession, what: OneStep) -> WebResult {
     require_open(visit, services, who).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-    Ok(CodePage::one_step(visit, what, who.account.login.as_str()).notice(notice).respond(visit))
+    Ok(CodePage::one_step(visit, what, who.account.login.as_str())
+        .again(notice, CaptchaBlock::Absent)
+        .respond(visit))
 }
 
 /// The owner, who has just shown the password once more.
@@ -89,7 +87,7 @@ async fn verified(
     let live = visit.live(services);
     let show = |notice, captcha| {
         let page = CodePage::one_step(visit, what, who.account.login.as_str());
-        page.notice(notice).captcha(captcha).respond(visit)
+        page.again(notice, captcha).respond(visit)
     };
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     if who.account.password_hash.is_none() {

@@ -1,0 +1,254 @@
+//! `/account/phone` and `POST` and `DELETE /api/v1/account/phone`: the number of the signed-in account. A number opens the
+//! account, so that both changes need the password.
+
+use actix_web::HttpResponse;
+use actix_web::web::Json;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::login::{Account, AuthenticatedSession, Password, PhoneOutcome};
+use crate::sms::{Phone, Purpose, SmsCode};
+use crate::web::account::{parse_current, require_open};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{
+    CodeForm, CodePage, CodeStage, CodeStep, OneStep, parse_both, parse_sent_code, parse_sent_phone,
+    send_and_show, step_of,
+};
+use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::call::{Call, CaptchaSolution};
+use crate::web::kit::describe::{
+    ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
+};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::problem::{Problem, WebResult};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{Flash, Visit};
+use crate::web::session::{self, Member};
+use crate::web::sign_in;
+
+/// Challenges of every form that asks for the current password.
+const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewPhone, example = json!({
+    "phone": "+8613800138000", "code": "012345", "current_password": "correct horse battery staple"
+}))]
+pub struct SetPhoneBody {
+    #[schema(value_type = MobileNumber)]
+    phone: SecretField,
+    #[schema(value_type = CodeDigits)]
+    code: SecretField,
+    /// Required if the account has a password.
+    #[serde(default)]
+    #[schema(value_type = CurrentPassword, required = false)]
+    current_password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PhoneRemoval, example = json!({ "current_password": "correct horse battery staple" }))]
+pub struct RemovePhoneBody {
+    /// Required if the account has a password.
+    #[serde(default)]
+    #[schema(value_type = CurrentPassword, required = false)]
+    current_password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// The password is verified before the code is compared, so that a wrong password does not use up the code.
+async fn set_phone(
+    by: &Actor<'_>,
+    account: &Account,
+    ((phone, code), password): ((&Phone, &SmsCode), Password),
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<(), Refusal> {
+    let solved = by.redeem(answer).await?;
+    let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
+    match by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await? {
+        PhoneOutcome::Done => Ok(()),
+        PhoneOutcome::PhoneTaken => Err(Refusal::PhoneTaken),
+        PhoneOutcome::WrongCode => Err(Refusal::WrongCode),
+        PhoneOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+    }
+}
+
+/// False if the number is the only way in.
+async fn remove_phone(
+    by: &Actor<'_>,
+    account: &Account,
+    password: Password,
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<bool, Refusal> {
+    let solved = by.redeem(answer).await?;
+    let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
+    Ok(by.services.by_code.take_away(&owner).await?)
+}
+
+/// `GET /account/phone`
+pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+    let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+    Ok(page.again(notice, CaptchaBlock::Absent).respond(&visit))
+}
+
+/// `POST /account/phone`
+pub async fn submit(
+    visit: Visit,
+    Member(who): Member,
+    body: UnreadBody<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let act = |visit, form, services| submit_once(visit, who, form, services);
+    once(visit, services, body, FormReach::AnyInstance, act).await
+}
+
+async fn submit_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    let live = visit.live(&services);
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+        page.at(step).again(notice, captcha).respond(&visit)
+    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if who.account.password_hash.is_none() {
+        return Ok(reply.plain(Notice::PasswordFirst));
+    }
+    match CodeStage::of(&form.fields) {
+        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
+        CodeStage::Send => {
+            return send_and_show(&reply, Purpose::Verify, &form.fields, &form.guarded, &page).await;
+        }
+        CodeStage::Entry => {}
+    }
+    let parse = |errors: &mut FieldErrors| {
+        let parsed = parse_both(&live, &form.fields, errors);
+        parsed.zip(parse_current(&form.current_password, errors))
+    };
+    let ((phone, code), password) = reply.read(&form.guarded, parse).await?;
+    let input = ((&phone, &code), password);
+    match set_phone(&reply.actor(), &who.account, input, form.guarded.answer()).await {
+        Ok(()) => Ok(visit.see_other("/account", Some(Flash::PhoneSet))),
+        Err(Refusal::PhoneTaken) => {
+            let taken = Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken));
+            Ok(page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent))
+        }
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// `GET /account/phone/remove`
+pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    Ok(match who.account.open_hash() {
+        Some(_) => {
+            CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str()).respond(&visit)
+        }
+        // The number is the only way in, or the only one from a new browser.
+        None => visit.see_other("/account", None),
+    })
+}
+
+/// `POST /account/phone/remove`
+pub async fn remove(
+    visit: Visit,
+    Member(who): Member,
+    body: UnreadBody<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let act = |visit, form, services| remove_once(visit, who, form, services);
+    once(visit, services, body, FormReach::AnyInstance, act).await
+}
+
+async fn remove_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    let live = visit.live(&services);
+    let show = |notice, captcha| {
+        let page = CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str());
+        page.again(notice, captcha).respond(&visit)
+    };
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if who.account.password_hash.is_none() {
+        return Ok(reply.plain(Notice::PasswordFirst));
+    }
+    if who.account.password_disabled_at.is_some() {
+        return Ok(visit.see_other("/account", None));
+    }
+    let parse = |errors: &mut FieldErrors| parse_current(&form.current_password, errors);
+    let password = reply.read(&form.guarded, parse).await?;
+    match remove_phone(&reply.actor(), &who.account, password, form.guarded.answer()).await {
+        // False only if the form is from an outdated page.
+        Ok(removed) => Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved))),
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// Give the account a number, in place of the one that it may have
+///
+/// A number can sign in, so the current password is verified first, as at sign-in; a mistake in it does not use up the
+/// code. An account without a password gets one from POST /api/v1/password/reset first. That another account has the
+/// number is told only to a caller with its code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/account/phone",
+    operation_id = "setPhone",
+    tag = "account",
+    request_body = SetPhoneBody,
+    responses((status = 204, description = "The account has the number.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([
+        BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password"
+    ])))
+)]
+pub async fn api_set(body: Json<SetPhoneBody>, call: Call) -> WebResult {
+    if !call.edge.sends_codes {
+        return Err(Problem::NotFound.into());
+    }
+    let Member(who) = session::member(call.request()).await?;
+    let (phone, code) = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    if who.account.password_hash.is_none() {
+        return Err(Problem::NoPassword.into());
+    }
+    let password = sign_in::parse_current(Field::CurrentPassword, &body.current_password)?;
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    match set_phone(&call.actor(FORM), &who.account, ((&phone, &code), password), answer).await {
+        Ok(()) => Ok(HttpResponse::NoContent().finish()),
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}
+
+/// Remove the account's number
+///
+/// Also 204 if it has none.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/account/phone",
+    operation_id = "removePhone",
+    tag = "account",
+    request_body = RemovePhoneBody,
+    responses((status = 204, description = "The account has no number.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in"])))
+)]
+pub async fn api_remove(body: Json<RemovePhoneBody>, call: Call, Member(who): Member) -> WebResult {
+    if who.account.password_hash.is_none() {
+        return Err(Problem::OnlyWayIn.into());
+    }
+    // If the password is disabled, the number is the only way in from new browsers.
+    if who.account.password_disabled_at.is_some() {
+        return Err(Problem::PasswordDisabled.into());
+    }
+    let password = sign_in::parse_current(Field::CurrentPassword, &body.current_password)?;
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    match remove_phone(&call.actor(FORM), &who.account, password, answer).await {
+        Ok(true) => Ok(HttpResponse::NoContent().finish()),
+        Ok(false) => Err(Problem::OnlyWayIn.into()),
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}

@@ -1,0 +1,484 @@
+//! What all forms share: their fields, the page around them, the steps before every form's action, why a form is shown again,
+//! and that a form which is sent twice acts once.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::LOCATION;
+use askama::Template;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error, MapDeserializer};
+use zeroize::Zeroize;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm, ImageRefusal};
+use crate::config::LiveSettings;
+use crate::denied::Denied;
+use crate::gate::ReturnUrl;
+use crate::login::{
+    Account, FormAnswer, FormKey, FormStart, Password, RepeatedForm, SessionToken, SignedInOwner,
+    is_state_hash,
+};
+use crate::request_id;
+use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use crate::web::kit::action::{Actor, Refusal};
+use crate::web::kit::challenge::{Asker, BUSY};
+use crate::web::kit::error_page::problem_page;
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::locale::Wait;
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::{Problem, WebError, WebResult};
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Flash, Layout, Visit, with_wait};
+
+/// What every page with a form has around its own fields.
+#[derive(Clone)]
+pub struct FormPage {
+    pub layout: Layout,
+    /// Where the reader goes from here.
+    pub next: Option<Next>,
+    pub notice: Notice,
+    pub errors: FieldErrors,
+    pub captcha: CaptchaBlock,
+}
+
+impl FormPage {
+    /// The form at `path` as it is first shown. `user` is the signed-in user.
+    pub fn new(visit: &Visit, path: &str, user: Option<&str>, next: Option<Next>) -> Self {
+        let layout = visit.layout(Next::after(path, next.as_ref()), user);
+        let (notice, errors, captcha) = (Notice::None, FieldErrors::default(), CaptchaBlock::Absent);
+        Self { layout, next, notice, errors, captcha }
+    }
+
+    /// The form as it is shown again, and why.
+    pub fn again(mut self, notice: Notice, captcha: CaptchaBlock) -> Self {
+        self.layout.mistaken = notice.is_mistake();
+        (self.errors, self.notice, self.captcha) = (notice.errors(), notice, captcha);
+        self
+    }
+
+    /// `page` is the page around this form.
+    pub fn respond(&self, visit: &Visit, page: &impl Template) -> HttpResponse {
+        let mut response = visit.page(self.notice.status(), page);
+        if let Some(next) = &self.next {
+            next.open_forms(&mut response);
+        }
+        with_wait(response, self.notice.wait())
+    }
+}
+
+/// One submitted form. `show` renders its page with a notice.
+pub struct FormReply<'a> {
+    pub visit: &'a Visit,
+    pub services: &'a Services,
+    pub live: &'a Arc<LiveSettings>,
+    pub form: CaptchaForm,
+    pub show: &'a dyn Fn(Notice, CaptchaBlock) -> HttpResponse,
+}
+
+impl FormReply<'_> {
+    /// The input, and whether its challenge was solved; or the page to show instead.
+    pub async fn admit<T>(
+        &self,
+        guarded: &GuardedFields,
+        parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
+    ) -> Result<(T, bool), WebError> {
+        let parsed = self.read(guarded, parse).await?;
+        match self.actor().redeem(guarded.answer()).await {
+            Ok(solved) => Ok((parsed, solved)),
+            Err(refusal) => Err(self.refused(refusal).await),
+        }
+    }
+
+    /// The parsed input alone.
+    pub async fn read<T>(
+        &self,
+        guarded: &GuardedFields,
+        parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
+    ) -> Result<T, WebError> {
+        if !self.visit.admits_form(&guarded.csrf_token) {
+            return Err(self.plain(Notice::Expired).into());
+        }
+        if guarded.captcha_refresh.is_some() {
+            return Err(self.challenged(Notice::Refreshed).await.into());
+        }
+        let mut errors = FieldErrors::default();
+        let parsed = parse(&mut errors);
+        if guarded.left_unanswered() {
+            errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
+        }
+        let Some(parsed) = parsed.filter(|_| errors.is_empty()) else {
+            // Nothing was tried, and any answer was not checked, so the page shows a new image.
+            let (challenge, notice) = (guarded.was_challenged(), Notice::Invalid(errors));
+            return Err(self.again(notice, challenge).await.into());
+        };
+        Ok(parsed)
+    }
+
+    pub fn actor(&self) -> Actor<'_> {
+        let Self { visit, services, live, .. } = *self;
+        let (origin, known, denied) = (visit.client.origin(), visit.known_devices(), visit.is_denied(live));
+        let (asker, user_agent) = (self.asker(), visit.user_agent());
+        Actor { services, live, asker, origin, known, user_agent, denied }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser), realm: None }
+    }
+
+    /// The account with its password verified. `field` is the field of the password.
+    pub async fn verify(
+        &self,
+        account: &Account,
+        password: Password,
+        field: Field,
+        solved: bool,
+    ) -> Result<Box<SignedInOwner>, WebError> {
+        match self.actor().verify(account, password, field, solved).await {
+            Ok(owner) => Ok(owner),
+            Err(refusal) => Err(self.refused(refusal).await),
+        }
+    }
+
+    /// A refusal as the form again, with a challenge if one helps.
+    pub async fn refused(&self, refusal: Refusal) -> WebError {
+        let page = match refusal {
+            Refusal::CaptchaWrong => self.challenged(Notice::CaptchaWrong).await,
+            Refusal::CaptchaBusy => self.plain(Notice::Busy(self.until(BUSY))),
+            Refusal::Denied(denied, _) => self.denied(&denied).await,
+            Refusal::WrongLogin { captcha_required } => self.again(Notice::Rejected, captcha_required).await,
+            Refusal::WrongCurrent { field, captcha_required } => {
+                let wrong = FieldErrors::one(field, Message::CurrentPasswordWrong);
+                self.again(Notice::Invalid(wrong), captcha_required).await
+            }
+            // The account page says since when the password is disabled, and what to do.
+            Refusal::PasswordDisabled => self.visit.see_other("/account", None),
+            Refusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
+            Refusal::LoginTaken => self.invalid(Field::Login, Message::LoginTaken),
+            Refusal::PhoneTaken => self.invalid(Field::Phone, Message::PhoneTaken),
+            Refusal::NoAccount => self.invalid(Field::Phone, Message::NoAccount),
+            Refusal::PasswordRequired => self.plain(Notice::PasswordRequired),
+            Refusal::AccountDisabled => self.plain(Notice::AccountDisabled),
+            Refusal::NotSent => self.plain(Notice::NotSent),
+            Refusal::Unfit(field, unfit) => self.invalid(field, unfit.into()),
+            Refusal::Problem(problem) => return problem.into(),
+        };
+        page.into()
+    }
+
+    pub fn plain(&self, notice: Notice) -> HttpResponse {
+        (self.show)(notice, CaptchaBlock::Absent)
+    }
+
+    pub fn invalid(&self, field: Field, message: Message) -> HttpResponse {
+        self.plain(Notice::Invalid(FieldErrors::one(field, message)))
+    }
+
+    async fn denied(&self, denied: &Denied) -> HttpResponse {
+        match denied {
+            Denied::Challenged { .. } => self.challenged(Notice::CaptchaNeeded).await,
+            Denied::Throttled { retry_after, .. } => self.plain(Notice::Throttled(self.until(*retry_after))),
+            Denied::Busy { retry_after } => self.plain(Notice::Busy(self.until(*retry_after))),
+            Denied::Unavailable { retry_after } => self.plain(Notice::NoCodes(self.until(*retry_after))),
+            Denied::AddressDenied => problem_page(self.visit, &Problem::Denied),
+        }
+    }
+
+    pub fn until(&self, retry_after: Duration) -> Wait {
+        Wait::new(self.visit.now(), retry_after)
+    }
+
+    /// Shows the form again, with or without a challenge.
+    async fn again(&self, notice: Notice, challenge: bool) -> HttpResponse {
+        if challenge { self.challenged(notice).await } else { self.plain(notice) }
+    }
+
+    pub async fn challenged(&self, notice: Notice) -> HttpResponse {
+        let help = HelpContact::of(&self.live.captcha.help);
+        let captcha = match self.asker().issue(self.services, self.live).await {
+            Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, self.visit.now(), help)),
+            Err(ImageRefusal { retry_after, .. }) => {
+                CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form, help })
+            }
+        };
+        (self.show)(notice, captcha)
+    }
+}
+
+/// A submitted form, field by field.
+pub type FormPairs = Vec<(String, String)>;
+
+pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
+    pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
+}
+
+/// The fields of every form that may be challenged.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct GuardedFields {
+    pub captcha_id: String,
+    pub captcha_answer: SecretField,
+    /// The solution of the proof of work, instead of the letters.
+    pub captcha_altcha: SecretField,
+    /// Present if another image is requested.
+    pub captcha_refresh: Option<String>,
+    pub csrf_token: String,
+}
+
+impl GuardedFields {
+    /// None if nobody has answered.
+    pub fn answer(&self) -> Option<CaptchaAnswer<'_>> {
+        let answer = match self.captcha_altcha.expose() {
+            "" => CaptchaAnswer::Letters { id: &self.captcha_id, typed: self.captcha_answer.expose() },
+            solution => CaptchaAnswer::Proof(solution),
+        };
+        (!answer.is_empty()).then_some(answer)
+    }
+
+    /// The form showed a challenge.
+    pub fn was_challenged(&self) -> bool {
+        !self.captcha_id.is_empty() || !self.captcha_altcha.expose().is_empty()
+    }
+
+    /// The form showed a challenge, and it was left alone.
+    pub fn left_unanswered(&self) -> bool {
+        let answered = |field: &SecretField| !field.expose().trim().is_empty();
+        self.was_challenged() && !answered(&self.captcha_answer) && !answered(&self.captcha_altcha)
+    }
+}
+
+/// `POST /logout`, and other forms that need only the CSRF token
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenForm {
+    pub csrf_token: String,
+}
+
+/// Where to go after signing in: in the query of `GET /login`, `/login/code`, `/register` and `/account`, and in their
+/// forms.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NextFields {
+    pub next: String,
+    /// An address at an application.
+    pub rd: String,
+    /// The hash of the browser's state there.
+    pub state: String,
+}
+
+impl NextFields {
+    /// None for what leads neither to one of our pages nor to an application.
+    pub fn target(&self, visit: &Visit, live: &LiveSettings) -> Option<Next> {
+        if self.rd.is_empty() {
+            return Next::parse(&self.next);
+        }
+        let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure())?;
+        // A state that we cannot have issued is dropped.
+        let state = if is_state_hash(&self.state) { self.state.clone() } else { String::new() };
+        Some(Next::to_app(to, state))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Notice {
+    #[default]
+    None,
+    /// Another image was requested. Nothing was tried.
+    Refreshed,
+    /// The name or the password is wrong. The page does not say which.
+    Rejected,
+    CaptchaNeeded,
+    CaptchaWrong,
+    Throttled(Wait),
+    /// Too many sign-ins at once to verify them all.
+    Busy(Wait),
+    /// No code was sent: too many were sent recently.
+    TooManyCodes(Wait),
+    /// Nothing that needs codes works at the moment.
+    NoCodes(Wait),
+    /// Somebody is signed in, but not recently enough for a part of an application.
+    SignInAgain,
+    /// The same of the password.
+    PasswordAgain,
+    /// The part asks for a password, and the account has none.
+    PasswordForPart,
+    /// The gateway did not accept the message. It may be tried again at once.
+    NotSent,
+    /// The account has no password, and needs one first.
+    PasswordFirst,
+    /// An administrator's account, which codes never open.
+    PasswordRequired,
+    /// An administrator disabled the account.
+    AccountDisabled,
+    /// The errors are at the fields.
+    Invalid(FieldErrors),
+    /// The form was too old, or not ours.
+    Expired,
+}
+
+impl Notice {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::None
+            | Self::Refreshed
+            | Self::SignInAgain
+            | Self::PasswordAgain
+            | Self::PasswordForPart => StatusCode::OK,
+            Self::Rejected => StatusCode::UNAUTHORIZED,
+            Self::CaptchaNeeded
+            | Self::CaptchaWrong
+            | Self::Expired
+            | Self::PasswordFirst
+            | Self::PasswordRequired
+            | Self::AccountDisabled => StatusCode::FORBIDDEN,
+            Self::Throttled(_) | Self::TooManyCodes(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy(_) | Self::NoCodes(_) | Self::NotSent => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Invalid(errors) => errors.status(),
+        }
+    }
+
+    pub const fn wait(&self) -> Option<&Wait> {
+        match self {
+            Self::Throttled(wait) | Self::Busy(wait) | Self::TooManyCodes(wait) | Self::NoCodes(wait) => {
+                Some(wait)
+            }
+            _ => None,
+        }
+    }
+
+    /// What was sent is wrong and can be corrected.
+    pub const fn is_mistake(&self) -> bool {
+        matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
+    }
+
+    /// The errors at the fields of a form that shows this notice.
+    pub fn errors(&self) -> FieldErrors {
+        match self {
+            Self::Invalid(errors) => errors.clone(),
+            Self::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
+            _ => FieldErrors::default(),
+        }
+    }
+}
+
+/// Where the first form may have been answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FormReach {
+    /// By this process. For what a flood sends, so that a refusal does not ask the database.
+    ThisProcess,
+    AnyInstance,
+}
+
+/// Reads a form and acts on it, unless the same form succeeded within the last minute. A success is a redirect, or
+/// something created, which only the first answer shows.
+pub async fn once<T, A>(
+    visit: Visit,
+    services: Shared,
+    body: UnreadBody<FormPairs>,
+    reach: FormReach,
+    act: impl FnOnce(Visit, T, Shared) -> A + 'static,
+) -> WebResult
+where
+    T: DeserializeOwned + 'static,
+    A: Future<Output = WebResult> + 'static,
+{
+    let mut pairs = body.read_form().await?;
+    let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let form = T::deserialize(MapDeserializer::<_, Error>::new(fields));
+    let ours = visit.admits_form(value(&pairs, "csrf_token"));
+    let key = ours.then(|| recognise(&visit, &services, &pairs));
+    // Half of a sign-in is nothing, and a flood that hangs up gets nothing hashed; but a CAPTCHA is used up by it.
+    let challenged = ["captcha_id", "captcha_altcha"].iter().any(|name| !value(&pairs, name).is_empty());
+    let may_outlast = reach == FormReach::AnyInstance || challenged;
+    pairs.iter_mut().for_each(|(_, value)| value.zeroize());
+    let form = form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })?;
+    let permit = may_outlast.then(|| services.forms.outlast()).flatten();
+    // Boxed, because it goes one of two ways from here, and each would have room for all of it.
+    let answered = Box::pin(request_id::keep(answer(visit, services, form, key, reach, act)));
+    let Some(permit) = permit else { return answered.await };
+    // A browser hangs up on the first of two clicks, and its answer is lost. What it began must not stay half done.
+    let task = actix_web::rt::spawn(async move {
+        let _permit = permit;
+        answered.await
+    });
+    task.await.unwrap_or_else(|_| Err(Problem::Internal.into()))
+}
+
+async fn answer<T, A: Future<Output = WebResult>>(
+    visit: Visit,
+    services: Shared,
+    form: T,
+    key: Option<FormKey>,
+    reach: FormReach,
+    act: impl FnOnce(Visit, T, Shared) -> A,
+) -> WebResult {
+    let Some(key) = key else { return act(visit, form, services).await };
+    let turn = match services.forms.begin(key).await? {
+        FormStart::Repeated(again) => return Ok(repeated(&visit, &services, *again)),
+        FormStart::First(turn) => turn,
+    };
+    let answer = act(visit.clone(), form, services.clone()).await;
+    if let Ok(response) = &answer
+        && let Some((done, token)) = success(&visit, response)
+    {
+        services.forms.finish(&turn, &done, token.as_ref()).await;
+    } else if reach == FormReach::AnyInstance && may_be_repeated(&answer) {
+        // As the second of two, it finds the name taken, and the code and the CAPTCHA used.
+        if let Some(again) = services.forms.find_elsewhere(&turn).await? {
+            return Ok(repeated(&visit, &services, again));
+        }
+    }
+    answer
+}
+
+fn recognise(visit: &Visit, services: &Services, pairs: &[(String, String)]) -> FormKey {
+    let mut parts: Vec<&[u8]> = vec![visit.browser.bytes(), visit.pattern().as_bytes()];
+    parts.extend(pairs.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
+    services.forms.recognise(&parts)
+}
+
+/// What is kept of an answer: where it leads, what is said there, and the session that it starts.
+fn success(visit: &Visit, response: &HttpResponse) -> Option<(FormAnswer, Option<SessionToken>)> {
+    let (location, flash) = match response.status() {
+        StatusCode::SEE_OTHER => {
+            let location = response.headers().get(LOCATION)?.to_str().ok()?;
+            (
+                location,
+                set_cookie(response, visit.cookies().flash_name()).and_then(|flash| visit.read_flash(&flash)),
+            )
+        }
+        StatusCode::CREATED => (visit.pattern(), Some(Flash::AlreadyMade)),
+        _ => return None,
+    };
+    let token = set_cookie(response, visit.cookies().session_name());
+    let flash = flash.map(|flash| flash.code().to_owned());
+    let answer = FormAnswer { location: location.to_owned(), flash };
+    Some((answer, token.and_then(|token| SessionToken::parse(&token))))
+}
+
+fn set_cookie(response: &HttpResponse, name: &str) -> Option<String> {
+    response.cookies().find(|cookie| cookie.name() == name).map(|cookie| cookie.value().to_owned())
+}
+
+fn may_be_repeated(answer: &WebResult) -> bool {
+    let status = match answer {
+        Ok(response) => response.status(),
+        Err(WebError::Answer(response)) => response.status(),
+        Err(WebError::Problem(_)) => return false,
+    };
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT].contains(&status)
+}
+
+fn repeated(visit: &Visit, services: &Services, again: RepeatedForm) -> HttpResponse {
+    let flash = again.answer.flash.as_deref().and_then(Flash::named);
+    let mut response = visit.see_other(&again.answer.location, flash);
+    if let Some((token, account)) = again.session {
+        visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+        visit.remember_device(&mut response, &account);
+    }
+    response
+}

@@ -1,0 +1,284 @@
+//! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number.
+
+use std::ops::Deref;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Json, Query};
+use askama::Template;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::config::LiveSettings;
+use crate::login::{Account, Password, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::sms::{Phone, Purpose, SmsCode};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{
+    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
+};
+use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
+use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
+use crate::web::kit::extract::{self, SecretField, UnreadBody};
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::{Problem, WebResult};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{Flash, Visit};
+use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
+
+const FORM: CaptchaForm = CaptchaForm::Register;
+
+/// `POST /register`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RegisterForm {
+    pub login: String,
+    pub password: SecretField,
+    #[serde(flatten)]
+    pub to: NextFields,
+    #[serde(flatten)]
+    pub fields: CodeFields,
+    #[serde(flatten)]
+    pub guarded: GuardedFields,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewAccount, example = json!({ "login": "ada", "password": "correct horse battery staple" }))]
+pub struct RegisterBody {
+    #[schema(value_type = UserName)]
+    login: String,
+    #[schema(value_type = NewPassword)]
+    password: SecretField,
+    /// Together with the code that was sent to it, or neither.
+    #[schema(value_type = Option<MobileNumber>)]
+    phone: Option<SecretField>,
+    #[schema(value_type = Option<CodeDigits>)]
+    code: Option<SecretField>,
+    captcha: Option<CaptchaSolution>,
+}
+
+type NewAccount = (Username, Option<(Phone, SmsCode)>);
+
+async fn register(
+    by: &Actor<'_>,
+    (login, phone): &NewAccount,
+    password: &SecretField,
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<Box<Account>, Refusal> {
+    let solved = by.redeem(answer).await?;
+    let request = RegistrationRequest {
+        login,
+        password: password.expose(),
+        phone: phone.as_ref().map(|(phone, code)| (phone, code)),
+        origin: &by.origin,
+        browser: by.browser(),
+        solved,
+    };
+    match by.services.registration.register(by.live, request).await? {
+        RegistrationOutcome::Made(account) => Ok(account),
+        RegistrationOutcome::LoginTaken => Err(Refusal::LoginTaken),
+        RegistrationOutcome::PhoneTaken => Err(Refusal::PhoneTaken),
+        RegistrationOutcome::WrongCode => Err(Refusal::WrongCode),
+        RegistrationOutcome::Unfit(unfit) => Err(Refusal::Unfit(Field::Password, unfit)),
+        RegistrationOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Account)),
+    }
+}
+
+/// `GET /register`
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
+    let page = |visit: &Visit, next, _| {
+        let form = FormPage::new(visit, "/register", None, next);
+        RegisterPage { form, login: String::new(), step: CodeStep::asking("") }.respond(visit)
+    };
+    unless_signed_in(visit, &services, &query, page).await
+}
+
+/// `POST /register`
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: Visit, form: RegisterForm, services: Shared) -> WebResult {
+    let live = visit.live(&services);
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = FormPage::new(&visit, "/register", None, form.to.target(&visit, &live));
+        let login = form.login.chars().take(256).collect();
+        RegisterPage { form: page.again(notice, captcha), login, step }.respond(&visit)
+    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    match stage(&form) {
+        Some(_) if !visit.sends_codes() => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
+        Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
+        Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
+            return send_and_show(&reply, Purpose::Register, &form.fields, &form.guarded, &page).await;
+        }
+        Some(CodeStage::Send | CodeStage::Entry) | None => {}
+    }
+    let parsed = reply.read(&form.guarded, |errors| parse(&live, &form, errors)).await?;
+    match register(&reply.actor(), &parsed, &form.password, form.guarded.answer()).await {
+        Ok(account) => {
+            let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
+            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
+            // None: the new password was already reset. The user can sign in with the reset one.
+            Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
+        }
+        Err(Refusal::PhoneTaken) => {
+            let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
+            Ok(page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent))
+        }
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// None if no number is given.
+fn stage(form: &RegisterForm) -> Option<CodeStage> {
+    let named = !form.fields.phone.expose().trim().is_empty() || !form.fields.code.expose().is_empty();
+    named.then(|| CodeStage::of(&form.fields))
+}
+
+/// Whether all other fields are valid, so that no message is sent for a form that is shown again anyway. The
+/// password is asked for together with the code.
+fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
+    let mut errors = FieldErrors::default();
+    parse_login(form, &mut errors);
+    parse_phone(live, &form.fields, &mut errors);
+    errors.is_empty()
+}
+
+/// Every mistake at once.
+fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<NewAccount> {
+    let login = parse_login(form, errors);
+    let number = match stage(form) {
+        None => Some(None),
+        Some(CodeStage::Entry) => parse_both(live, &form.fields, errors).map(Some),
+        Some(CodeStage::Send | CodeStage::AnotherNumber) => {
+            parse_phone(live, &form.fields, errors);
+            return None;
+        }
+    };
+    errors.take(Field::Password, Password::check(form.password.expose()).map_err(Message::from));
+    login.zip(number)
+}
+
+fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
+    errors.take(Field::Login, Username::parse(&form.login).map_err(Message::from))
+}
+
+/// Create an account, and sign in to it
+///
+/// That a number belongs to another account is told only to a caller with its code. Input that is refused does not use
+/// up the code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/register",
+    operation_id = "register",
+    tag = "sign-in",
+    request_body = RegisterBody,
+    responses((
+        status = 201,
+        description = "Created and signed in. The cookie is the session.",
+        body = UserBody,
+        headers(("SignInCookies"))
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
+)]
+pub async fn api(body: Json<RegisterBody>, call: Call) -> WebResult {
+    let parsed = parse_body(&call, &body)?;
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    match register(&call.actor(FORM), &parsed, &body.password, answer).await {
+        Ok(account) => {
+            let made =
+                welcome_program(&call, &account, SignedInBy::Password, HttpResponse::Created()).await?;
+            Ok(made.ok_or(Problem::Unauthenticated)?)
+        }
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}
+
+/// Every mistake at once. That of a number alone is a problem of its own.
+fn parse_body(call: &Call, body: &RegisterBody) -> Result<NewAccount, Problem> {
+    let mut errors = FieldErrors::default();
+    let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
+    let number = match (&body.phone, &body.code) {
+        (None, None) => Some(None),
+        _ if !call.edge.sends_codes => {
+            errors.add(Field::Phone, Message::NoCodesSent);
+            None
+        }
+        (phone, code) => parse_number(&call.live, phone.as_ref(), code.as_ref(), &mut errors).map(Some),
+    };
+    errors.take(Field::Password, Password::check(body.password.expose()).map_err(Message::from));
+    match (&body.phone, errors.iter().collect::<Vec<_>>().as_slice()) {
+        (Some(phone), [(Field::Phone, message)]) if **message != Message::NoCodesSent => {
+            parse_sent_phone(&call.live, phone).map(drop)?;
+        }
+        _ => {}
+    }
+    invalid_unless(login.zip(number), &errors)
+}
+
+/// Number and code: both are needed.
+fn parse_number(
+    live: &LiveSettings,
+    phone: Option<&SecretField>,
+    code: Option<&SecretField>,
+    errors: &mut FieldErrors,
+) -> Option<(Phone, SmsCode)> {
+    let parsed = |typed: &SecretField| extract::parse_phone(live, typed.expose()).map_err(Message::from);
+    let phone = phone.map_or(Err(Message::PhoneMissing), parsed);
+    let phone = errors.take(Field::Phone, phone);
+    let code = code.ok_or(Message::CodeMissing);
+    let code = code.and_then(|code| SmsCode::parse(code.expose()).ok_or(Message::CodeDigits));
+    phone.zip(errors.take(Field::Code, code))
+}
+
+#[derive(Template)]
+#[template(path = "pages/register.html")]
+pub struct RegisterPage {
+    pub form: FormPage,
+    pub login: String,
+    pub step: CodeStep,
+}
+
+/// Its template names the fields of the form without it.
+impl Deref for RegisterPage {
+    type Target = FormPage;
+
+    fn deref(&self) -> &FormPage {
+        &self.form
+    }
+}
+
+impl RegisterPage {
+    fn respond(&self, visit: &Visit) -> HttpResponse {
+        self.form.respond(visit, self)
+    }
+
+    fn focus(&self) -> &'static str {
+        match (&self.notice, self.errors.first()) {
+            (notice, _) if notice.wait().is_some() => "",
+            (Notice::CaptchaWrong, _) => "password",
+            (_, Some(field)) => field.name(),
+            _ if self.login.is_empty() => "login",
+            _ if self.step.second.is_some() => "code",
+            _ => "password",
+        }
+    }
+
+    /// Who gives a number chooses the password in the next step, together with the code.
+    fn asks_number(&self) -> bool {
+        self.layout.sends_codes && self.step.second.is_none()
+    }
+
+    fn password_hint(&self) -> String {
+        self.layout.with("register.password-hint", &crate::login::SHORTEST_PASSWORD.to_string()).into_owned()
+    }
+
+    fn login_hint(&self) -> String {
+        self.layout.with("register.login-hint", &crate::login::LONGEST_LOGIN.to_string()).into_owned()
+    }
+}

@@ -1,5 +1,0 @@
-//! `/register`: a new account.
-
-pub mod call;
-pub mod page;
-pub mod view;

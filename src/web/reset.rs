@@ -1,0 +1,142 @@
+//! `/password/reset` and `POST /api/v1/password/reset`: a new password for a user who proves that the account's number
+//! is theirs.
+
+use actix_web::HttpResponse;
+use actix_web::web::Json;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::login::{Account, ResetOutcome, ResetRequest};
+use crate::sms::{Phone, Purpose, SmsCode};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{
+    CodeForm, CodePage, CodeStage, CodeStep, parse_both, parse_sent_code, parse_sent_phone, send_and_show,
+    step_of,
+};
+use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::call::{Call, CaptchaSolution};
+use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::problem::{Problem, WebResult};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{Flash, Visit, set};
+
+const FORM: CaptchaForm = CaptchaForm::PasswordReset;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PasswordReset, example = json!({
+    "phone": "+8613800138000", "code": "012345", "new_password": "correct horse battery staple"
+}))]
+pub struct ResetBody {
+    #[schema(value_type = MobileNumber)]
+    phone: SecretField,
+    #[schema(value_type = CodeDigits)]
+    code: SecretField,
+    #[schema(value_type = NewPassword)]
+    new_password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+async fn reset(
+    by: &Actor<'_>,
+    (phone, code): &(Phone, SmsCode),
+    new_password: &SecretField,
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<Box<Account>, Refusal> {
+    let solved = by.redeem(answer).await?;
+    let request = ResetRequest { entry: by.entry(phone, code, solved), new_password: new_password.expose() };
+    match by.services.by_code.reset(by.live, request).await? {
+        ResetOutcome::Done(account) => Ok(account),
+        ResetOutcome::NoAccount => Err(Refusal::NoAccount),
+        ResetOutcome::PasswordRequired => Err(Refusal::PasswordRequired),
+        ResetOutcome::AccountDisabled => Err(Refusal::AccountDisabled),
+        ResetOutcome::WrongCode => Err(Refusal::WrongCode),
+        ResetOutcome::Unfit(unfit) => Err(Refusal::Unfit(Field::NewPassword, unfit)),
+        ResetOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+    }
+}
+
+/// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
+pub async fn show(visit: Visit) -> HttpResponse {
+    CodePage::new(&visit, Purpose::Reset, None, None).respond(&visit)
+}
+
+/// `POST /password/reset`
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+    let live = visit.live(&services);
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = CodePage::new(&visit, Purpose::Reset, None, None);
+        page.at(step).again(notice, captcha).respond(&visit)
+    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    match CodeStage::of(&form.fields) {
+        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
+        CodeStage::Send => {
+            return send_and_show(&reply, Purpose::Reset, &form.fields, &form.guarded, &page).await;
+        }
+        CodeStage::Entry => {}
+    }
+    let parse = |errors: &mut FieldErrors| {
+        let parsed = parse_both(&live, &form.fields, errors);
+        if form.new_password.expose().is_empty() {
+            errors.add(Field::NewPassword, Message::PasswordMissing);
+        }
+        parsed
+    };
+    let parsed = reply.read(&form.guarded, parse).await?;
+    match reset(&reply.actor(), &parsed, &form.new_password, form.guarded.answer()).await {
+        Ok(account) => {
+            let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
+            set(&mut response, visit.cookies().end_session());
+            visit.remember_device(&mut response, &account);
+            Ok(response)
+        }
+        Err(Refusal::NoAccount) => {
+            let unknown = Notice::Invalid(FieldErrors::one(Field::Phone, Message::NoAccount));
+            Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
+        }
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// Set a new password with a code that was sent to the account's number
+///
+/// It ends every session of the account, and clears its failed sign-ins. Whether an account has the number, and whether
+/// it is an administrator's, is told only to a caller with its code. Input that is refused does not use up the code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/password/reset",
+    operation_id = "resetPassword",
+    tags = ["sms", "sign-in"],
+    request_body = ResetBody,
+    responses((status = 204, description = "Set. Every session has ended.", headers(("SignInCookies")))),
+    extensions(("x-problems" = json!([
+        BODY, ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "busy"
+    ])))
+)]
+pub async fn api(body: Json<ResetBody>, call: Call) -> WebResult {
+    let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    if body.new_password.expose().is_empty() {
+        let missing = FieldErrors::one(Field::NewPassword, Message::PasswordMissing);
+        return Err(Problem::invalid(&missing).into());
+    }
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    match reset(&call.actor(FORM), &parsed, &body.new_password, answer).await {
+        Ok(account) => {
+            let mut response = HttpResponse::NoContent().finish();
+            set(&mut response, call.edge.cookies.end_session());
+            call.remember_device(&mut response, &account);
+            Ok(response)
+        }
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}

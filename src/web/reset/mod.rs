@@ -1,4 +1,0 @@
-//! `/password/reset`: a new password by a code.
-
-pub mod call;
-pub mod page;

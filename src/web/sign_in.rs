@@ -1,0 +1,201 @@
+//! `/login` and `POST /api/v1/login`: signing in with a name and a password.
+
+use std::ops::Deref;
+
+use actix_web::HttpResponse;
+use actix_web::web::{Json, Query};
+use askama::Template;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::login::{Account, Password, SignedInOwner, Username};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
+use crate::web::kit::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::{Problem, WebError, WebResult};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Visit;
+use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
+
+/// `POST /login`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LoginForm {
+    pub login: String,
+    pub password: SecretField,
+    #[serde(flatten)]
+    pub to: NextFields,
+    #[serde(flatten)]
+    pub guarded: GuardedFields,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Credentials, example = json!({ "login": "ada", "password": "correct horse battery staple" }))]
+pub struct LoginBody {
+    #[schema(value_type = UserName)]
+    login: String,
+    #[schema(value_type = CurrentPassword)]
+    password: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+fn parse(login: &str, password: &SecretField, errors: &mut FieldErrors) -> Option<(Username, Password)> {
+    let login = errors.take(Field::Login, Username::parse(login).map_err(Message::from));
+    let password = Password::attempt(password.expose()).map_err(Message::from);
+    login.zip(errors.take(Field::Password, password))
+}
+
+async fn sign_in(
+    by: &Actor<'_>,
+    (login, password): (Username, Password),
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<Box<SignedInOwner>, Refusal> {
+    let solved = by.redeem(answer).await?;
+    by.try_password(login, password, solved).await
+}
+
+/// `GET /login`. Anyone who is signed in already goes on from here.
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
+    let live = visit.live(&services);
+    let page = |visit: &Visit, next, why, captcha| {
+        LoginPage {
+            form: FormPage::new(visit, "/login", None, next).again(why, captcha),
+            login: String::new(),
+        }
+        .respond(visit)
+    };
+    // Whoever is known nowhere here would be asked anyway.
+    let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
+    if asks && signed_in(&visit, &services).await?.is_none() {
+        let (form, next) = (CaptchaForm::Login, query.target(&visit, &live));
+        let show = |notice, captcha| page(&visit, next.clone(), notice, captcha);
+        let reply = FormReply { visit: &visit, services: &services, live: &live, form, show: &show };
+        return Ok(reply.challenged(Notice::None).await);
+    }
+    let page = |visit: &Visit, next, why| page(visit, next, why, CaptchaBlock::Absent);
+    unless_signed_in(visit, &services, &query, page).await
+}
+
+/// `POST /login`
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::ThisProcess, submit_once).await
+}
+
+async fn submit_once(visit: Visit, form: LoginForm, services: Shared) -> WebResult {
+    let live = visit.live(&services);
+    let show = |notice, captcha| {
+        let page = FormPage::new(&visit, "/login", None, form.to.target(&visit, &live));
+        // The name as typed. A password is never shown again.
+        let login = form.login.chars().take(256).collect();
+        LoginPage { form: page.again(notice, captcha), login }.respond(&visit)
+    };
+    let challenge = CaptchaForm::Login;
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
+    let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
+    match sign_in(&reply.actor(), parsed, form.guarded.answer()).await {
+        Ok(owner) => {
+            let next = form.to.target(&visit, &live);
+            let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
+            // None: the password was changed while this one was verified.
+            Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
+        }
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// Sign in with a name and a password
+///
+/// Before the password is verified, the attempt is counted on the account, or on the device if the cookie `gh_device`
+/// shows one that the account knows, and on the client's address and network; a success is given back. Past a rule
+/// that asks for a CAPTCHA no password is verified without a solved challenge; past a rule that blocks, none at all.
+#[utoipa::path(
+    post,
+    path = "/api/v1/login",
+    operation_id = "signIn",
+    tag = "sign-in",
+    request_body = LoginBody,
+    responses((
+        status = 200,
+        description = "Signed in. The cookie is the session.",
+        body = UserBody,
+        headers(("SignInCookies"), ("RateLimitPolicy"))
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "busy"])))
+)]
+pub async fn api(body: Json<LoginBody>, call: Call) -> WebResult {
+    const FORM: CaptchaForm = CaptchaForm::Login;
+    let mut errors = FieldErrors::default();
+    let parsed = invalid_unless(parse(&body.login, &body.password, &mut errors), &errors)?;
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    let owner = match sign_in(&call.actor(FORM), parsed, answer).await {
+        Ok(owner) => owner,
+        Err(refusal) => return Err(call.refused(FORM, refusal).await),
+    };
+    match welcome_program(&call, &owner, owner.shown(), HttpResponse::Ok()).await? {
+        Some(response) => Ok(call.with_quota(Counted::Password, response, None)),
+        // The password was changed while this one was verified.
+        None => Err(call.refused(FORM, Refusal::WrongLogin { captcha_required: false }).await),
+    }
+}
+
+/// The account with its password verified, as at sign-in.
+pub async fn verify(
+    call: &Call,
+    account: &Account,
+    password: Password,
+    solved: bool,
+) -> Result<Box<SignedInOwner>, WebError> {
+    const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+    match call.actor(FORM).verify(account, password, Field::CurrentPassword, solved).await {
+        Ok(owner) => Ok(owner),
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}
+
+/// The current password as it was sent, or the problem at its field.
+pub fn parse_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
+    Password::attempt(typed.expose())
+        .map_err(|error| Problem::invalid(&FieldErrors::one(field, Message::of_current_password(error))))
+}
+
+/// Name and password, a challenge if one is due, and a wait if one is in force.
+#[derive(Template)]
+#[template(path = "pages/login.html")]
+pub struct LoginPage {
+    pub form: FormPage,
+    pub login: String,
+}
+
+/// Its template names the fields of the form without it.
+impl Deref for LoginPage {
+    type Target = FormPage;
+
+    fn deref(&self) -> &FormPage {
+        &self.form
+    }
+}
+
+impl LoginPage {
+    fn respond(&self, visit: &Visit) -> HttpResponse {
+        self.form.respond(visit, self)
+    }
+
+    /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets
+    /// no focus, so that its message is read first.
+    fn focus(&self) -> &'static str {
+        match (&self.notice, self.errors.first()) {
+            (notice, _) if notice.wait().is_some() => "",
+            (Notice::CaptchaWrong, _) => "password",
+            (_, Some(field)) => field.name(),
+            _ if self.login.is_empty() => "login",
+            _ => "password",
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `/login/code` and `POST /api/v1/sms/login`: signing in with a phone number and a code sent to it.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Json, Query};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::login::{Account, ByCodeOutcome, SignedInBy};
+use crate::sms::{Phone, Purpose, SmsCode};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{
+    CodeForm, CodePage, CodeStage, CodeStep, parse_both, parse_sent_code, parse_sent_phone, send_and_show,
+    step_of,
+};
+use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
+use crate::web::kit::action::{Actor, Counted, Refusal};
+use crate::web::kit::call::{Call, CaptchaSolution};
+use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
+use crate::web::kit::extract::{SecretField, UnreadBody};
+use crate::web::kit::message::{Field, Message};
+use crate::web::kit::problem::{Problem, WebResult};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{Flash, Visit};
+use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
+
+const FORM: CaptchaForm = CaptchaForm::SmsCode;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = PhoneAndCode, example = json!({ "phone": "+8613800138000", "code": "012345" }))]
+pub struct CodeLoginBody {
+    #[schema(value_type = MobileNumber)]
+    phone: SecretField,
+    #[schema(value_type = CodeDigits)]
+    code: SecretField,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// The account, and whether it was created now.
+async fn sign_in(
+    by: &Actor<'_>,
+    (phone, code): (Phone, SmsCode),
+    answer: Option<CaptchaAnswer<'_>>,
+) -> Result<(Box<Account>, bool), Refusal> {
+    let solved = by.redeem(answer).await?;
+    match by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await? {
+        ByCodeOutcome::SignedIn { account, made } => Ok((account, made)),
+        ByCodeOutcome::PasswordRequired => Err(Refusal::PasswordRequired),
+        ByCodeOutcome::AccountDisabled => Err(Refusal::AccountDisabled),
+        ByCodeOutcome::WrongCode => Err(Refusal::WrongCode),
+        ByCodeOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+    }
+}
+
+/// `GET /login/code`
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
+    let page = |visit: &Visit, next, why| {
+        CodePage::new(visit, Purpose::Login, None, next).again(why, CaptchaBlock::Absent).respond(visit)
+    };
+    unless_signed_in(visit, &services, &query, page).await
+}
+
+/// `POST /login/code`
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+    let live = visit.live(&services);
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = CodePage::new(&visit, Purpose::Login, None, form.to.target(&visit, &live));
+        page.at(step).again(notice, captcha).respond(&visit)
+    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    match CodeStage::of(&form.fields) {
+        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
+        CodeStage::Send => {
+            return send_and_show(&reply, Purpose::Login, &form.fields, &form.guarded, &page).await;
+        }
+        CodeStage::Entry => {}
+    }
+    let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
+    match sign_in(&reply.actor(), parsed, form.guarded.answer()).await {
+        Ok((account, made)) => {
+            let (next, flash) = (form.to.target(&visit, &live), made.then_some(Flash::Registered));
+            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
+            Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
+        }
+        Err(refusal) => Err(reply.refused(refusal).await),
+    }
+}
+
+/// Sign in with a number and the code that was sent to it
+///
+/// The first sign-in with a number creates its account. That the number belongs to an administrator is told only to a
+/// caller with its code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/sms/login",
+    operation_id = "loginByCode",
+    tags = ["sms", "sign-in"],
+    request_body = CodeLoginBody,
+    responses((
+        status = 200,
+        description = "Signed in. The cookie is the session.",
+        body = UserBody,
+        headers(("SignInCookies"), ("RateLimitPolicy")),
+        example = json!({ "user": {
+            "id": "b19bb51d57b40116de95f7448daf9aef", "login": "user-7k3m9q2x", "phone": "+8613800138000",
+            "roles": ["user"]
+        } })
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
+)]
+pub async fn api(body: Json<CodeLoginBody>, call: Call) -> WebResult {
+    let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
+    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
+    match sign_in(&call.actor(FORM), parsed, answer).await {
+        Ok((account, _)) => {
+            let response = welcome_program(&call, &account, SignedInBy::Code, HttpResponse::Ok()).await?;
+            Ok(call.with_quota(Counted::Guess, response.ok_or(Problem::InvalidCode)?, None))
+        }
+        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    }
+}

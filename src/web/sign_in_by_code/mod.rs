@@ -1,4 +1,0 @@
-//! `/login/code`: signing in with a code.
-
-pub mod call;
-pub mod page;
