@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use gatehouse::accounts::*;
 use gatehouse::audit::{self, Action, Audit, AuditEvent, EventRule, EventSubject, Outcome as Ended};
 use gatehouse::clock::{Clock, Micros};
 use gatehouse::config::{self, LiveSettings};

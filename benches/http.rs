@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
+use gatehouse::accounts::{
+    NewToken, RedeemedCode, SessionToken, SignInClient, SignedInBy, TokenScopes, Username,
+};
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
 use gatehouse::entropy::Entropy;
 use gatehouse::gate::ReturnUrl;
-use gatehouse::login::{
-    NewToken, RedeemedCode, SessionToken, SignInClient, SignedInBy, TokenScopes, Username,
-};
 use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;

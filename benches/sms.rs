@@ -163,7 +163,7 @@ impl Rig {
         let subjects = MasterKey::from_bytes([1; 32]).derive("audit.subject");
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
         let audit = Audit::new(db.clone(), Clock::System, Entropy::Os, subjects, kept);
-        let accounts = gatehouse::login::Accounts::new(db.clone(), Clock::System, Entropy::Os);
+        let accounts = gatehouse::accounts::Accounts::new(db.clone(), Clock::System, Entropy::Os);
         let parts = CodesDeps {
             db,
             limiter: limiter.clone(),

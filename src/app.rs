@@ -9,6 +9,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::accounts::{Accounts, ApiTokens, AppSessions, SessionChanges, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, Captchas, RedisMarks};
 use crate::clock::Clock;
@@ -21,9 +22,8 @@ use crate::entropy::Entropy;
 use crate::gate::Gate;
 use crate::https;
 use crate::login::{
-    Accounts, ApiTokens, AppSessions, AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts,
-    KnownPairs, LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SessionChanges, Sessions,
-    SignInService, SubmittedForms,
+    AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs, LoginGuard,
+    OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::accounts::{ApiToken, ApiTokens, TokenBearer};
 use crate::audit::{Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::login::{ApiToken, ApiTokens, TokenBearer};
 use crate::throttle::{
     AdmittedHit, AnyStore, Bucket, HitDecision, HitId, Limit, LimitMode, Limiter, LogPeek, MemoryStore,
     Refusal, Rule, RuleAction, StoreError,

@@ -20,6 +20,7 @@
 // size).
 #![cfg_attr(not(test), warn(clippy::large_futures))]
 
+pub mod accounts;
 pub mod app;
 pub mod audit;
 pub mod captcha;

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::ConfigSource;
-use gatehouse::login::{HashCaller, Password, Roles, Username};
+use gatehouse::accounts::{Roles, Username};
+use gatehouse::login::{HashCaller, Password};
 use libfuzzer_sys::fuzz_target;
 use reqwest::header::{CONTENT_TYPE, COOKIE, HeaderName, HeaderValue, ORIGIN};
 use reqwest::{Client, Method};

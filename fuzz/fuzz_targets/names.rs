@@ -2,7 +2,7 @@
 //! or pass for markup.
 #![no_main]
 
-use gatehouse::login::Username;
+use gatehouse::accounts::Username;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

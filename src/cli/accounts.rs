@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
+use gatehouse::accounts::{
+    CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow, Roles,
+    Username,
+};
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
-use gatehouse::login::{
-    CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
-    PasswordHasher, Roles, Username,
-};
+use gatehouse::login::PasswordHasher;
 use gatehouse::sms::Phone;
 use zeroize::Zeroizing;
 

@@ -1,10 +1,11 @@
 //! `gatehouse serve`, and telemetry that is exported while it runs, in builds that can.
 
+use gatehouse::accounts::{CreateError, Username};
 use gatehouse::app::{Application, StartError, TimeAndEntropy};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome};
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{CreateError, HashCaller, Password, Username};
+use gatehouse::login::{HashCaller, Password};
 use gatehouse::telemetry;
 use gatehouse::web::kit::services::Services;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::accounts::{AppVisitor, Groups};
 use crate::clock::Micros;
 use crate::config::{App, AppPart, AskedPath, Who};
-use crate::login::{AppVisitor, Groups};
 
 /// Instances take the time from clocks of their own.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);

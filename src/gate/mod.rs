@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use crate::clock::{Clock, Uptime};
-use crate::db::DbError;
-use crate::login::{
+use crate::accounts::{
     AccountId, AppSessions, AppVisitor, RedeemedCode, SessionChanges, SessionId, SessionToken,
 };
+use crate::clock::{Clock, Uptime};
+use crate::db::DbError;
 
 pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
 pub use proxy_file::{ProxyFile, ProxyFileError};

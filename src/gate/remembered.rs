@@ -11,9 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
+use crate::accounts::{AccountId, AppTokenHash, AppVisitor, CHANGES_LAST, SessionChanges};
 use crate::clock::{Clock, Micros, Uptime};
 use crate::db::DbError;
-use crate::login::{AccountId, AppTokenHash, AppVisitor, CHANGES_LAST, SessionChanges};
 
 /// How often changes are read: a session that ends does so everywhere within a second.
 pub const READ_EVERY: Duration = Duration::from_millis(250);

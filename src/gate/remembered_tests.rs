@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::db::{Db, on_db};
-use crate::entropy::Entropy;
-use crate::login::{
+use crate::accounts::{
     Account, Accounts, AppSessions, AuthenticatedSession, Groups, MOST_CHANGES, Phc, RedeemedCode, Roles,
     SessionSettings, SessionToken, Sessions, SignInClient, SignedInBy, Username,
 };
+use crate::db::tests::{TestDatabase, on_both_databases};
+use crate::db::{Db, on_db};
+use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
 const HOUR: Duration = Duration::from_secs(3600);

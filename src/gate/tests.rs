@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::*;
+use crate::accounts::{Groups, Username};
 use crate::clock::Micros;
 use crate::config::{App, AppPart, Apps, PathPattern, Who};
 use crate::entropy::Entropy;
-use crate::login::{Groups, Username};
 
 const NOW: Micros = Micros(1_800_000_000_000_000);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::accounts::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
 use crate::config::{App, AppPart, Apps, AskedPath, PathPattern};
 use crate::db::DbError;
 use crate::gate::judge::{is_public, parts_at};
-use crate::login::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
 use crate::request_id;
 
 /// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,

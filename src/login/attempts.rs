@@ -13,11 +13,12 @@ use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr};
 
 use self::ticket::{AttemptSeen, NotedRule};
+use super::RequestOrigin;
 use super::guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
-use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
+use crate::accounts::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin};
 use crate::audit;
 use crate::audit::{Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::{Clock, Micros};

@@ -8,10 +8,8 @@ use zeroize::Zeroizing;
 use super::consecutive::password_enabled_counter;
 use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::signed_in_counter;
-use super::{
-    Account, Accounts, CreateError, HashCaller, HasherBusy, KnownDevices, PasswordError, PasswordHasher,
-    PhoneSet, RequestOrigin, ServiceError, ShownBy, Username,
-};
+use super::{HashCaller, HasherBusy, PasswordError, PasswordHasher, RequestOrigin, ServiceError};
+use crate::accounts::{Account, Accounts, CreateError, KnownDevices, PhoneSet, ShownBy, Username};
 use crate::audit::{Action, AuditEvent};
 use crate::config::LiveSettings;
 use crate::db::DbError;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::sync::Notify;
 
-use super::{
+use crate::accounts::{
     Account, AccountId, Accounts, DeviceFailures, DeviceId, FailureResult, KnownDevice, Phc, Username,
 };
 use crate::db::DbError;

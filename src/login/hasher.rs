@@ -16,8 +16,9 @@ use tracing::Instrument;
 
 use self::response_timing::ResponseTiming;
 use self::workers::{HashTurn, HashWorkers};
-use super::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
-use super::{Password, PasswordError, Username};
+use super::{Password, PasswordError};
+use crate::accounts::Username;
+use crate::accounts::stored_hash::{HashCost, HashFunction, Phc, StoredHash};
 use crate::clock::Clock;
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;

@@ -13,9 +13,10 @@ use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
 use super::{
-    AttemptOutcome, ClientCapabilities, DeviceId, GuardedAttempt, GuardedAttempts, GuardedDevice,
-    GuardedOutcome, Realm, RealmLogin, RequestOrigin, SettleError,
+    AttemptOutcome, ClientCapabilities, GuardedAttempt, GuardedAttempts, GuardedDevice, GuardedOutcome,
+    RequestOrigin, SettleError,
 };
+use crate::accounts::{DeviceId, Realm, RealmLogin};
 use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
 use crate::db::{Db, DbError, on_db};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
 use super::{
-    Account, Accounts, CreateError, HashCaller, HasherBusy, PasswordError, PasswordHasher, Phc,
-    RequestOrigin, Roles, ServiceError, ShownBy, SignedInOwner, Username,
+    HashCaller, HasherBusy, PasswordError, PasswordHasher, RequestOrigin, ServiceError, SignedInOwner,
 };
+use crate::accounts::{Account, Accounts, CreateError, Phc, Roles, ShownBy, Username};
 use crate::audit;
 use crate::audit::{Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};

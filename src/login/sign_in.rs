@@ -13,9 +13,9 @@ use super::guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, GuardAdmission,
     GuardRequest, GuardedLogin, LoginGuard,
 };
-use super::{
-    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
-    RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
+use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
+use crate::accounts::{
+    Account, Accounts, DeviceId, KnownDevice, KnownDevices, SignInClient, SignedInBy, Username,
 };
 use crate::audit::{Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
+use crate::accounts::{Account, AccountId, Accounts, DeviceFailures};
 use crate::audit::{Action, Audit, AuditEvent, EventEntry, EventSubject, Outcome, SubjectKind};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
-use crate::login::{
-    Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts, password_enabled_counter,
-};
+use crate::login::{FailureRecord, GuardedAttempts, password_enabled_counter};
 use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Bucket, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};

@@ -2,11 +2,10 @@
 
 use strum::EnumDiscriminants;
 
+use crate::accounts::{Account, AccountId, DeviceId, Realm, RealmLogin, Username, device_subject};
 use crate::audit::{AuditEvent, EventSubject, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
-use crate::login::{
-    Account, AccountId, DeviceId, Realm, RealmLogin, Username, account_subject, device_subject,
-};
+use crate::login::account_subject;
 use crate::sms::{Phone, ProgramKind};
 
 /// A subject of limits.

@@ -14,14 +14,12 @@ use serde::de::DeserializeOwned;
 use serde::de::value::{Error, MapDeserializer};
 use zeroize::Zeroize;
 
+use crate::accounts::{Account, FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken, is_state_hash};
 use crate::captcha::{CaptchaAnswer, CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::gate::ReturnUrl;
-use crate::login::{
-    Account, FormAnswer, FormKey, FormStart, Password, RepeatedForm, SessionToken, SignedInOwner,
-    is_state_hash,
-};
+use crate::login::{Password, SignedInOwner};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::kit::action::{Actor, Refusal};

@@ -8,9 +8,10 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, SignedInBy, Username};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
-use crate::login::{Account, Password, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
@@ -279,6 +280,6 @@ impl RegisterPage {
     }
 
     fn login_hint(&self) -> String {
-        self.layout.with("register.login-hint", &crate::login::LONGEST_LOGIN.to_string()).into_owned()
+        self.layout.with("register.login-hint", &crate::accounts::LONGEST_LOGIN.to_string()).into_owned()
     }
 }

@@ -6,8 +6,9 @@ use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::Account;
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
-use crate::login::{Account, ResetOutcome, ResetRequest};
+use crate::login::{ResetOutcome, ResetRequest};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{

@@ -10,10 +10,10 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuild
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
-use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::kit::call::Call;
 use crate::web::kit::describe;

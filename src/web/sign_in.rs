@@ -8,8 +8,9 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, Username};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
-use crate::login::{Account, Password, SignedInOwner, Username};
+use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
 use crate::web::kit::action::{Actor, Counted, Refusal};

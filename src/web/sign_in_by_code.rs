@@ -5,8 +5,9 @@ use actix_web::web::{Json, Query};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, SignedInBy};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
-use crate::login::{Account, ByCodeOutcome, SignedInBy};
+use crate::login::ByCodeOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{

@@ -9,7 +9,7 @@ mod transcript;
 use std::cell::RefCell;
 
 use fits::*;
-use gatehouse::login::{Roles, Username};
+use gatehouse::accounts::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 use transcript::Transcript;

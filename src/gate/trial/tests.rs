@@ -6,15 +6,15 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::*;
+use crate::accounts::{
+    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Roles, SessionId,
+    Username,
+};
 use crate::clock::{Clock, Micros};
 use crate::config::{AppPart, PathPattern, Who};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::gate::{AskedOfApp, Verdict, judge, may_use};
-use crate::login::{
-    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Roles, SessionId,
-    Username,
-};
 use crate::sms::Phone;
 
 const NOW: Micros = Micros(1_800_000_000_000_000);

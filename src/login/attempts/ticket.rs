@@ -11,9 +11,9 @@ use redis::Value;
 use serde::{Deserialize, Serialize};
 
 use super::AttemptOutcome;
+use crate::accounts::{AccountId, DeviceId, Realm};
 use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
-use crate::login::{AccountId, DeviceId, Realm};
 use crate::secret::SigningKeys;
 use crate::throttle::{CallError, HitId, RedisLink, StoreError, SubjectKey};
 

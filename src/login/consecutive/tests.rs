@@ -1,8 +1,8 @@
 use super::*;
+use crate::accounts::{DeviceCookies, KnownDevices, Phc, Roles};
 use crate::clock::{Clock, Micros};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::login::{DeviceCookies, KnownDevices, Phc, Roles};
 use crate::secret::MasterKey;
 
 const MAX: u32 = 100;

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
 use crate::config::{LimitName, Limits};
-use crate::login::{Account, AccountId, KnownDevice, KnownDevices, RequestOrigin, Username};
+use crate::login::RequestOrigin;
 use crate::throttle::{
     Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek, StoreError,
     WindowStore,

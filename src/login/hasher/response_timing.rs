@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use argon2::{Algorithm, Params, Version};
 
-use crate::login::stored_hash::{HashCost, HashFunction, Pbkdf2Digest};
+use crate::accounts::stored_hash::{HashCost, HashFunction, Pbkdf2Digest};
 
 /// An answer leaves after twice the time that the slowest hash takes here, so that other load does not delay it beyond.
 const ROOM: f64 = 2.0;

@@ -8,9 +8,10 @@ use metrics::{Gauge, Histogram};
 use parking_lot::{Condvar, Mutex};
 use strum::IntoStaticStr;
 
+use crate::accounts::KnownDevice;
 use crate::clock::{Clock, Micros, RecentTimes};
 use crate::fair_queue::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
-use crate::login::{KnownDevice, RequestOrigin};
+use crate::login::RequestOrigin;
 use crate::telemetry::QUEUE_SECONDS;
 
 type HashWork = Box<dyn FnOnce(HashTurn) + Send>;

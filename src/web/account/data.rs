@@ -5,9 +5,10 @@ use actix_web::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use actix_web::web::Form;
 use serde_json::{Value, json};
 
+use crate::accounts::{Account, AccountAct, AccountChange, AuthenticatedSession};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
-use crate::login::{Account, AccountAct, AccountChange, AuthenticatedSession, SignedInOwner};
+use crate::login::SignedInOwner;
 use crate::web::account::{parse_current, require_open};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, OneStep};

@@ -12,14 +12,13 @@ use actix_web::web::{Form, Query};
 use askama::Template;
 use serde::Deserialize;
 
+use crate::accounts::{Account, AuthenticatedSession, SessionId, SignedInBy};
 use crate::audit::{EventSubject, FailedAttempts, FailureSummary};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
-use crate::login::{
-    Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
-};
+use crate::login::{HashCaller, Password, PasswordChangeOutcome};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,

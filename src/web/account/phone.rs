@@ -6,8 +6,9 @@ use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, AuthenticatedSession};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
-use crate::login::{Account, AuthenticatedSession, Password, PhoneOutcome};
+use crate::login::{Password, PhoneOutcome};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::account::{parse_current, require_open};
 use crate::web::captcha::CaptchaBlock;

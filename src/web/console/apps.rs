@@ -23,12 +23,12 @@ use super::document::{
 use super::guard::Admin;
 use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use super::words::{exactly, grouped};
+use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
 use crate::db::DbError;
 use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
 };
-use crate::login::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::tuning::DraftError;
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};

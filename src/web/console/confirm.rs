@@ -11,8 +11,9 @@ use serde::de::value::{Error, MapDeserializer};
 use serde_json::json;
 use utoipa::ToSchema;
 
+use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
-use crate::login::{Password, SessionToken};
+use crate::login::Password;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{self, Admin, CONFIRM};

@@ -15,9 +15,9 @@ use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use serde_json::{Value, json};
 
+use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::login::{Account, AdminScope, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::tuning::ChangeActor;
 use crate::web::form::value;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
+use crate::accounts::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, TokenId, TokenScopes};
 use crate::clock::Micros;
 use crate::db::DbError;
-use crate::login::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, TokenId, TokenScopes};
 use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
 use crate::web::form::FormPairs;
 use crate::web::form::{FormReach, once};

@@ -5,9 +5,9 @@ use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use actix_web::{HttpRequest, HttpResponse};
 use url::form_urlencoded;
 
+use crate::accounts::{AppVisitor, SessionToken};
 use crate::config::{Apps, LiveSettings};
 use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
-use crate::login::{AppVisitor, SessionToken};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, Unclear};
 use crate::web::gate::{GatePage, GatePageKind};
 use crate::web::kit::cookies;

@@ -9,10 +9,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use url::form_urlencoded;
 
+use crate::accounts::{AppVisitor, RedeemedCode, SessionToken, second_try};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{ReturnUrl, Scheme};
-use crate::login::{AppVisitor, RedeemedCode, SessionToken, second_try};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::{GatePage, GatePageKind};

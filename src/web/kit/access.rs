@@ -13,10 +13,10 @@ use actix_web::http::Method;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 
+use crate::accounts::SessionToken;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::LiveSettings;
 use crate::denied::ACCESS;
-use crate::login::SessionToken;
 use crate::web::kit::call::Call;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::error_page::answer;

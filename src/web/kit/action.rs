@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::accounts::{Account, KnownDevices, SignInClient, Username};
 use crate::captcha::CaptchaAnswer;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    Account, CodeEntry, KnownDevices, Password, PasswordError, RequestOrigin, SignInAttempt, SignInClient,
-    SignInOutcome, SignedInOwner, Username,
+    CodeEntry, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::kit::challenge::{Answered, Asker};

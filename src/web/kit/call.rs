@@ -12,10 +12,10 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
 use crate::web::kit::action::{Actor, Counted, Refusal};
 use crate::web::kit::challenge::{Asker, BUSY};

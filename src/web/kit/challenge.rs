@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::accounts::Realm;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::captcha::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal,
     ImageRequester, RedeemResult,
 };
 use crate::config::LiveSettings;
-use crate::login::{GuardedAttempts, GuardedLogin, Realm, RequestOrigin};
+use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
 use crate::sms::ProgramKind;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
-use crate::login::DEVICE_LIFE;
+use crate::accounts::DEVICE_LIFE;
 use crate::web::kit::locale::Locale;
 
 /// The cookies' attributes on this origin. On https they are Secure. Those that carry authority are `__Host-`

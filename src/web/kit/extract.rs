@@ -19,9 +19,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use crate::accounts::{ApiToken, TokenBearer};
 use crate::config::LiveSettings;
 use crate::custom::TokenCheck;
-use crate::login::{ApiToken, TokenBearer};
 use crate::sms::{Phone, PhoneError};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::connections::BodyTime;

@@ -6,7 +6,8 @@ use actix_web::http::StatusCode;
 use rust_i18n::t;
 use strum::IntoStaticStr;
 
-use crate::login::{PasswordError, UsernameError};
+use crate::accounts::UsernameError;
+use crate::login::PasswordError;
 use crate::sms::PhoneError;
 use crate::web::kit::locale::Locale;
 
@@ -169,7 +170,7 @@ impl From<UsernameError> for Message {
     fn from(error: UsernameError) -> Self {
         match error {
             UsernameError::Empty => Self::LoginMissing,
-            UsernameError::TooLong => Self::LoginLength { min: 1, max: crate::login::LONGEST_LOGIN },
+            UsernameError::TooLong => Self::LoginLength { min: 1, max: crate::accounts::LONGEST_LOGIN },
             UsernameError::Whitespace
             | UsernameError::At
             | UsernameError::Character

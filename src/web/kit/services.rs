@@ -10,15 +10,13 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::accounts::{Accounts, ApiTokens, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::{LiveHandle, Server};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::gate::Gate;
-use crate::login::{
-    Accounts, ApiTokens, AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, Sessions,
-    SignInService, SubmittedForms,
-};
+use crate::login::{AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, SignInService};
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;

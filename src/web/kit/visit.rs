@@ -21,9 +21,9 @@ use rust_i18n::t;
 use strum::VariantArray;
 use url::{Url, form_urlencoded};
 
+use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::login::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::web::kit::assets;

@@ -8,12 +8,13 @@ use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::accounts::RealmLogin;
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
-    RealmLogin, SettleError,
+    SettleError,
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::{CaptchaSolution, limited};

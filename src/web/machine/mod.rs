@@ -8,7 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest};
 
-use crate::login::{Realm, TokenScopes};
+use crate::accounts::{Realm, TokenScopes};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::extract;
 use crate::web::kit::problem::Problem;

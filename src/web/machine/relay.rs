@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::accounts::Realm;
 use crate::config::LiveSettings;
-use crate::login::Realm;
 use crate::sms::{Message, MessagePurpose, Phone, PhoneError, SendOutcome, SmsCode};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, NUMBER, PROGRAM};

@@ -12,8 +12,9 @@ use actix_web::{HttpRequest, HttpResponse, ResponseError};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
+use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
-use crate::login::{PolicyAttempt, PolicyReport, Realm, RealmLogin};
+use crate::login::{PolicyAttempt, PolicyReport};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::extract::{self, SecretField, UnreadBody};
 use crate::web::kit::locale::Locale;

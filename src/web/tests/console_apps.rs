@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::accounts::{EntryChange, EntryCount, NamedAccount};
 use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
-use crate::login::{EntryChange, EntryCount, NamedAccount};
 use crate::tuning::DraftError;
 use crate::web::console::apps::AppCheck;
 use crate::web::console::apps::TriedApps;

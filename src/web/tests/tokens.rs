@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{NOW, challenge, wait};
+use crate::accounts::{TokenEntry, TokenId, TokenScopes};
 use crate::entropy::Entropy;
-use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;

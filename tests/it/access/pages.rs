@@ -193,9 +193,9 @@ async fn what_a_variable_sets_is_told() {
         .await;
     let client = app.client_at(ELSEWHERE);
     let id = client.challenge().await;
-    let login = gatehouse::login::Username::parse("boss").unwrap();
+    let login = gatehouse::accounts::Username::parse("boss").unwrap();
     let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    let roles = gatehouse::login::Roles { admin: true };
+    let roles = gatehouse::accounts::Roles { admin: true };
     app.services.accounts.create(&login, &hash, roles).await.unwrap();
     let answer = client.login_with("boss", PASSWORD, &id, crate::support::app::ANSWER).await;
     assert_eq!(answer.status, 200, "{}", answer.text);

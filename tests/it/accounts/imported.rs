@@ -1,6 +1,6 @@
 //! Accounts of another system: they sign in with the passwords that they have, and nobody can tell them from others.
 
-use gatehouse::login::{ImportFile, ImportOutcome, Username};
+use gatehouse::accounts::{ImportFile, ImportOutcome, Username};
 use gatehouse::sms::Phone;
 use serde_json::json;
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! What owners download and delete, with their password asked for afresh.
 
-use gatehouse::login::Username;
+use gatehouse::accounts::Username;
 
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 

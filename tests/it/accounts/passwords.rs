@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::{ShownBy, Username};
 use gatehouse::clock::Clock;
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher, ShownBy, Username};
+use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 

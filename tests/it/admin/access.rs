@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gatehouse::accounts::Username;
 use gatehouse::audit::Outcome;
-use gatehouse::login::Username;
 use reqwest::Method;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! What administrators do to accounts, and what it ends.
 
-use gatehouse::login::{Account, Username};
+use gatehouse::accounts::{Account, Username};
 use serde_json::json;
 
 use super::acts;
@@ -231,7 +231,7 @@ async fn a_session_by_code_becomes_no_administrators(store: Store) {
 }
 
 async fn a_number_that_was_on_its_way_does_not_survive_a_change(store: Store) {
-    use gatehouse::login::{AccountAct, PhoneSet};
+    use gatehouse::accounts::{AccountAct, PhoneSet};
     let app = TestApp::start(store).await;
     let accounts = &app.services.accounts;
     let phone = gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::Username;
+use gatehouse::accounts::Username;
 use gatehouse::sms::Phone;
 
 use super::acts;

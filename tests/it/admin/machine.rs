@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{AdminScope, NewToken, TokenScopes, Username};
+use gatehouse::accounts::{AdminScope, NewToken, TokenScopes, Username};
 use gatehouse::web::openapi::DOCUMENT;
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The ways to re-enable a disabled password.
 
+use gatehouse::accounts::Username;
 use gatehouse::audit::Outcome;
-use gatehouse::login::Username;
 use serde_json::{Value, json};
 
 use super::acts;

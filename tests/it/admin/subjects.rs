@@ -244,7 +244,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let app = sms(Store::Memory).start().await;
     admin(&app).await;
     let services = &app.services;
-    let name = gatehouse::login::Username::parse("boss").unwrap();
+    let name = gatehouse::accounts::Username::parse("boss").unwrap();
     let account = services.accounts.find(&name).await.unwrap().unwrap();
     let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
     let by = LookupActor {

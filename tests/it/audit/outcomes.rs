@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::Username;
 use gatehouse::audit::{EventEntry, EventFilter, EventSubject};
-use gatehouse::login::Username;
 use serde_json::json;
 
 use super::{events, told};

@@ -1,6 +1,6 @@
 //! `/account` and the pages that lead there.
 
-use gatehouse::login::Username;
+use gatehouse::accounts::Username;
 
 use super::WRONG;
 use crate::support::app::{PASSWORD, Store, TestApp};

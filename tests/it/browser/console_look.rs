@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gatehouse::accounts::{Roles, Username};
 use gatehouse::clock::Clock;
-use gatehouse::login::{Roles, Username};
 
 use super::WRONG;
 use super::look::{Look, disable};

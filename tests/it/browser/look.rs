@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gatehouse::accounts::{Account, FailureResult, Roles, Username};
 use gatehouse::clock::Clock;
-use gatehouse::login::{Account, FailureResult, Roles, Username};
 use serde_json::json;
 
 use super::WRONG;

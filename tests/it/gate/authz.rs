@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use gatehouse::accounts::{AccountAct, Groups};
 use gatehouse::db::Db;
-use gatehouse::login::{AccountAct, Groups};
 
 use super::{Visitor, account, behind};
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};

@@ -9,7 +9,7 @@ mod way_in;
 
 use std::collections::BTreeMap;
 
-use gatehouse::login::{AccountId, Groups, Roles, Username};
+use gatehouse::accounts::{AccountId, Groups, Roles, Username};
 
 use crate::support::app::{Answer, PASSWORD, TestApp, http};
 use crate::support::setup::Setup;

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse::login::{GuardedLogin, Username};
+use gatehouse::accounts::Username;
+use gatehouse::login::GuardedLogin;
 use tokio::task::JoinSet;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};

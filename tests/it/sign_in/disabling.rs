@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse::accounts::{Account, Username};
 use gatehouse::audit::{Action, EventFilter};
 use gatehouse::db::Db;
-use gatehouse::login::{Account, Username};
 use sqlx::query_scalar;
 
 use super::bursts::{attempt, burst};

@@ -14,9 +14,9 @@ mod refusals;
 mod shared;
 pub mod throttling;
 
+use gatehouse::accounts::Username;
 use gatehouse::login::{
     AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin,
-    Username,
 };
 
 use crate::support::app::TestApp;

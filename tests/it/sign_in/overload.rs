@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gatehouse::accounts::Username;
 use gatehouse::denied::Denied;
-use gatehouse::login::{HashCaller, HashLane, PasswordChangeOutcome, Username};
+use gatehouse::login::{HashCaller, HashLane, PasswordChangeOutcome};
 use tokio::task::JoinHandle;
 
 use super::hang_ups;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Roles, Username};
+use gatehouse::accounts::{Roles, Username};
 use serde_json::{Value, json};
 
 use crate::access::IN_AN_HOUR;

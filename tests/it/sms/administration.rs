@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Roles, Username};
+use gatehouse::accounts::{Roles, Username};
 use serde_json::json;
 
 use super::flows::{NEW, no_limits};

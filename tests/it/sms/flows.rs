@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{
-    Password, RequestOrigin, SignInAttempt, SignInClient as Place, SignInOutcome, SignedInBy, Username,
-};
+use gatehouse::accounts::{SignInClient as Place, SignedInBy, Username};
+use gatehouse::login::{Password, RequestOrigin, SignInAttempt, SignInOutcome};
 use serde_json::json;
 
 use super::http::{NUMBER, OTHER};

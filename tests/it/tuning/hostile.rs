@@ -1,6 +1,6 @@
 //! Drafts as long as they can be: reading one ends at the first hundred mistakes, and at the most entries allowed.
 
-use gatehouse::login::{NewToken, TokenScopes, Username};
+use gatehouse::accounts::{NewToken, TokenScopes, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The common parts of tests that change limits: an administrator, and the calls that they make.
 
-use gatehouse::login::{Roles, Username};
+use gatehouse::accounts::{Roles, Username};
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, Client, PASSWORD, TestApp};

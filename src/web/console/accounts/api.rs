@@ -5,7 +5,7 @@ use actix_web::web::{Path, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
+use crate::accounts::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
 use crate::sms::Phone;
 use crate::web::console::accounts::{change, change_groups, found};
 use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};

@@ -10,13 +10,13 @@ use askama::Template;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::audit::SubjectKind;
-use crate::clock::Micros;
-use crate::db::DbError;
-use crate::login::{
+use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountPage, Groups,
     GroupsError, Username,
 };
+use crate::audit::SubjectKind;
+use crate::clock::Micros;
+use crate::db::DbError;
 use crate::sms::Phone;
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::Admin;

@@ -10,9 +10,9 @@ use strum::VariantArray;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::accounts::{Realm, Username};
 use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
 use crate::clock::Micros;
-use crate::login::{Realm, Username};
 use crate::sms::Phone;
 use crate::web::console::guard::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};

@@ -17,6 +17,7 @@ use jiff::{Timestamp, ToSpan};
 use strum::VariantArray;
 use url::form_urlencoded;
 
+use crate::accounts::Realm;
 use crate::audit::{
     Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
     Outcome,
@@ -24,7 +25,6 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
-use crate::login::Realm;
 use crate::web::console::Choice;
 use crate::web::console::chart::{Chart, ChartSpan, Series};
 use crate::web::console::confirm::FormPairs;

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::accounts::Account;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::login::Account;
 use crate::lookup::{LimitStatus, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{LimitMode, Rule};
 use crate::web::console::LONGEST_REASON;

@@ -13,9 +13,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use rust_i18n::t;
 
+use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::login::{Account, DeviceFailures};
 use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{Rule, RuleAction, window};
 use crate::web::console::confirm::{self, Confirmed, FormPairs, value};

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
+use crate::accounts::{DeviceId, Realm, RealmLogin, Username};
 use crate::audit::SubjectKind;
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::login::{DeviceId, Realm, RealmLogin, Username};
 use crate::lookup::{LookupKind, LookupSubject, NamedProgram, RecordedSubject};
 use crate::sms::{Phone, ProgramKind};
 use crate::web::console::subject_link::{hash_text, parse_hash};

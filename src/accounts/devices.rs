@@ -169,9 +169,9 @@ const MAX_USER_AGENT_CHARS: usize = 200;
 /// The client of one request: as its account's owner sees it later, and its known devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInClient {
-    pub(super) network: String,
-    pub(super) user_agent: String,
-    pub(super) devices: KnownDevices,
+    pub(crate) network: String,
+    pub(crate) user_agent: String,
+    pub(crate) devices: KnownDevices,
 }
 
 impl SignInClient {

@@ -11,7 +11,7 @@ use sqlx::{query, query_as, query_scalar};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::accounts::AccountRow;
+use super::AccountRow;
 use super::{Account, AccountId, DeviceId, SessionId, SignInClient, id, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
@@ -410,7 +410,7 @@ const RECOGNISED: Duration = Duration::from_secs(60);
 
 /// A form as it was sent: a keyed hash of the browser's id and everything in it, which nobody else can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FormKey(pub(in crate::login) [u8; 32]);
+pub struct FormKey(pub(super) [u8; 32]);
 
 /// The answer to a form that succeeded: a redirect, and a message for the next page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -429,7 +429,7 @@ pub struct RepeatedForm {
 
 impl Sessions {
     /// The form has succeeded; `token` is that of the session that it started.
-    pub(in crate::login) async fn finish_form(
+    pub(super) async fn finish_form(
         &self,
         form: FormKey,
         answer: &FormAnswer,
@@ -449,7 +449,7 @@ impl Sessions {
     /// How the same form ended within the last minute. If it started a session, the session gets a new token,
     /// because the browser may not have received the first one. None if that session has ended: who signed out must
     /// not be signed in again by a form that somebody sends once more.
-    pub(in crate::login) async fn repeat_form(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
+    pub(super) async fn repeat_form(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
         const FIND: &str = "SELECT location, flash, session FROM finished_forms WHERE form = $1 AND at > $2";
         const RENEW: &str = "UPDATE sessions SET token_hash = $1 WHERE id = $2 AND idle_until > $3";
         let now = self.db.now(&self.clock).await?;

@@ -7,11 +7,12 @@ use std::fmt;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
+use super::session_changes;
 use super::{Account, AccountRow, Accounts};
+use crate::accounts::AccountId;
 use crate::clock::Micros;
 use crate::db;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
-use crate::login::{AccountId, session_changes};
 use crate::sms::Phone;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
@@ -266,7 +267,7 @@ impl Groups {
         self.0.iter().map(String::as_str)
     }
 
-    pub(in crate::login) fn stored(text: Option<String>) -> Self {
+    pub(super) fn stored(text: Option<String>) -> Self {
         let names = text.iter().flat_map(|text| text.split(','));
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }

@@ -1,9 +1,9 @@
 use super::*;
+use crate::accounts::{Phc, PhoneSet, ShownBy, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::login::{Phc, PhoneSet, ShownBy, Username};
 use crate::sms::Phone;
 
 const NOW: Micros = Micros(1_000_000);

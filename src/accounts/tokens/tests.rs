@@ -1,6 +1,6 @@
 use super::*;
+use crate::accounts::{Accounts, Phc, Roles, Username};
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::login::{Accounts, Phc, Roles, Username};
 use crate::secret::MasterKey;
 
 const SECOND: Duration = Duration::from_secs(1);

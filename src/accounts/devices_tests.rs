@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use super::*;
+use crate::accounts::{Phc, Roles, ShownBy};
 use crate::clock::{Clock, Micros};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::login::{Phc, Roles, ShownBy};
 
 const NOW: Micros = Micros(1_000_000);
 

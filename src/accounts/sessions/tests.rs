@@ -3,8 +3,8 @@ mod disabled;
 use std::net::IpAddr;
 
 use super::*;
+use crate::accounts::{Accounts, DeviceId, PastSignIn, Phc, Roles, ShownBy, SignInClient, Username};
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::login::{Accounts, DeviceId, PastSignIn, Phc, Roles, ShownBy, SignInClient, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 

@@ -1,31 +1,55 @@
 //! Accounts in the database: their data, what opens them, and their recent sign-ins.
 
 mod administration;
+mod app_sessions;
+mod devices;
 mod entry;
+mod id;
 mod import;
+mod realm;
+mod session_changes;
+mod sessions;
+pub(crate) mod stored_hash;
+mod tokens;
+mod username;
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{AccountId, DeviceId, Phc, Username, id, session_changes};
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::sms::{Phone, PhoneOwners};
 
+pub use crate::config::SessionSettings;
 pub use administration::{
     AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Groups, GroupsError,
 };
+pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
+pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device_subject};
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
+pub use id::{AccountId, DeviceId, SessionId};
 pub use import::{
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
     MOST_ROWS as MOST_IMPORTED,
 };
+pub use realm::{Realm, RealmLogin, RealmLoginError};
+pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
+pub use sessions::{
+    AuthenticatedSession, FormAnswer, FormKey, FormStart, FormTurn, RepeatedForm, Session, SessionToken,
+    Sessions, SignedInBy, SubmittedForms,
+};
+pub use stored_hash::Phc;
+pub use tokens::{
+    AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ScopesError, TokenBearer,
+    TokenEntry, TokenId, TokenScopes,
+};
+pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
@@ -234,7 +258,7 @@ impl Account {
     }
 
     /// The account as it is when this password was set as that version.
-    pub(super) fn with_password(self, hash: Phc, version: i64) -> Self {
+    pub(crate) fn with_password(self, hash: Phc, version: i64) -> Self {
         Self {
             password_hash: Some(hash),
             password_version: version,
@@ -285,7 +309,7 @@ use insert;
 
 /// A row of `accounts`, alone or joined.
 #[derive(sqlx::FromRow)]
-pub(super) struct AccountRow {
+struct AccountRow {
     id: String,
     login: String,
     password_hash: Option<String>,
@@ -301,7 +325,7 @@ pub(super) struct AccountRow {
 }
 
 impl AccountRow {
-    pub(super) fn parse(self) -> Result<Account, sqlx::Error> {
+    fn parse(self) -> Result<Account, sqlx::Error> {
         Ok(Account {
             id: id::stored(AccountId::parse(&self.id))?,
             login: Username::stored(self.login),

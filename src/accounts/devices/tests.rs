@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::login::{Roles, Username};
+use crate::accounts::{Roles, Username};
 use crate::secret::MasterKey;
 
 struct Bench {

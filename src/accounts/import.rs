@@ -9,9 +9,9 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 
 use super::Accounts;
+use crate::accounts::stored_hash::HashCost;
+use crate::accounts::{AccountId, Phc, Username};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
-use crate::login::stored_hash::HashCost;
-use crate::login::{AccountId, Phc, Username};
 use crate::sms::{Phone, PhoneError};
 
 /// Rows of one statement. Both databases take 32,766 parameters.

@@ -1,9 +1,9 @@
 use super::*;
+use crate::accounts::{AccountAct, ImportFile, Roles, ShownBy, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::login::{AccountAct, ImportFile, Roles, ShownBy, Username};
 
 const CHEAP: &str = "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
 const SLOW: &str = "$2b$12$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";

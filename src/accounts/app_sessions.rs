@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as};
 
-use super::accounts::Groups;
+use super::Groups;
 use super::sessions::TOUCH_EVERY;
 use super::{AccountId, SessionId, SessionSettings, SessionToken, Username, id};
 use crate::clock::{Clock, Micros};

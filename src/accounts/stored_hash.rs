@@ -24,17 +24,17 @@ pub struct Phc(String);
 
 /// A parsed hash with parameters within bounds.
 #[derive(Clone)]
-pub(super) struct StoredHash {
-    pub(super) function: HashFunction,
-    pub(super) salt: Vec<u8>,
-    pub(super) output: Vec<u8>,
+pub(crate) struct StoredHash {
+    pub(crate) function: HashFunction,
+    pub(crate) salt: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     /// Another system made it, of the password as it was typed.
-    pub(super) imported: bool,
+    pub(crate) imported: bool,
 }
 
 impl StoredHash {
     /// None if it is neither ours nor imported, or exceeds the bounds; `current` always passes.
-    pub(super) fn parse(phc: &str, current: &Params) -> Option<Self> {
+    pub(crate) fn parse(phc: &str, current: &Params) -> Option<Self> {
         if let Some(marked) = phc.strip_prefix(IMPORTED) {
             let ImportedHash { function, salt, output } =
                 ImportedHash::parse(marked.splitn(3, '$').nth(2)?).ok()?;
@@ -54,13 +54,13 @@ impl StoredHash {
         })
     }
 
-    pub(super) fn cost(&self) -> HashCost {
+    pub(crate) fn cost(&self) -> HashCost {
         self.function.cost(self.output.len())
     }
 }
 
 impl Phc {
-    pub(super) fn encode(params: &Params, salt: &[u8], output: &[u8]) -> Self {
+    pub(crate) fn encode(params: &Params, salt: &[u8], output: &[u8]) -> Self {
         let hash = PasswordHash {
             algorithm: ARGON2ID_IDENT,
             version: Some(Version::V0x13.into()),
@@ -72,7 +72,7 @@ impl Phc {
     }
 
     /// A hash that another system made.
-    pub(super) fn import(foreign: &str) -> Result<Self, ImportedHashError> {
+    pub(crate) fn import(foreign: &str) -> Result<Self, ImportedHashError> {
         let hash = ImportedHash::parse(foreign)?;
         let HashCost { millis, memory_mib } = hash.function.cost(hash.output.len());
         let cost = format!("{millis:0MILLIS_DIGITS$}${memory_mib:0MEMORY_DIGITS$}");
