@@ -26,6 +26,8 @@ impl RedisServer {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp", "--loglevel", "warning"]);
+        // A clock that a test moves by an hour would end the history of writes, which is what a loss looks like.
+        command.args(["--repl-backlog-ttl", "0"]);
         prepare(&mut command);
         Self::spawn(command, port)
     }
