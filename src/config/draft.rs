@@ -24,7 +24,7 @@ use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
 use super::reader::ProblemList;
-use super::settings::LiveSettings;
+use super::settings::{Config, LiveSettings};
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
 use super::{document, reader};
 use crate::throttle::Limit;
@@ -32,7 +32,7 @@ use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
-pub use splice::{apps_toml, limits_toml, rule_json, with_limit};
+pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, rule_json, with_limit};
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
 /// the draft leaves out returns to its default.
@@ -101,14 +101,14 @@ impl DraftEdit {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, with comments and order kept, and what it puts in force.
-    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, LiveSettings), DraftRefusal> {
+    /// The document with this draft in it, with comments and order kept, and what is in force with that.
+    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, Config), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let overridden = Overridden::by(source.environment());
         let kept = |name: &str| overridden.limit(name);
         let merged = edited(text, |document| self.write(document, &theirs, &kept))?;
-        let live = judged(source, &theirs, &merged, "limits")?;
-        let limits = &live.limits;
+        let config = judged(source, &theirs, &merged, "limits")?;
+        let limits = &config.live.limits;
         if !self.but_overridden {
             self.refuse_overridden(&kept, limits, &theirs)?;
         }
@@ -120,7 +120,7 @@ impl DraftEdit {
                 " without changing its meaning; write the limits as [limits.name] tables",
             ));
         }
-        Ok((merged, live))
+        Ok((merged, config))
     }
 
     fn write(
@@ -221,9 +221,9 @@ fn judged(
     theirs: &ConfigTable,
     merged: &str,
     section: &str,
-) -> Result<LiveSettings, DraftRefusal> {
+) -> Result<Config, DraftRefusal> {
     let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-    Ok(source.read(root).map_err(|error| refused(source, theirs, &error, section))?.live)
+    source.read(root).map_err(|error| refused(source, theirs, &error, section))
 }
 
 /// A mistake that was there before the draft is not the draft's.
@@ -349,12 +349,12 @@ pub enum DocumentEdit {
 }
 
 impl DocumentEdit {
-    /// The document with the change in it, and what it puts in force.
+    /// The document with the change in it, and what is in force with that.
     pub(super) fn put_into(
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<(String, LiveSettings), DraftRefusal> {
+    ) -> Result<(String, Config), DraftRefusal> {
         match self {
             Self::Limits(edit) => edit.put_into(source, text),
             Self::Access(edit) => edit.put_into(source, text),

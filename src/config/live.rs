@@ -147,7 +147,7 @@ impl LiveHandle {
     /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
     pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
         let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, live)| live).map_err(DraftRefusal::into_errors)
+        put.map(|(_, config)| config.live).map_err(DraftRefusal::into_errors)
     }
 
     /// A draft of `[[apps]]`.

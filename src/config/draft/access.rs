@@ -13,7 +13,7 @@ use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
-use crate::config::settings::LiveSettings;
+use crate::config::settings::Config;
 use crate::config::source::ConfigSource;
 
 /// Valid `[access]`, as an administrator wants it. It may still conflict with the document that it is written into.
@@ -65,23 +65,23 @@ impl AccessEdit {
         &self.kept
     }
 
-    /// The document with this draft in it, and what it puts in force. Its comments and everything else stay.
+    /// The document with this draft in it, and what is in force with that. Its comments and everything else stay.
     pub(super) fn put_into(
         &self,
         source: &ConfigSource,
         text: &str,
-    ) -> Result<(String, LiveSettings), DraftRefusal> {
+    ) -> Result<(String, Config), DraftRefusal> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = access_alone(&theirs);
         let fixed = Overridden::by(source.environment()).access;
         let put = |wanted: &AccessSettings| {
             let merged = edited(text, |document| write(document, wanted, &before, &fixed))?;
-            let live = judged(source, &theirs, &merged, "access").map_err(with_short_fields)?;
-            Ok((merged, live))
+            let config = judged(source, &theirs, &merged, "access").map_err(with_short_fields)?;
+            Ok((merged, config))
         };
         // Whole at first, so that a mistake is told at the entry as it was sent.
         let whole = put(&self.draft)?;
-        let in_force = whole.1.access.settings();
+        let in_force = whole.1.live.access.settings();
         let errors: Vec<_> = KEYS
             .into_iter()
             .filter(|key| fixed.contains(key))
@@ -91,10 +91,10 @@ impl AccessEdit {
         if !errors.is_empty() {
             return Err(DraftRefusal::Invalid(errors));
         }
-        let (merged, live) = if self.kept == self.draft { whole } else { put(&self.kept)? };
-        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, live.access.settings());
+        let (merged, config) = if self.kept == self.draft { whole } else { put(&self.kept)? };
+        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, config.live.access.settings());
         if KEYS.iter().all(means) {
-            Ok((merged, live))
+            Ok((merged, config))
         } else {
             Err(cannot_write(" without changing its meaning; write it as an [access] table"))
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::DraftError;
+use super::{DraftError, parsed};
 use crate::config::values::span_text;
 use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
@@ -184,18 +184,29 @@ fn merge_array(old: &mut Array, new: Array) {
 
 /// The `[limits.…]` part of a document; empty if there is none.
 pub fn limits_toml(document: &str) -> String {
-    section_toml(document, "limits")
+    let [limits] = sections(document, ["limits"]);
+    limits
 }
 
 /// The `[[apps]]` part of a document; empty if there is none.
 pub fn apps_toml(document: &str) -> String {
-    section_toml(document, "apps")
+    let [apps] = sections(document, ["apps"]);
+    apps
 }
 
-fn section_toml(document: &str, key: &str) -> String {
+/// Both. Parsing a long document takes a tenth of what may be spent on a draft.
+pub fn limits_and_apps_toml(document: &str) -> [String; 2] {
+    sections(document, ["limits", "apps"])
+}
+
+fn sections<const N: usize>(document: &str, keys: [&str; N]) -> [String; N] {
     let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
-    let own_end = behind(&document, key).0.to_owned();
+    let Ok(mut document) = parsed(&document) else { return keys.map(|_| String::new()) };
+    let ends = keys.map(|key| (key, behind(&document, key).0.to_owned()));
+    ends.map(|(key, own_end)| take_section(&mut document, key, own_end))
+}
+
+fn take_section(document: &mut DocumentMut, key: &str, own_end: String) -> String {
     let Some(mut section) = document.remove(key) else { return String::new() };
     headers(&mut section, &mut |table| {
         let (hidden, own) = above(table);
@@ -219,12 +230,8 @@ pub(super) fn above(table: &Table) -> (&str, &str) {
 /// The text after the last table of a document: the comments of the section `key`, and the others.
 fn behind<'d>(document: &'d DocumentMut, key: &str) -> (&'d str, &'d str) {
     let trailing = document.trailing().as_str().unwrap_or_default();
-    let last = |item: &Item| {
-        let mut last = None;
-        headers(&mut item.clone(), &mut |table| last = last.max(table.position()));
-        last
-    };
-    let ours = document.get(key).is_some_and(|section| last(section) == last(document.as_item()));
+    let ours =
+        document.get(key).is_some_and(|section| last_position(section) == last_position(document.as_item()));
     let own = empty_lines(trailing).next().map_or(trailing.len(), |line| line.start);
     trailing.split_at(if ours { own } else { 0 })
 }
@@ -266,6 +273,19 @@ pub(super) fn headers(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
             visit(table);
         }
         table.iter_mut().for_each(|(_, inner)| headers(inner, visit));
+    }
+}
+
+/// The position of the last table under an item that has a header line.
+pub(super) fn last_position(item: &Item) -> Option<isize> {
+    let of = |table: &Table| {
+        let own = table.position().filter(|_| has_header(table));
+        own.max(table.iter().filter_map(|(_, inner)| last_position(inner)).max())
+    };
+    match item {
+        Item::Table(table) => of(table),
+        Item::ArrayOfTables(tables) => tables.iter().filter_map(of).max(),
+        Item::None | Item::Value(_) => None,
     }
 }
 
