@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::backend::{BackendRead, FileBackend, LARGEST, LimitsBackend, SwapResult, WatchWaker};
-use super::draft::{DraftSaveError, SavedDraft};
+use super::draft::{DraftSaveError, SavedDraft, TheirDocument};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange, SaveRequest, WatchControl, WatchMessage};
 use super::live_settings::BackendKind;
@@ -362,7 +362,8 @@ impl ConfigReloader {
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(request.edit.stale(&self.source, &found));
         }
-        let (candidate, config) = request.edit.put_into(&self.source, text)?;
+        let theirs = TheirDocument::new(&self.source, text, in_force.says(text))?;
+        let (candidate, config) = request.edit.put_into(&theirs)?;
         if candidate.len() as u64 > LARGEST {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }

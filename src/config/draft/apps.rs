@@ -4,14 +4,13 @@ use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
 use super::{
-    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited,
-    judged, not_ours, splice,
+    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, TheirDocument, cannot_write,
+    draft_errors, edited, judged, not_ours, splice,
 };
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
 use crate::config::settings::Config;
-use crate::config::source::ConfigSource;
 
 const KEY: &str = "apps";
 
@@ -42,18 +41,15 @@ impl AppsEdit {
     }
 
     /// The document with this draft in it, and what is in force with that. Everything else stays.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, Config), DraftRefusal> {
-        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        if Overridden::by(source.environment()).apps {
-            return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
+    pub(super) fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
+        let text = theirs.text;
+        if Overridden::by(theirs.source.environment()).apps {
+            return Ok((text.to_owned(), self.overridden_by(theirs)?));
         }
         // JSON has no comments: if it says what the document says, these stay.
         if self.from_json
-            && let Ok(config) = source.read(theirs.clone())
+            && theirs.known.is_none_or(|live| live.apps == self.apps)
+            && let Ok(config) = theirs.read()?
             && config.live.apps == self.apps
         {
             return Ok((text.to_owned(), config));
@@ -63,7 +59,7 @@ impl AppsEdit {
         } else {
             edited(text, |document| self.write(document))?
         };
-        let config = judged(source, &theirs, &merged, KEY)?;
+        let config = judged(theirs, &merged, KEY)?;
         if config.live.apps == self.apps {
             Ok((merged, config))
         } else {
@@ -72,9 +68,9 @@ impl AppsEdit {
     }
 
     /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
-    fn overridden_by(&self, source: &ConfigSource, theirs: &ConfigTable) -> Result<Config, DraftRefusal> {
-        let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
-        let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
+    fn overridden_by(&self, theirs: &TheirDocument<'_>) -> Result<Config, DraftRefusal> {
+        let config = theirs.read()?.map_err(|error| not_ours(theirs.source, &error))?;
+        let alone = theirs.tree()?.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
         let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
         if self.apps == config.live.apps || self.apps == stands {
             return Ok(config);

@@ -5,6 +5,7 @@
 //! and contain a secret that was commented out. Everybody in the console can read this view, so such a
 //! comment is hidden, and kept.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -88,6 +89,18 @@ pub(super) fn keep_hidden(document: &mut DocumentMut, hidden: &str, position: Op
 }
 
 const NO_TABLE: &str = "the limits in this document are not tables; write them as [limits.name]";
+
+/// The full names of the limits in a document, sorted, the custom ones last.
+pub(super) fn limit_names(document: &DocumentMut) -> Vec<String> {
+    let names = |item: Option<&Item>| {
+        let table = item.and_then(Item::as_table_like).into_iter();
+        table.flat_map(|table| table.iter()).map(|(name, _)| name.to_owned()).collect::<BTreeSet<_>>()
+    };
+    let limits = document.get("limits");
+    let custom = names(limits.and_then(|limits| limits.get("custom")));
+    let built_in = names(limits).into_iter().filter(|name| name != "custom");
+    built_in.chain(custom.into_iter().map(|name| format!("custom.{name}"))).collect()
+}
 
 fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
     let limits = document.get("limits")?;
