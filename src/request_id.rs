@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::entropy::Entropy;
@@ -56,6 +57,18 @@ where
         Some(id) => tokio::spawn(id.scope(future)),
         None => tokio::spawn(future),
     }
+}
+
+/// The same on a thread that serves nobody else, for what computes between its statements.
+pub fn spawn_apart<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let (runtime, id, future) = (Handle::current(), RequestId::current(), spans::keep(future));
+    tokio::task::spawn_blocking(move || match id {
+        Some(id) => runtime.block_on(id.scope(future)),
+        None => runtime.block_on(future),
+    })
 }
 
 /// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.

@@ -290,7 +290,7 @@ fn host(node: ValueNode) -> ParseResult<String> {
 const LONGEST_PATH: usize = 512;
 
 /// `/health` is that path alone, `/static/*` everything below that folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     path: String,
     below: bool,
@@ -347,7 +347,7 @@ impl PathPattern {
         Self::parse(&node.text()?)
     }
 
-    /// A path that the pattern covers, and no longer pattern does.
+    /// A path that the pattern covers, and no longer pattern does. It is plain, as the pattern is.
     pub fn example(&self) -> String {
         if self.below { format!("{}{}", self.path, unmatched_segment()) } else { self.path.clone() }
     }

@@ -60,8 +60,16 @@ pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigEr
     })
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many texts this thread has parsed.
+    pub(super) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Parses a whole file, or returns all of its syntax errors.
 pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigTable, ConfigError> {
+    #[cfg(test)]
+    PARSED.set(PARSED.get() + 1);
     let marks = text.bytes().filter(is_mark).count();
     if marks > MOST_MARKS {
         let reason = format!(

@@ -11,6 +11,7 @@ mod apps_tests;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
 use super::reader::ProblemList;
-use super::settings::LiveSettings;
+use super::settings::{Config, LiveSettings};
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
 use super::{document, reader};
 use crate::throttle::Limit;
@@ -32,7 +33,7 @@ use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};
 pub use apps::AppsEdit;
-pub use splice::{apps_toml, limits_toml, rule_json, with_limit};
+pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, rule_json, with_limit};
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
 /// the draft leaves out returns to its default.
@@ -101,16 +102,22 @@ impl DraftEdit {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, with comments and order kept, and what it puts in force.
-    fn put_into(&self, source: &ConfigSource, text: &str) -> Result<(String, LiveSettings), DraftRefusal> {
-        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let overridden = Overridden::by(source.environment());
+    /// The document with this draft in it, with comments and order kept, and what is in force with that.
+    fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
+        let overridden = Overridden::by(theirs.source.environment());
         let kept = |name: &str| overridden.limit(name);
-        let merged = edited(text, |document| self.write(document, &theirs, &kept))?;
-        let live = judged(source, &theirs, &merged, "limits")?;
-        let limits = &live.limits;
+        // What is in force says what the document says, unless a variable or an exemption changed it.
+        let before = match theirs.known {
+            Some(live) if overridden.limits.is_empty() && live.access.settings().allow.is_empty() => {
+                Some(live.limits.clone())
+            }
+            _ => limits_alone(theirs.tree()?),
+        };
+        let merged = edited(theirs.text, |document| self.write(document, before.as_ref(), &kept))?;
+        let config = judged(theirs, &merged, "limits")?;
+        let limits = &config.live.limits;
         if !self.but_overridden {
-            self.refuse_overridden(&kept, limits, &theirs)?;
+            self.refuse_overridden(&kept, limits, before.as_ref())?;
         }
         // The result must mean what the draft says.
         let same =
@@ -120,27 +127,26 @@ impl DraftEdit {
                 " without changing its meaning; write the limits as [limits.name] tables",
             ));
         }
-        Ok((merged, live))
+        Ok((merged, config))
     }
 
     fn write(
         &self,
         document: &mut DocumentMut,
-        theirs: &ConfigTable,
+        before: Option<&Limits>,
         kept: &dyn Fn(&str) -> bool,
     ) -> Result<(), String> {
         let first = !document.contains_key("limits");
         if let Some(draft) = &self.toml {
             splice::put_end(document, draft, "limits");
         }
-        for (name, _) in limits_in(theirs) {
+        for name in splice::limit_names(document) {
             if !kept(&name) && !self.names.iter().any(|(drafted, _)| *drafted == name) {
                 splice::remove(document, &name);
             }
         }
-        let before = limits_alone(theirs);
         for (name, _) in self.names.iter().filter(|(name, _)| !kept(name)) {
-            let had = before.as_ref().and_then(|limits| limits.get(name));
+            let had = before.and_then(|limits| limits.get(name));
             match (&self.toml, self.limits.get(name)) {
                 (Some(draft), _) => splice::take(document, draft, name)?,
                 (None, Some(want)) if had != Some(want) => splice::write(document, want)?,
@@ -159,12 +165,10 @@ impl DraftEdit {
         &self,
         kept: &dyn Fn(&str) -> bool,
         in_force: &Limits,
-        theirs: &ConfigTable,
+        stands: Option<&Limits>,
     ) -> Result<(), DraftRefusal> {
-        let stands = limits_alone(theirs);
         let refused = |name: &str| {
-            let (wanted, stands) =
-                (self.limits.get(name), stands.as_ref().and_then(|limits| limits.get(name)));
+            let (wanted, stands) = (self.limits.get(name), stands.and_then(|limits| limits.get(name)));
             kept(name) && wanted != in_force.get(name) && wanted != stands
         };
         let refused = self.names.iter().filter(|(name, _)| refused(name));
@@ -206,6 +210,8 @@ fn limits_alone(root: &ConfigTable) -> Option<Limits> {
 }
 
 fn parsed(text: &str) -> Result<DocumentMut, String> {
+    #[cfg(test)]
+    document::PARSED.set(document::PARSED.get() + 1);
     text.parse().map_err(|error: toml_edit::TomlError| format!("is not TOML: {}", error.message()))
 }
 
@@ -215,24 +221,54 @@ pub fn named(text: &str) -> Vec<String> {
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
 }
 
+/// The document that a draft is put into. Parsing a long one takes milliseconds, so that is done when it is needed.
+pub(super) struct TheirDocument<'a> {
+    source: &'a ConfigSource,
+    text: &'a str,
+    /// What it says, if it is in force.
+    known: Option<&'a LiveSettings>,
+    tree: OnceCell<Result<ConfigTable, ConfigError>>,
+}
+
+impl<'a> TheirDocument<'a> {
+    /// Refused if it is not a document.
+    pub fn new(
+        source: &'a ConfigSource,
+        text: &'a str,
+        known: Option<&'a LiveSettings>,
+    ) -> Result<Self, DraftRefusal> {
+        let theirs = Self { source, text, known, tree: OnceCell::new() };
+        if known.is_none() {
+            theirs.tree()?;
+        }
+        Ok(theirs)
+    }
+
+    fn tree(&self) -> Result<&ConfigTable, DraftRefusal> {
+        let tree = self.tree.get_or_init(|| self.source.tree(self.text));
+        tree.as_ref().map_err(|error| not_ours(self.source, error))
+    }
+
+    fn read(&self) -> Result<Result<Config, ConfigError>, DraftRefusal> {
+        Ok(self.source.read(self.tree()?.clone()))
+    }
+}
+
 /// What a document with a draft in it means.
-fn judged(
-    source: &ConfigSource,
-    theirs: &ConfigTable,
-    merged: &str,
-    section: &str,
-) -> Result<LiveSettings, DraftRefusal> {
+fn judged(theirs: &TheirDocument<'_>, merged: &str, section: &str) -> Result<Config, DraftRefusal> {
+    let source = theirs.source;
     let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-    Ok(source.read(root).map_err(|error| refused(source, theirs, &error, section))?.live)
+    source.read(root).map_err(|error| refused(theirs, &error, section))
 }
 
 /// A mistake that was there before the draft is not the draft's.
-fn refused(source: &ConfigSource, theirs: &ConfigTable, error: &ConfigError, section: &str) -> DraftRefusal {
+fn refused(theirs: &TheirDocument<'_>, error: &ConfigError, section: &str) -> DraftRefusal {
     let elsewhere =
         |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with(section));
-    match source.read(theirs.clone()) {
-        Err(before) if elsewhere(&before) && elsewhere(error) => not_ours(source, &before),
-        _ => DraftRefusal::Invalid(draft_errors(error)),
+    match theirs.read() {
+        Err(refusal) => refusal,
+        Ok(Err(before)) if elsewhere(&before) && elsewhere(error) => not_ours(theirs.source, &before),
+        Ok(_) => DraftRefusal::Invalid(draft_errors(error)),
     }
 }
 
@@ -349,16 +385,12 @@ pub enum DocumentEdit {
 }
 
 impl DocumentEdit {
-    /// The document with the change in it, and what it puts in force.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, LiveSettings), DraftRefusal> {
+    /// The document with the change in it, and what is in force with that.
+    pub(super) fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
         match self {
-            Self::Limits(edit) => edit.put_into(source, text),
-            Self::Access(edit) => edit.put_into(source, text),
-            Self::Apps(edit) => edit.put_into(source, text),
+            Self::Limits(edit) => edit.put_into(theirs),
+            Self::Access(edit) => edit.put_into(theirs),
+            Self::Apps(edit) => edit.put_into(theirs),
         }
     }
 
@@ -392,7 +424,8 @@ impl DocumentEdit {
     pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
         let bytes = found.bytes().unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
-        let drafted = self.put_into(source, &text).ok().map(|(merged, _)| self.part(source, &merged));
+        let put = TheirDocument::new(source, &text, None).and_then(|theirs| self.put_into(&theirs));
+        let drafted = put.ok().map(|(merged, _)| self.part(source, &merged));
         let diff = |drafted: String| {
             let current = self.part(source, &text);
             line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string()

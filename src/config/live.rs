@@ -14,6 +14,7 @@ use url::Url;
 use super::backend::{self, BackendRead, WatchWaker};
 use super::draft::{
     AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal, DraftSaveError, Overridden, SavedDraft,
+    TheirDocument,
 };
 use super::error::{ConfigError, ConfigProblem};
 use super::live_settings::BackendKind;
@@ -52,6 +53,14 @@ pub struct InForceConfig {
     /// Of the document; `None` if the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
     pub document: Arc<str>,
+}
+
+impl InForceConfig {
+    /// What a document says, if it is the one in force.
+    pub(super) fn says(&self, text: &str) -> Option<&LiveSettings> {
+        let read = self.fingerprint.is_some() && *self.document == *text;
+        read.then_some(self.live.as_ref())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -146,8 +155,11 @@ impl LiveHandle {
 
     /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
     pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
-        let put = edit.put_into(&self.0.source, &self.in_force().document);
-        put.map(|(_, live)| live).map_err(DraftRefusal::into_errors)
+        let in_force = self.in_force();
+        let text = &in_force.document;
+        let theirs = TheirDocument::new(&self.0.source, text, in_force.says(text));
+        let put = theirs.and_then(|theirs| edit.put_into(&theirs));
+        put.map(|(_, config)| config.live).map_err(DraftRefusal::into_errors)
     }
 
     /// A draft of `[[apps]]`.
@@ -218,7 +230,7 @@ pub(super) struct SaveRequest {
     pub edit: DocumentEdit,
     /// The version that the author has seen.
     pub seen: String,
-    answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
+    pub answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
 }
 
 impl SaveRequest {

@@ -31,7 +31,8 @@ pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessEdit, AccessSaver, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftSaveError,
-    Overridden, SavedDraft, apps_toml, limits_toml, line_diff, named, rule_json, with_limit,
+    Overridden, SavedDraft, apps_toml, limits_and_apps_toml, limits_toml, line_diff, named, rule_json,
+    with_limit,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};

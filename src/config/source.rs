@@ -85,6 +85,20 @@ impl ConfigSource {
     }
 
     pub(super) fn interpret(&self, found: &BackendRead) -> Result<CheckedDocument, ConfigError> {
+        let text = self.text(found)?;
+        Ok(CheckedDocument::new(text, self.read(self.tree(text)?)?))
+    }
+
+    /// What was found, if it is known what it says.
+    pub(super) fn checked(
+        &self,
+        found: &BackendRead,
+        config: Config,
+    ) -> Result<CheckedDocument, ConfigError> {
+        Ok(CheckedDocument::new(self.text(found)?, config))
+    }
+
+    fn text<'f>(&self, found: &'f BackendRead) -> Result<&'f str, ConfigError> {
         let whole = |reason: &str| ConfigError::whole_file(&self.path, reason);
         let bytes: &[u8] = match found {
             BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
@@ -97,9 +111,7 @@ impl ConfigSource {
                 return Err(whole(&format!("cannot be read: {reason}")));
             }
         };
-        let text = document::text(&self.path, bytes)?;
-        let config = self.read(self.tree(text)?)?;
-        Ok(CheckedDocument { config, fingerprint: Fingerprint::of(bytes), document: Arc::from(text) })
+        document::text(&self.path, bytes)
     }
 
     /// The document as a tree, without the variables.
@@ -122,6 +134,12 @@ pub(super) struct CheckedDocument {
     pub config: Config,
     pub fingerprint: Fingerprint,
     pub document: Arc<str>,
+}
+
+impl CheckedDocument {
+    fn new(text: &str, config: Config) -> Self {
+        Self { config, fingerprint: Fingerprint::of(text.as_bytes()), document: Arc::from(text) }
+    }
 }
 
 /// A document with the variables over it; `path` names it in problems.

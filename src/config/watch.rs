@@ -11,11 +11,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::backend::{BackendRead, FileBackend, LARGEST, LimitsBackend, SwapResult, WatchWaker};
-use super::draft::{DraftSaveError, SavedDraft};
+use super::draft::{DraftSaveError, SavedDraft, TheirDocument};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange, SaveRequest, WatchControl, WatchMessage};
 use super::live_settings::BackendKind;
-use super::settings::Settings;
+use super::settings::{Config, Settings};
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
 use super::{backend, draft};
 use crate::clock::Clock;
@@ -233,6 +233,16 @@ impl ConfigReloader {
 
     /// Judges what was found. `None` if it was judged last and nobody asked.
     pub fn step(&mut self, found: BackendRead, on_demand: bool) -> Option<ReloadOutcome> {
+        self.follow(found, on_demand, None)
+    }
+
+    /// The same, with the verdict if there is one already: reading a long document takes milliseconds.
+    fn follow(
+        &mut self,
+        found: BackendRead,
+        on_demand: bool,
+        config: Option<Config>,
+    ) -> Option<ReloadOutcome> {
         if let BackendRead::Down(reason) = found {
             let news = self.live.note_backend(Some(&reason));
             return (news || on_demand).then_some(ReloadOutcome::Down { reason });
@@ -243,7 +253,7 @@ impl ConfigReloader {
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
         }
-        let judged = self.judge(&found);
+        let judged = self.judge(&found, config);
         self.seen = Some(found);
         match judged {
             Ok(outcome @ ReloadOutcome::Unchanged { .. }) => {
@@ -259,8 +269,11 @@ impl ConfigReloader {
         }
     }
 
-    fn judge(&self, found: &BackendRead) -> Result<ReloadOutcome, ConfigError> {
-        let CheckedDocument { config, fingerprint, document } = self.source.interpret(found)?;
+    fn judge(&self, found: &BackendRead, config: Option<Config>) -> Result<ReloadOutcome, ConfigError> {
+        let CheckedDocument { config, fingerprint, document } = match config {
+            Some(config) => self.source.checked(found, config)?,
+            None => self.source.interpret(found)?,
+        };
         let in_force = self.live.in_force();
         if in_force.fingerprint == Some(fingerprint) {
             return Ok(ReloadOutcome::Unchanged { version: in_force.version });
@@ -287,7 +300,7 @@ impl ConfigReloader {
         request: &SaveRequest,
     ) -> (Result<SavedDraft, DraftSaveError>, Option<ReloadOutcome>) {
         let before = self.live.in_force();
-        let (candidate, expected) = match self.candidate(backend, request) {
+        let (candidate, config, expected) = match self.candidate(backend, request) {
             Ok(candidate) => candidate,
             Err(error) => return (Err(error), None),
         };
@@ -298,7 +311,9 @@ impl ConfigReloader {
             Ok(SwapResult::Overtaken(found)) => {
                 return (Err(request.edit.stale(&self.source, &found)), None);
             }
-            Ok(SwapResult::Done) => self.step(BackendRead::Bytes(candidate.into_bytes()), false),
+            Ok(SwapResult::Done) => {
+                self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config))
+            }
         };
         if let Some(ReloadOutcome::Refused { error }) = &outcome {
             // The same judge accepted it before it was written.
@@ -308,22 +323,23 @@ impl ConfigReloader {
             );
         }
         let now = self.live.in_force();
+        let [toml, apps] = draft::limits_and_apps_toml(&now.document);
         let saved = SavedDraft {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
             changed: request.edit.changed(&before.live, &now.live),
-            toml: draft::limits_toml(&now.document),
+            toml,
             access: now.live.access.settings().toml(),
-            apps: draft::apps_toml(&now.document),
+            apps,
         };
         (Ok(saved), outcome)
     }
 
-    /// The document with the draft in it, and the one that it is based on.
+    /// The document with the draft in it, what is in force with that, and the document that it is based on.
     fn candidate(
         &self,
         backend: &mut dyn LimitsBackend,
         request: &SaveRequest,
-    ) -> Result<(String, BackendRead), DraftSaveError> {
+    ) -> Result<(String, Config, BackendRead), DraftSaveError> {
         let place = backend.place().display().to_string();
         let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
         let found = backend.read(self.seen());
@@ -346,10 +362,11 @@ impl ConfigReloader {
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(request.edit.stale(&self.source, &found));
         }
-        let (candidate, _) = request.edit.put_into(&self.source, text)?;
+        let theirs = TheirDocument::new(&self.source, text, in_force.says(text))?;
+        let (candidate, config) = request.edit.put_into(&theirs)?;
         if candidate.len() as u64 > LARGEST {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }
-        Ok((candidate, found))
+        Ok((candidate, config, found))
     }
 }

@@ -1,7 +1,7 @@
 //! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
 //! round, counted by the database. It asks the same questions as the judge.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,8 +99,8 @@ impl HostTrial {
     }
 }
 
-/// Does the work when it is its turn, on a task of its own that keeps the turn to the end. None if it is not its turn
-/// within the patience.
+/// Does the work when it is its turn, on a thread of its own, because it computes for long, and keeps the turn to the
+/// end. None if it is not its turn within the patience.
 pub(super) async fn in_turn<T>(
     turn: &Arc<Mutex<()>>,
     patience: Duration,
@@ -110,7 +110,7 @@ where
     T: Send + 'static,
 {
     let turn = tokio::time::timeout(patience, Arc::clone(turn).lock_owned()).await.ok()?;
-    let working = request_id::spawn(async move {
+    let working = request_id::spawn_apart(async move {
         let _turn = turn;
         work.await
     });
@@ -222,13 +222,9 @@ impl<'a> HostGroup<'a> {
 
     /// Every pattern of either application, each once; `None` for the other paths.
     fn patterns(&self, of: impl Fn(&'a App) -> Vec<&'a PathPattern>) -> Vec<Option<&'a PathPattern>> {
-        let mut patterns = vec![None];
-        for pattern in self.apps().into_iter().flatten().flat_map(of) {
-            if !patterns.contains(&Some(pattern)) {
-                patterns.push(Some(pattern));
-            }
-        }
-        patterns
+        let mut seen = HashSet::new();
+        let all = self.apps().into_iter().flatten().flat_map(of);
+        std::iter::once(None).chain(all.filter(|pattern| seen.insert(*pattern)).map(Some)).collect()
     }
 
     /// The other paths, each path of a part, and odd paths, which differ from the others if there are parts.
@@ -247,7 +243,8 @@ impl<'a> HostGroup<'a> {
         let mut changes = [Vec::new(), Vec::new()];
         for pattern in patterns.into_iter().flatten() {
             let example = pattern.example();
-            let public = |app: Option<&App>| app.is_some_and(|app| is_public(app, AskedPath::of(&example)));
+            let public =
+                |app: Option<&App>| app.is_some_and(|app| is_public(app, AskedPath::Plain(&example)));
             match (public(self.before), public(self.after)) {
                 (false, true) => changes[0].push(pattern.to_string()),
                 (true, false) if self.after.is_some() => changes[1].push(pattern.to_string()),
@@ -264,7 +261,7 @@ impl<'a> PathRules<'a> {
             Some(pattern) => (PathScope::Pattern(pattern.to_string()), pattern.example()),
             None => (PathScope::Others, PathPattern::unmatched_example()),
         };
-        Self::new(scope, AskedPath::of(&example), apps)
+        Self::new(scope, AskedPath::Plain(&example), apps)
     }
 
     fn new(scope: PathScope, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {

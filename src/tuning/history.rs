@@ -97,7 +97,7 @@ impl Tuning {
             return Ok(());
         }
         let document = &in_force.document;
-        let (limits, apps) = (config::limits_toml(document), config::apps_toml(document));
+        let [limits, apps] = config::limits_and_apps_toml(document);
         let access = in_force.live.access.settings().toml();
         self.write(&mut recorded, &version, [&limits, &access, &apps], None).await
     }

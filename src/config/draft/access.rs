@@ -6,15 +6,14 @@ use serde_json::Value as Json;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::{
-    DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited, judged,
-    not_ours, splice, tree_of_json,
+    DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, TheirDocument, cannot_write, draft_errors, edited,
+    judged, splice, tree_of_json,
 };
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
-use crate::config::settings::LiveSettings;
-use crate::config::source::ConfigSource;
+use crate::config::settings::Config;
 
 /// Valid `[access]`, as an administrator wants it. It may still conflict with the document that it is written into.
 #[derive(Debug, Clone)]
@@ -65,23 +64,21 @@ impl AccessEdit {
         &self.kept
     }
 
-    /// The document with this draft in it, and what it puts in force. Its comments and everything else stay.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, LiveSettings), DraftRefusal> {
-        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        let before = access_alone(&theirs);
-        let fixed = Overridden::by(source.environment()).access;
+    /// The document with this draft in it, and what is in force with that. Its comments and everything else stay.
+    pub(super) fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
+        let fixed = Overridden::by(theirs.source.environment()).access;
+        let before = match theirs.known {
+            Some(live) if fixed.is_empty() => live.access.settings().clone(),
+            _ => access_alone(theirs.tree()?),
+        };
         let put = |wanted: &AccessSettings| {
-            let merged = edited(text, |document| write(document, wanted, &before, &fixed))?;
-            let live = judged(source, &theirs, &merged, "access").map_err(with_short_fields)?;
-            Ok((merged, live))
+            let merged = edited(theirs.text, |document| write(document, wanted, &before, &fixed))?;
+            let config = judged(theirs, &merged, "access").map_err(with_short_fields)?;
+            Ok((merged, config))
         };
         // Whole at first, so that a mistake is told at the entry as it was sent.
         let whole = put(&self.draft)?;
-        let in_force = whole.1.access.settings();
+        let in_force = whole.1.live.access.settings();
         let errors: Vec<_> = KEYS
             .into_iter()
             .filter(|key| fixed.contains(key))
@@ -91,10 +88,10 @@ impl AccessEdit {
         if !errors.is_empty() {
             return Err(DraftRefusal::Invalid(errors));
         }
-        let (merged, live) = if self.kept == self.draft { whole } else { put(&self.kept)? };
-        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, live.access.settings());
+        let (merged, config) = if self.kept == self.draft { whole } else { put(&self.kept)? };
+        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, config.live.access.settings());
         if KEYS.iter().all(means) {
-            Ok((merged, live))
+            Ok((merged, config))
         } else {
             Err(cannot_write(" without changing its meaning; write it as an [access] table"))
         }

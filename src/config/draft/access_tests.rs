@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::tests::put_either_way;
 use super::*;
 use crate::clock::Micros;
 use crate::config::AccessSettings;
@@ -41,7 +42,7 @@ fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result
     let address: IpAddr = "192.0.2.1".parse().unwrap();
     let saver = AccessSaver { current: &current, address, now: NOW };
     let edit = AccessEdit::read(draft, saver).map_err(DraftRefusal::Invalid)?;
-    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
+    put_either_way(&source(variables), document, |theirs| edit.put_into(theirs))
 }
 
 fn put(document: &str, draft: &Value) -> Result<String, DraftRefusal> {
@@ -183,6 +184,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
         &json!({ "challenge_everyone_until": LATER }),
         AccessSaver { current: &AccessSettings::default(), address: "192.0.2.1".parse().unwrap(), now: NOW },
     );
-    let refused = edit.unwrap().put_into(&source(&[]), &broken).unwrap_err();
+    let refused =
+        put_either_way(&source(&[]), &broken, |theirs| edit.as_ref().unwrap().put_into(theirs)).unwrap_err();
     assert!(matches!(&refused, DraftRefusal::Backend(why) if why.contains("password.queue")), "{refused:?}");
 }

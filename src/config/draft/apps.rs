@@ -4,14 +4,13 @@ use toml_edit::{DocumentMut, Item, Table};
 use url::Url;
 
 use super::{
-    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, cannot_write, draft_errors, edited,
-    judged, not_ours, splice,
+    DocumentDraft, DraftError, DraftRefusal, Overridden, SET_BY_VARIABLE, TheirDocument, cannot_write,
+    draft_errors, edited, judged, not_ours, splice,
 };
 use crate::config::apps::{self, Apps};
 use crate::config::document::ConfigTable;
 use crate::config::reader::{self, ProblemList};
-use crate::config::settings::LiveSettings;
-use crate::config::source::ConfigSource;
+use crate::config::settings::Config;
 
 const KEY: &str = "apps";
 
@@ -41,47 +40,40 @@ impl AppsEdit {
         self.toml.to_string()
     }
 
-    /// The document with this draft in it, and what it puts in force. Everything else stays.
-    pub(super) fn put_into(
-        &self,
-        source: &ConfigSource,
-        text: &str,
-    ) -> Result<(String, LiveSettings), DraftRefusal> {
-        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
-        if Overridden::by(source.environment()).apps {
-            return Ok((text.to_owned(), self.overridden_by(source, &theirs)?));
+    /// The document with this draft in it, and what is in force with that. Everything else stays.
+    pub(super) fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
+        let text = theirs.text;
+        if Overridden::by(theirs.source.environment()).apps {
+            return Ok((text.to_owned(), self.overridden_by(theirs)?));
         }
         // JSON has no comments: if it says what the document says, these stay.
         if self.from_json
-            && let Ok(config) = source.read(theirs.clone())
+            && theirs.known.is_none_or(|live| live.apps == self.apps)
+            && let Ok(config) = theirs.read()?
             && config.live.apps == self.apps
         {
-            return Ok((text.to_owned(), config.live));
+            return Ok((text.to_owned(), config));
         }
-        let merged = if splice::apps_toml(text) == self.toml() {
+        let merged = if !self.from_json && splice::apps_toml(text) == self.toml() {
             text.to_owned()
         } else {
             edited(text, |document| self.write(document))?
         };
-        let live = judged(source, &theirs, &merged, KEY)?;
-        if live.apps == self.apps {
-            Ok((merged, live))
+        let config = judged(theirs, &merged, KEY)?;
+        if config.live.apps == self.apps {
+            Ok((merged, config))
         } else {
             Err(cannot_write(" without changing its meaning; write it as [[apps]] tables"))
         }
     }
 
     /// What a variable sets cannot be changed; a draft may be as it is shown, or as it is in force.
-    fn overridden_by(
-        &self,
-        source: &ConfigSource,
-        theirs: &ConfigTable,
-    ) -> Result<LiveSettings, DraftRefusal> {
-        let config = source.read(theirs.clone()).map_err(|error| not_ours(source, &error))?;
-        let alone = theirs.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
+    fn overridden_by(&self, theirs: &TheirDocument<'_>) -> Result<Config, DraftRefusal> {
+        let config = theirs.read()?.map_err(|error| not_ours(theirs.source, &error))?;
+        let alone = theirs.tree()?.get(KEY).map(|entry| (KEY.to_owned(), entry.clone()));
         let (stands, _) = read(alone.into_iter().collect(), &config.settings.server.public_url);
         if self.apps == config.live.apps || self.apps == stands {
-            return Ok(config.live);
+            return Ok(config);
         }
         Err(DraftRefusal::Invalid(vec![DraftError::at(KEY, SET_BY_VARIABLE.to_owned(), None)]))
     }
@@ -107,7 +99,8 @@ impl AppsEdit {
         let mut new = self.toml.get(KEY).cloned();
         match &mut new {
             Some(tables) if !tables.is_value() => {
-                let position = old.position.or_else(|| last_position(document).map(|last| last + 1));
+                let position =
+                    old.position.or_else(|| splice::last_position(document.as_item()).map(|last| last + 1));
                 let lead = if document.iter().next().is_none() { "" } else { "\n" };
                 old.carry_into(tables, position.or(Some(0)), lead);
             }
@@ -182,12 +175,6 @@ impl OldApps {
 
 fn name_of(table: &Table) -> Option<String> {
     table.get("name").and_then(Item::as_str).map(str::to_owned)
-}
-
-fn last_position(document: &mut DocumentMut) -> Option<isize> {
-    let mut last = None;
-    splice::headers(document.as_item_mut(), &mut |table| last = last.max(table.position()));
-    last
 }
 
 /// The text above `apps = […]`, which is not shown; there is none above tables. It ends with an empty line, so that it

@@ -2,6 +2,7 @@ use std::path::Path;
 
 use url::Url;
 
+use super::tests::put_either_way;
 use super::*;
 use crate::config::{Apps, Server};
 
@@ -45,7 +46,7 @@ fn ours() -> Url {
 
 fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
     let edit = AppsEdit::read(DocumentDraft::Toml(draft), &ours()).map_err(DraftRefusal::Invalid)?;
-    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
+    put_either_way(&source(variables), document, |theirs| edit.put_into(theirs))
 }
 
 fn put(document: &str, draft: &str) -> Result<String, DraftRefusal> {
@@ -54,7 +55,7 @@ fn put(document: &str, draft: &str) -> Result<String, DraftRefusal> {
 
 fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftRefusal> {
     let edit = AppsEdit::read(DocumentDraft::Json(draft), &ours()).map_err(DraftRefusal::Invalid)?;
-    edit.put_into(&source(&[]), document).map(|(merged, _)| merged)
+    put_either_way(&source(&[]), document, |theirs| edit.put_into(theirs))
 }
 
 fn apps(document: &str) -> Apps {

@@ -5,12 +5,13 @@
 //! and contain a secret that was commented out. Everybody in the console can read this view, so such a
 //! comment is hidden, and kept.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::DraftError;
+use super::{DraftError, parsed};
 use crate::config::values::span_text;
 use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
@@ -88,6 +89,18 @@ pub(super) fn keep_hidden(document: &mut DocumentMut, hidden: &str, position: Op
 }
 
 const NO_TABLE: &str = "the limits in this document are not tables; write them as [limits.name]";
+
+/// The full names of the limits in a document, sorted, the custom ones last.
+pub(super) fn limit_names(document: &DocumentMut) -> Vec<String> {
+    let names = |item: Option<&Item>| {
+        let table = item.and_then(Item::as_table_like).into_iter();
+        table.flat_map(|table| table.iter()).map(|(name, _)| name.to_owned()).collect::<BTreeSet<_>>()
+    };
+    let limits = document.get("limits");
+    let custom = names(limits.and_then(|limits| limits.get("custom")));
+    let built_in = names(limits).into_iter().filter(|name| name != "custom");
+    built_in.chain(custom.into_iter().map(|name| format!("custom.{name}"))).collect()
+}
 
 fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
     let limits = document.get("limits")?;
@@ -184,18 +197,29 @@ fn merge_array(old: &mut Array, new: Array) {
 
 /// The `[limits.…]` part of a document; empty if there is none.
 pub fn limits_toml(document: &str) -> String {
-    section_toml(document, "limits")
+    let [limits] = sections(document, ["limits"]);
+    limits
 }
 
 /// The `[[apps]]` part of a document; empty if there is none.
 pub fn apps_toml(document: &str) -> String {
-    section_toml(document, "apps")
+    let [apps] = sections(document, ["apps"]);
+    apps
 }
 
-fn section_toml(document: &str, key: &str) -> String {
+/// Both. Parsing a long document takes a tenth of what may be spent on a draft.
+pub fn limits_and_apps_toml(document: &str) -> [String; 2] {
+    sections(document, ["limits", "apps"])
+}
+
+fn sections<const N: usize>(document: &str, keys: [&str; N]) -> [String; N] {
     let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
-    let own_end = behind(&document, key).0.to_owned();
+    let Ok(mut document) = parsed(&document) else { return keys.map(|_| String::new()) };
+    let ends = keys.map(|key| (key, behind(&document, key).0.to_owned()));
+    ends.map(|(key, own_end)| take_section(&mut document, key, own_end))
+}
+
+fn take_section(document: &mut DocumentMut, key: &str, own_end: String) -> String {
     let Some(mut section) = document.remove(key) else { return String::new() };
     headers(&mut section, &mut |table| {
         let (hidden, own) = above(table);
@@ -219,12 +243,8 @@ pub(super) fn above(table: &Table) -> (&str, &str) {
 /// The text after the last table of a document: the comments of the section `key`, and the others.
 fn behind<'d>(document: &'d DocumentMut, key: &str) -> (&'d str, &'d str) {
     let trailing = document.trailing().as_str().unwrap_or_default();
-    let last = |item: &Item| {
-        let mut last = None;
-        headers(&mut item.clone(), &mut |table| last = last.max(table.position()));
-        last
-    };
-    let ours = document.get(key).is_some_and(|section| last(section) == last(document.as_item()));
+    let ours =
+        document.get(key).is_some_and(|section| last_position(section) == last_position(document.as_item()));
     let own = empty_lines(trailing).next().map_or(trailing.len(), |line| line.start);
     trailing.split_at(if ours { own } else { 0 })
 }
@@ -266,6 +286,19 @@ pub(super) fn headers(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
             visit(table);
         }
         table.iter_mut().for_each(|(_, inner)| headers(inner, visit));
+    }
+}
+
+/// The position of the last table under an item that has a header line.
+pub(super) fn last_position(item: &Item) -> Option<isize> {
+    let of = |table: &Table| {
+        let own = table.position().filter(|_| has_header(table));
+        own.max(table.iter().filter_map(|(_, inner)| last_position(inner)).max())
+    };
+    match item {
+        Item::Table(table) => of(table),
+        Item::ArrayOfTables(tables) => tables.iter().filter_map(of).max(),
+        Item::None | Item::Value(_) => None,
     }
 }
 

@@ -42,7 +42,23 @@ fn source(variables: &[(&str, &str)]) -> ConfigSource {
 fn put(document: &str, draft: DocumentDraft<'_>, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
     let source = source(variables);
     let edit = DraftEdit::read(draft).map_err(DraftRefusal::Invalid)?;
-    edit.put_into(&source, document).map(|(merged, _)| merged)
+    put_either_way(&source, document, |theirs| edit.put_into(theirs))
+}
+
+/// Into a document that is in force or not: the outcome is the same, but for how often it is parsed.
+pub(super) fn put_either_way(
+    source: &ConfigSource,
+    document: &str,
+    put: impl Fn(&TheirDocument<'_>) -> Result<(String, Config), DraftRefusal>,
+) -> Result<String, DraftRefusal> {
+    let outcome = |known: Option<&LiveSettings>| {
+        let theirs = TheirDocument::new(source, document, known)?;
+        put(&theirs).map(|(merged, _)| merged)
+    };
+    if let Ok(config) = source.tree(document).and_then(|root| source.read(root)) {
+        assert_eq!(outcome(Some(&config.live)), outcome(None));
+    }
+    outcome(None)
 }
 
 fn as_json(document: &str) -> serde_json::Value {

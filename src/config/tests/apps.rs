@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{read, refusal};
 use crate::config::backend::BackendRead;
-use crate::config::{App, BackendKind, ConfigSource, DocumentDraft, LiveHandle, Who};
+use crate::config::{App, AskedPath, BackendKind, ConfigSource, DocumentDraft, LiveHandle, PathPattern, Who};
 
 const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"notes.test:8443\"]\n\
     who = [\"everyone\", \"group:on-call\", \"ada\"]\npublic = [\"/health\", \"/static/*\"]\n\
@@ -151,4 +151,14 @@ fn no_draft_gets_the_host_that_is_ours_until_the_restart() {
         assert_eq!((errors[0].field.as_str(), errors[0].line), ("apps[0].hosts[0]", line), "{host}");
     }
     assert!(draft("a.example").is_ok());
+}
+
+/// A trial takes examples to be plain without looking: that was most of what it computed.
+#[test]
+fn an_example_of_what_a_pattern_covers_is_plain() {
+    let patterns = ["/", "/*", "/health", "/a~/*", "/a.b/~c:d/*", "/.well-known/x"];
+    let examples = patterns.map(|pattern| PathPattern::parse(pattern).unwrap().example());
+    for example in examples.into_iter().chain([PathPattern::unmatched_example()]) {
+        assert_eq!(AskedPath::of(&example), AskedPath::Plain(&example));
+    }
 }

@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
 use crate::clock::Micros;
-use crate::config::LoadedConfig;
+use crate::config::document::PARSED;
+use crate::config::{
+    AccessEdit, AccessSaver, AccessSettings, DocumentDraft, DocumentEdit, DraftEdit, LoadedConfig,
+};
 
 /// Longer than any loaded machine takes; a test that passes never waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -241,4 +245,44 @@ fn dropping_the_watcher_stops_it() {
     drop(watched.watcher);
     // The hook and its sender were dropped with the thread.
     assert!(watched.outcomes.recv_timeout(PATIENCE).is_err_and(|end| end == RecvTimeoutError::Disconnected));
+}
+
+/// Parsing a long document takes milliseconds: once to change it, once to judge it, once to show it, and once more to
+/// see whether applications in TOML are as they were shown.
+#[test]
+fn a_save_parses_the_document_three_times_or_four() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = plain(folder.path());
+    let source = ConfigSource::new(Some(&file), Vec::new());
+    let LoadedConfig { settings, live, .. } = source.load().expect("valid");
+    let mut backend = FileBackend::new(&file, NEVER, WatchWaker::noop());
+    let mut reloader = ConfigReloader::new(source, settings, live.clone(), Clock::manual(Micros(7)));
+    reloader.step(backend.read(None), false);
+
+    let limits = |draft| DocumentEdit::Limits(Box::new(DraftEdit::read(draft).expect("valid")));
+    let rules = json!({ "login-account": { "rules": [{ "max": 9, "window": "1m" }] } });
+    let apps = |draft| live.read_apps(draft).expect("valid");
+    let wiki = json!([{ "name": "wiki", "hosts": ["wiki.example"], "who": ["everyone"] }]);
+    let chat = "[[apps]]\nname = \"chat\"\nhosts = [\"chat.example\"]\nwho = [\"everyone\"]\n";
+    let deny =
+        json!({ "deny": [{ "network": "192.0.2.0/24", "until": "2026-11-24T00:00:00Z", "reason": "x" }] });
+    let address = "198.51.100.7".parse().expect("an address");
+    let saver = AccessSaver { current: &AccessSettings::default(), address, now: Micros(7) };
+    let access = AccessEdit::read(&deny, saver).expect("valid");
+    let edits = [
+        (limits(DocumentDraft::Json(&rules)), 3),
+        (limits(DocumentDraft::Toml(&document(8))), 3),
+        (DocumentEdit::Access(Box::new(access)), 3),
+        (apps(DocumentDraft::Json(&wiki)), 3),
+        (apps(DocumentDraft::Toml(chat)), 4),
+    ];
+    for (edit, most) in edits {
+        let seen = live.in_force().fingerprint.expect("a document").to_string();
+        let request = SaveRequest { edit, seen, answer: tokio::sync::oneshot::channel().0 };
+        let before = PARSED.get();
+        let (saved, _) = reloader.save(&mut backend, &request);
+        let parsed = PARSED.get() - before;
+        assert!(saved.expect("saved").changed);
+        assert!(parsed <= most, "{parsed} times: {:?}", request.edit);
+    }
 }
