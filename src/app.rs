@@ -85,7 +85,7 @@ pub struct Application {
 struct AppParts {
     db: Db,
     limiter: Limiter<AnyStore>,
-    insurance: Limiter<MemoryStore>,
+    local_fallback: Limiter<MemoryStore>,
     link: Option<RedisLink>,
     live: LiveHandle,
 }
@@ -108,14 +108,14 @@ impl Application {
         let subjects = || master.derive("throttle.subject");
         let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
         let limiter = Limiter::new(store, subjects(), &entropy);
-        let insurance = in_process();
+        let local_fallback = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
             .map_err(StartError::Hash)?;
         let failures = FailureRecord::new(db.clone(), clock.clone());
         let guard = Arc::new(LoginGuard::new(
             limiter.clone(),
-            insurance.clone(),
+            local_fallback.clone(),
             failures.clone(),
             accounts.clone(),
             audit.clone(),
@@ -176,7 +176,7 @@ impl Application {
         let issuing = in_process();
         let lookup = Lookup::new(lookup::LookupParts {
             limiter: limiter.clone(),
-            insurance: insurance.clone(),
+            local_fallback: local_fallback.clone(),
             failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
@@ -211,7 +211,7 @@ impl Application {
         let hooks = SignedHooks::open(&settings.relay)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
-        let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
+        let parts = Arc::new(AppParts { db, limiter, local_fallback, link, live: live.clone() });
         let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
         // If it fails, the upkeep tries again.
         let _ = sign_in.follow_imported().await;

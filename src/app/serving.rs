@@ -135,7 +135,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         if let AnyStore::Memory(store) = parts.limiter.store() {
             store.sweep();
         }
-        parts.insurance.store().sweep();
+        parts.local_fallback.store().sweep();
         services.captchas.sweep();
         services.token_gate.sweep();
         while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))

@@ -70,7 +70,7 @@ const ASKED: Refusal =
 pub struct LoginGuard {
     limiter: Limiter<AnyStore>,
     /// Windows of addresses in this process, with stricter limits, used while the store is out.
-    insurance: Limiter<MemoryStore>,
+    local_fallback: Limiter<MemoryStore>,
     /// Decides on accounts while the store is out, and is what the store is rebuilt from.
     failures: FailureRecord,
     in_flight: InFlightAttempts,
@@ -115,7 +115,7 @@ pub struct CountedAttempt {
 impl LoginGuard {
     pub fn new(
         limiter: Limiter<AnyStore>,
-        insurance: Limiter<MemoryStore>,
+        local_fallback: Limiter<MemoryStore>,
         failures: FailureRecord,
         accounts: Accounts,
         audit: Audit,
@@ -126,7 +126,7 @@ impl LoginGuard {
             in_flight: InFlightAttempts::new(clock),
             returning: AtomicBool::new(false),
             limiter,
-            insurance,
+            local_fallback,
             failures,
             accounts,
             audit,
@@ -292,8 +292,11 @@ impl LoginGuard {
             Err(error) => {
                 self.note_outage(&error);
                 let limit = stricter(limit);
-                let bucket = self.insurance.bucket(&limit, address);
-                self.insurance.reserve(&[bucket], solved).await.expect("the in-process store does not fail")
+                let bucket = self.local_fallback.bucket(&limit, address);
+                self.local_fallback
+                    .reserve(&[bucket], solved)
+                    .await
+                    .expect("the in-process store does not fail")
             }
         };
         match decision {
@@ -306,8 +309,8 @@ impl LoginGuard {
 
     /// Takes back what [`LoginGuard::count_address`] counted, whichever window that was. Harmless if repeated.
     pub async fn uncount_address(&self, limit: &Limit, address: &[u8], hit: HitId) {
-        let bucket = self.insurance.bucket(limit, address);
-        self.insurance.refund(&[bucket], hit).await.expect("the in-process store does not fail");
+        let bucket = self.local_fallback.bucket(limit, address);
+        self.local_fallback.refund(&[bucket], hit).await.expect("the in-process store does not fail");
         if let Err(error) = self.limiter.refund(&[self.limiter.bucket(limit, address)], hit).await {
             self.note_outage(&error);
         }

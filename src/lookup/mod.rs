@@ -28,7 +28,7 @@ pub struct Lookup(Arc<LookupParts>);
 pub struct LookupParts {
     pub limiter: Limiter<AnyStore>,
     /// This process's windows, used while the store is out.
-    pub insurance: Limiter<MemoryStore>,
+    pub local_fallback: Limiter<MemoryStore>,
     /// What the windows of accounts are rebuilt from.
     pub failures: FailureRecord,
     /// Limits on challenges issued by this process.
@@ -285,7 +285,7 @@ impl Lookup {
         subject: &LookupSubject,
         bytes: &[u8],
     ) -> Result<(), LookupError> {
-        let LookupParts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
+        let LookupParts { limiter, local_fallback, failures, issuing, codes, .. } = &*self.0;
         // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
         match name.map(|name| (name.unit(), name.subject())) {
@@ -323,7 +323,7 @@ impl Lookup {
         if name.is_some_and(LimitName::is_of_one_instance) {
             issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
-            insurance.clear(insurance.bucket(limit, bytes)).await?;
+            local_fallback.clear(local_fallback.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
         Ok(())

@@ -114,7 +114,7 @@ impl LoginGuard {
         if buckets.is_empty() {
             return Ok(None);
         }
-        match self.insurance.hold(&buckets, who.solved, who.means.patience).await {
+        match self.local_fallback.hold(&buckets, who.solved, who.means.patience).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
                 Err(refused(who.guarded, mode, Refusal { bucket: refusal.bucket + 1, ..refusal }))
