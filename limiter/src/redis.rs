@@ -17,7 +17,7 @@ use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
-pub use self::servers::{RedisServers, RedisUrl};
+pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
 use self::wire::{ReserveReply, ScriptKind, fault, integers, life_millis, verdict, write_bucket, write_rule};
 use crate::clock::{Clock, Micros};
 use crate::hits::MOST_FORGIVEN;
@@ -73,6 +73,8 @@ impl RedisStore {
     }
 
     /// Whether refusals are remembered for a moment.
+    // Hidden: for the suite of every store.
+    #[doc(hidden)]
     pub const fn remembers(&self) -> bool {
         self.remembered.is_some()
     }
@@ -100,6 +102,8 @@ impl RedisStore {
     }
 
     /// The command that a reservation sends, for benchmarks of everything else.
+    // Hidden: for that alone.
+    #[doc(hidden)]
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
         self.reservation_as(ask, ask.kind.into())
     }
