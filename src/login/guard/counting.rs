@@ -8,8 +8,8 @@ use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::RequestOrigin;
 use crate::throttle::{
-    Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek, StoreError,
-    WindowStore,
+    AnyStore, Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek,
+    StoreError,
 };
 
 /// The account's bucket, or the device's instead, comes first.
@@ -124,9 +124,9 @@ impl CountingMode {
         self.known().is_some_and(|device| Some(device.password_version) != version)
     }
 
-    pub fn buckets<'a, S: WindowStore + 'static>(
+    pub fn buckets<'a>(
         self,
-        limiter: &Limiter<S>,
+        limiter: &Limiter<AnyStore>,
         limits: LoginLimits<'a>,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
@@ -145,12 +145,12 @@ impl CountingMode {
 /// Takes a slot and returns how it is counted. If the device's log blocks, the client is treated as a stranger,
 /// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
 /// device's log asks for is required, as it would be for a stranger with as many failures.
-pub async fn hold<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+pub async fn hold(
+    limiter: &Limiter<AnyStore>,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
-) -> Result<(CountingMode, HoldDecision<S>), StoreError> {
+) -> Result<(CountingMode, HoldDecision<AnyStore>), StoreError> {
     let ask = async |mode: CountingMode| {
         let buckets = mode.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
@@ -175,8 +175,8 @@ pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
 }
 
 /// Whether the next attempt of this mode would be asked for a CAPTCHA.
-pub async fn challenges_next<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+pub async fn challenges_next(
+    limiter: &Limiter<AnyStore>,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
@@ -194,8 +194,8 @@ pub async fn challenges_next<S: WindowStore + 'static>(
 }
 
 /// Whether a rule of this kind would refuse the next hit.
-async fn is_full<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+async fn is_full(
+    limiter: &Limiter<AnyStore>,
     bucket: Bucket<'_>,
     then: RuleAction,
 ) -> Result<bool, StoreError> {
