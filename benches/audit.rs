@@ -16,7 +16,7 @@ use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::*;
 use gatehouse::secret::MasterKey;
-use gatehouse::throttle::{AnyStore, Limiter, MemoryStore};
+use gatehouse_limiter::{Limiter, MemoryStore};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::query_scalar;
 
@@ -69,7 +69,7 @@ async fn house() -> House {
         PasswordHasher::new(HashSettings::default(), Clock::System, Entropy::Os).expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
-    let limiter = Limiter::new(AnyStore::Memory(memory()), subjects(), &Entropy::Os);
+    let limiter = Limiter::new(gatehouse::throttle::Store::Memory(memory()), subjects(), &Entropy::Os);
     let local_fallback = Limiter::new(memory(), subjects(), &Entropy::Os);
     let failures = FailureRecord::new(db.clone(), clock.clone());
     let guard = Arc::new(LoginGuard::new(limiter, local_fallback, failures, accounts.clone(), audit.clone()));

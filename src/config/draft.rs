@@ -14,6 +14,7 @@ mod tests;
 use std::path::Path;
 use std::time::Duration;
 
+use gatehouse_limiter::Limit;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 use toml_edit::DocumentMut;
@@ -27,7 +28,6 @@ use super::reader::ProblemList;
 use super::settings::LiveSettings;
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
 use super::{document, reader};
-use crate::throttle::Limit;
 use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, RulePeek, StoreError};
+
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::RequestOrigin;
-use crate::throttle::{
-    AnyStore, Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek,
-    StoreError,
-};
+use crate::throttle::{HoldDecision, Limiter};
 
 /// The account's bucket, or the device's instead, comes first.
 pub const OWN: usize = 0;
@@ -126,7 +125,7 @@ impl CountingMode {
 
     pub fn buckets<'a>(
         self,
-        limiter: &Limiter<AnyStore>,
+        limiter: &Limiter,
         limits: LoginLimits<'a>,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
@@ -146,11 +145,11 @@ impl CountingMode {
 /// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
 /// device's log asks for is required, as it would be for a stranger with as many failures.
 pub async fn hold(
-    limiter: &Limiter<AnyStore>,
+    limiter: &Limiter,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
-) -> Result<(CountingMode, HoldDecision<AnyStore>), StoreError> {
+) -> Result<(CountingMode, HoldDecision), StoreError> {
     let ask = async |mode: CountingMode| {
         let buckets = mode.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
@@ -176,7 +175,7 @@ pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
 
 /// Whether the next attempt of this mode would be asked for a CAPTCHA.
 pub async fn challenges_next(
-    limiter: &Limiter<AnyStore>,
+    limiter: &Limiter,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
@@ -194,11 +193,7 @@ pub async fn challenges_next(
 }
 
 /// Whether a rule of this kind would refuse the next hit.
-async fn is_full(
-    limiter: &Limiter<AnyStore>,
-    bucket: Bucket<'_>,
-    then: RuleAction,
-) -> Result<bool, StoreError> {
+async fn is_full(limiter: &Limiter, bucket: Bucket<'_>, then: RuleAction) -> Result<bool, StoreError> {
     if bucket.limit.mode() == LimitMode::Monitor {
         return Ok(false);
     }
@@ -273,7 +268,7 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
 }
 
 /// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
-/// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+/// under [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
