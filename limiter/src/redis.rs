@@ -49,6 +49,20 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
     /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use gatehouse_limiter::{Limiter, RedisStore, RedisUrl, SubKey, clock::Clock, entropy::Entropy};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let servers = RedisUrl::parse("redis://127.0.0.1:6379/0")?.servers(None)?;
+    /// let store = RedisStore::new(servers, Duration::from_millis(200), "limits", Clock::System);
+    /// assert!(store.link().ready(Duration::from_secs(5)).await);
+    /// // The key is the same in every instance on these servers.
+    /// let limiter = Limiter::new(store, SubKey::from_bytes([7; 32]), &Entropy::Os);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(
         servers: impl Into<RedisServers>,
         timeout: Duration,
