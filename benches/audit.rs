@@ -16,7 +16,7 @@ use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::*;
 use gatehouse::secret::MasterKey;
-use gatehouse::throttle::{AnyStore, Limiter, MemoryStore};
+use gatehouse_limiter::{Limiter, MemoryStore};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::query_scalar;
 
@@ -69,10 +69,10 @@ async fn house() -> House {
         PasswordHasher::new(HashSettings::default(), Clock::System, Entropy::Os).expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
-    let limiter = Limiter::new(AnyStore::Memory(memory()), subjects(), &Entropy::Os);
-    let insurance = Limiter::new(memory(), subjects(), &Entropy::Os);
+    let limiter = Limiter::new(gatehouse::throttle::Store::Memory(memory()), subjects(), &Entropy::Os);
+    let local_fallback = Limiter::new(memory(), subjects(), &Entropy::Os);
     let failures = FailureRecord::new(db.clone(), clock.clone());
-    let guard = Arc::new(LoginGuard::new(limiter, insurance, failures, accounts.clone(), audit.clone()));
+    let guard = Arc::new(LoginGuard::new(limiter, local_fallback, failures, accounts.clone(), audit.clone()));
     let login = Username::parse("alice").expect("a name");
     let hash = hasher.hash_new(PASSWORD, &login).await.expect("room").expect("a fine password");
     accounts.create(&login, &hash, Roles::default()).await.expect("the first of that name");

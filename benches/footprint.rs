@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use support::contest::{self, Contest};
 use support::harness::redis::RedisServer;

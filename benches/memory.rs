@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use support::contest::{self, Contest, Place, Round};
 use support::{HOUR, limit, limiter, subjects};

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use gatehouse::clock::Micros;
 use gatehouse::config::Limits;
 use gatehouse::db::Db;
-use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction};
 use gatehouse::tuning::replay::{read, replay};
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 use sqlx::{Connection, SqliteConnection};
 
 const EVENTS: i64 = 1_000_000;

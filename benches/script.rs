@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use redis::{Cmd, Connection};
 use support::contest::{self, median, verdict};
 use support::harness::redis::RedisServer;

@@ -16,7 +16,8 @@ use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
-use gatehouse::throttle::{AnyStore, HitDecision, Limiter, MemoryStore, RedisStore};
+use gatehouse::throttle::Limiter;
+use gatehouse_limiter::{HitDecision, MemoryStore, RedisStore};
 use support::contest::{self, Contest, Place};
 use support::cores;
 use support::harness::redis::RedisServer;
@@ -141,7 +142,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
 #[derive(Clone)]
 struct Rig {
     codes: SmsCodes,
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter,
     live: Arc<LiveSettings>,
     _folder: Arc<tempfile::TempDir>,
 }
@@ -150,11 +151,11 @@ impl Rig {
     fn new(runtime: &Runtime, redis: Option<&RedisServer>) -> Self {
         let _inside = runtime.enter();
         let store = match redis {
-            None => AnyStore::Memory(MemoryStore::new(Clock::System)),
+            None => gatehouse::throttle::Store::Memory(MemoryStore::new(Clock::System)),
             Some(server) => {
                 let store = RedisStore::new(server.client(), REDIS_TIMEOUT, "gh", Clock::System);
                 assert!(runtime.block_on(store.link().ready(REDIS_TIMEOUT)), "the server is up");
-                AnyStore::Redis(store)
+                gatehouse::throttle::Store::Redis(store)
             }
         };
         let limiter = support::limiter(store);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix_extensible_rate_limit::backend::redis::RedisBackend;
 use actix_extensible_rate_limit::backend::{Backend, SimpleInput};
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use redis::{Cmd, Value};
 use support::contest::{self, Contest, Place};
 use support::harness::redis::RedisServer;

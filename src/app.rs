@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
+use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{Accounts, ApiTokens, AppSessions, SessionChanges, Sessions, SubmittedForms};
@@ -29,7 +30,7 @@ use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
-use crate::throttle::{AnyStore, Limiter, MemoryStore, RedisLink, RedisStore};
+use crate::throttle::{Limiter, Store};
 use crate::tuning::Tuning;
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
@@ -84,8 +85,8 @@ pub struct Application {
 
 struct AppParts {
     db: Db,
-    limiter: Limiter<AnyStore>,
-    insurance: Limiter<MemoryStore>,
+    limiter: Limiter,
+    local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     link: Option<RedisLink>,
     live: LiveHandle,
 }
@@ -106,16 +107,17 @@ impl Application {
         let audit = open_audit(&settings, &db, &clock, &entropy, &master);
         let (store, link) = open_store(&settings.store, &clock).await?;
         let subjects = || master.derive("throttle.subject");
-        let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
+        let in_process =
+            || gatehouse_limiter::Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
         let limiter = Limiter::new(store, subjects(), &entropy);
-        let insurance = in_process();
+        let local_fallback = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
             .map_err(StartError::Hash)?;
         let failures = FailureRecord::new(db.clone(), clock.clone());
         let guard = Arc::new(LoginGuard::new(
             limiter.clone(),
-            insurance.clone(),
+            local_fallback.clone(),
             failures.clone(),
             accounts.clone(),
             audit.clone(),
@@ -176,7 +178,7 @@ impl Application {
         let issuing = in_process();
         let lookup = Lookup::new(lookup::LookupParts {
             limiter: limiter.clone(),
-            insurance: insurance.clone(),
+            local_fallback: local_fallback.clone(),
             failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
@@ -211,7 +213,7 @@ impl Application {
         let hooks = SignedHooks::open(&settings.relay)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
-        let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
+        let parts = Arc::new(AppParts { db, limiter, local_fallback, link, live: live.clone() });
         let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
         // If it fails, the upkeep tries again.
         let _ = sign_in.follow_imported().await;
@@ -286,9 +288,9 @@ fn host_name() -> String {
 async fn open_store(
     settings: &StoreSettings,
     clock: &Clock,
-) -> Result<(AnyStore, Option<RedisLink>), StartError> {
+) -> Result<(Store, Option<RedisLink>), StartError> {
     match &settings.url {
-        StoreUrl::Memory => Ok((AnyStore::Memory(MemoryStore::new(clock.clone())), None)),
+        StoreUrl::Memory => Ok((Store::Memory(MemoryStore::new(clock.clone())), None)),
         StoreUrl::Redis(url) => {
             let authorities = settings.ca_file.as_deref().map(https::authorities_and).transpose();
             let authorities = authorities.map_err(StartError::StoreAuthorities)?;
@@ -301,7 +303,7 @@ async fn open_store(
                     "store.url: redis does not answer yet; until it does, everyone needs a CAPTCHA"
                 );
             }
-            Ok((AnyStore::Redis(store), Some(link)))
+            Ok((Store::Redis(store), Some(link)))
         }
     }
 }

@@ -17,7 +17,7 @@ use gatehouse::db::ConnectError;
 use gatehouse::entropy::Entropy;
 use gatehouse::gate::ProxyFile;
 use gatehouse::secret::{KeyFile, KeyStep};
-use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use log::tell;
 

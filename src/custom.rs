@@ -4,17 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    AdmittedHit, Bucket, HitDecision, HitId, Limit, LimitMode, LogPeek, MemoryStore, Refusal, Rule,
+    RuleAction, StoreError,
+};
+
 use crate::accounts::{ApiToken, ApiTokens, TokenBearer};
 use crate::audit::{Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::throttle::{
-    AdmittedHit, AnyStore, Bucket, HitDecision, HitId, Limit, LimitMode, Limiter, LogPeek, MemoryStore,
-    Refusal, Rule, RuleAction, StoreError,
-};
+use crate::throttle::Limiter;
 
 #[derive(Clone)]
 pub struct CustomLimits {
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter,
     audit: Audit,
     outages: metrics::Counter,
 }
@@ -28,7 +30,7 @@ pub struct CustomRequest<'a> {
 }
 
 impl CustomLimits {
-    pub fn new(limiter: Limiter<AnyStore>, audit: Audit) -> Self {
+    pub fn new(limiter: Limiter, audit: Audit) -> Self {
         Self { limiter, audit, outages: metrics::counter!("gatehouse_store_errors_total") }
     }
 
@@ -92,7 +94,7 @@ pub const NAME: &str = "token-address";
 
 pub struct TokenGate {
     tokens: ApiTokens,
-    unknown: Limiter<MemoryStore>,
+    unknown: gatehouse_limiter::Limiter<MemoryStore>,
     limit: Limit,
 }
 
@@ -109,7 +111,7 @@ pub enum TokenCheck {
 }
 
 impl TokenGate {
-    pub fn new(tokens: ApiTokens, unknown: Limiter<MemoryStore>) -> Self {
+    pub fn new(tokens: ApiTokens, unknown: gatehouse_limiter::Limiter<MemoryStore>) -> Self {
         let rule = Rule::sliding(UNKNOWN_A_MINUTE, Duration::from_secs(60), RuleAction::Block);
         let limit = Limit::new(NAME, vec![rule], LimitMode::Enforce).expect("a limit within bounds");
         Self { tokens, unknown, limit }

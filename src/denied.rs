@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::throttle::{Refusal, RuleAction};
+use gatehouse_limiter::{Refusal, RuleAction};
 
 /// What asks for a challenge if no limit does: there is more to hash than there is room for.
 pub const BUSY: &str = "busy";

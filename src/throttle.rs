@@ -1,15 +1,24 @@
-//! The limiter, and the store that the configuration selects: one type for the rest of the program.
+//! The store of windows that the configuration selects, and the limiter over it. All else of the limiter is imported
+//! from its own crate.
 
-pub use gatehouse_limiter::*;
+use gatehouse_limiter::{
+    Bucket, HitId, HoldOutcome, KeptHit, LogPeek, LogReading, MemoryStore, RedisStore, ReserveRequest,
+    StoreError, StoreVerdict, WindowStore,
+};
 
 use crate::clock::Micros;
 
-pub enum AnyStore {
+pub enum Store {
     Memory(MemoryStore),
     Redis(RedisStore),
 }
 
-impl WindowStore for AnyStore {
+pub type Limiter = gatehouse_limiter::Limiter<Store>;
+pub type Hold = gatehouse_limiter::Hold<Store>;
+pub type HoldDecision = gatehouse_limiter::HoldDecision<Store>;
+pub type WindowRebuild = gatehouse_limiter::WindowRebuild<Store>;
+
+impl WindowStore for Store {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         match self {
             Self::Memory(store) => store.reserve(ask).await,

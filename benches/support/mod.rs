@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::{Limiter, RedisStore};
+use gatehouse_limiter::{Limiter, RedisStore};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use gatehouse::clock::Clock;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
-use gatehouse::throttle::{HitDecision, Limit, LimitMode, Limiter, RedisStore, Rule, RuleAction, RuleSpan};
 use libfuzzer_sys::fuzz_target;
 use sha1::{Digest, Sha1};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use gatehouse_limiter::{HitDecision, Limit, LimitMode, Limiter, RedisStore, Rule, RuleAction, RuleSpan};
 
 /// A reply that is whole, since one that never ends is what the timeout is for: each line an item, `(` and `)` around
 /// those of a list, `:1`, `nil`, `!an error`, and anything else a string.

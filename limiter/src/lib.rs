@@ -17,13 +17,21 @@ pub mod middleware;
 mod rebuild;
 #[cfg(feature = "redis")]
 mod redis;
+// Hidden: names the application's own target; it, too, begins its spans there.
+#[doc(hidden)]
 pub mod spans;
 mod store;
+// Hidden: what a limiter's holds wait in; the application's codes and forms wait in the same.
+#[doc(hidden)]
 pub mod wait_queue;
 pub mod window;
 
 #[cfg(feature = "redis")]
-pub use self::redis::{CallError, RedisLink, RedisServers, RedisStore, RedisUrl};
+pub use self::redis::{
+    CallError, ClusterServers, RedisLink, RedisServers, RedisStore, RedisUrl, SentinelServers,
+};
+// Hidden: a log in memory, in which the application's replay counts recorded attempts. Others take a store.
+#[doc(hidden)]
 pub use hits::{HitRing, LogHit};
 pub use hold::*;
 pub use key::SubKey;

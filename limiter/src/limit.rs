@@ -288,7 +288,7 @@ impl Limit {
 
     /// How long a hit can be counted, if that is the same at any time, that is, if no rule follows the
     /// calendar.
-    pub fn sight(&self) -> Option<Duration> {
+    pub(crate) fn sight(&self) -> Option<Duration> {
         self.0.sight
     }
 
@@ -331,16 +331,9 @@ impl Rule {
 
 /// A time span from `start` (included) to `end` (excluded).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeStretch {
+pub(crate) struct TimeStretch {
     /// Its first microsecond.
     pub start: Micros,
     /// The first microsecond after it.
     pub end: Micros,
-}
-
-impl TimeStretch {
-    /// Whether that moment lies in it.
-    pub fn contains(self, at: Micros) -> bool {
-        self.start <= at && at < self.end
-    }
 }

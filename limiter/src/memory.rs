@@ -65,11 +65,15 @@ impl MemoryStore {
     }
 
     /// How many hits and holds a log has, inside and outside its windows.
+    // Hidden: for the suite of every store, and benchmarks.
+    #[doc(hidden)]
     pub fn members(&self, key: SubjectKey) -> usize {
         self.lock_one(key).find(key).map_or(0, |log| log.entry.kept.len() + log.holds() as usize)
     }
 
     /// The answer without a future: nothing here waits except for a short lock.
+    // Hidden: for benchmarks; a program takes a limiter.
+    #[doc(hidden)]
     pub fn reserve_now(&self, ask: &ReserveRequest<'_>) -> StoreVerdict {
         let clock = self.clock.now();
         match ask.buckets {

@@ -17,7 +17,7 @@ use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
-pub use self::servers::{RedisServers, RedisUrl};
+pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
 use self::wire::{ReserveReply, ScriptKind, fault, integers, life_millis, verdict, write_bucket, write_rule};
 use crate::clock::{Clock, Micros};
 use crate::hits::MOST_FORGIVEN;
@@ -49,6 +49,20 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
     /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use gatehouse_limiter::{Limiter, RedisStore, RedisUrl, SubKey, clock::Clock, entropy::Entropy};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let servers = RedisUrl::parse("redis://127.0.0.1:6379/0")?.servers(None)?;
+    /// let store = RedisStore::new(servers, Duration::from_millis(200), "limits", Clock::System);
+    /// assert!(store.link().ready(Duration::from_secs(5)).await);
+    /// // The key is the same in every instance on these servers.
+    /// let limiter = Limiter::new(store, SubKey::from_bytes([7; 32]), &Entropy::Os);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(
         servers: impl Into<RedisServers>,
         timeout: Duration,
@@ -73,6 +87,8 @@ impl RedisStore {
     }
 
     /// Whether refusals are remembered for a moment.
+    // Hidden: for the suite of every store.
+    #[doc(hidden)]
     pub const fn remembers(&self) -> bool {
         self.remembered.is_some()
     }
@@ -100,6 +116,8 @@ impl RedisStore {
     }
 
     /// The command that a reservation sends, for benchmarks of everything else.
+    // Hidden: for that alone.
+    #[doc(hidden)]
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
         self.reservation_as(ask, ask.kind.into())
     }

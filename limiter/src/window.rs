@@ -101,7 +101,7 @@ fn end(span: &RuleSpan, oldest: Micros, now: Micros) -> Micros {
 
 /// How long until a rule's whole quota is free again, given a hit now.
 #[inline]
-pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
+pub(crate) fn reset_after(rule: &Rule, now: Micros) -> Duration {
     match &rule.span {
         RuleSpan::Sliding(window) => *window,
         RuleSpan::Calendar { unit, zone } => stretch(*unit, zone, now).end.since(now),
@@ -110,7 +110,7 @@ pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
 
 /// The calendar unit that contains `at`. If a clock change removes midnight, the unit starts at the first
 /// moment that exists.
-pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
+pub(crate) fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
     let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
     let whole = |start: Option<Zoned>, end: Option<Zoned>| match (start, end) {
         (Some(start), Some(end)) => TimeStretch {
@@ -169,7 +169,7 @@ pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
 
 /// How long a log must be kept after a hit: no rule of the limit can count the hit for longer.
 #[inline]
-pub fn life(limit: &Limit, now: Micros) -> Duration {
+pub(crate) fn life(limit: &Limit, now: Micros) -> Duration {
     let longest = || limit.rules().iter().map(|rule| reset_after(rule, now)).max().unwrap_or(Duration::ZERO);
     limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }

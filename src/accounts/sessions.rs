@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::wait_queue::{QueuePosition, WaitQueue};
 use sqlx::{query, query_as, query_scalar};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
@@ -18,7 +19,6 @@ use crate::config::SessionSettings;
 use crate::db::{Db, DbError, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
-use crate::throttle::wait_queue::{QueuePosition, WaitQueue};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use actix_web::HttpServer;
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
+use gatehouse_limiter::RedisLink;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ use crate::config::BackendKind;
 use crate::db::Db;
 use crate::sms::SmsCodes;
 use crate::stop::{StopSender, StopSignal};
-use crate::throttle::{AnyStore, RedisLink};
+use crate::throttle::Store;
 use crate::tuning::Tuning;
 use crate::web::kit::connections::{self, Bounds, Connections};
 use crate::web::kit::services::Services;
@@ -132,10 +133,10 @@ const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     const BATCH: u32 = 500;
     while stop.pause(SWEEP_EVERY).await {
-        if let AnyStore::Memory(store) = parts.limiter.store() {
+        if let Store::Memory(store) = parts.limiter.store() {
             store.sweep();
         }
-        parts.insurance.store().sweep();
+        parts.local_fallback.store().sweep();
         services.captchas.sweep();
         services.token_gate.sweep();
         while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))

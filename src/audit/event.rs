@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use gatehouse_limiter::{Refusal, RuleAction};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::clock::Micros;
-use crate::throttle::{Refusal, RuleAction};
 
 /// What was attempted; by these words in SQL and in the API.
 #[derive(

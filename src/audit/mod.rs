@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::Refusal;
 use metrics::Counter;
 
 use crate::clock::{Clock, Micros};
@@ -23,7 +24,6 @@ use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 use crate::stop::StopSignal;
-use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::captcha::{Captcha, Geometry};
+use gatehouse_limiter::Refusal;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -17,7 +18,6 @@ use super::id::{ChallengeNonce, VerifiedId};
 use super::slots::Slot;
 use super::{CaptchaForm, Difficulty};
 use crate::secret::{MasterKey, SigningKeys};
-use crate::throttle::Refusal;
 
 /// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
 const CACHE_BYTES: u64 = 8 << 20;

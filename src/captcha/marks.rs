@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::{CallError, RedisLink};
 use redis::Value;
 
 use crate::clock::{Clock, Micros};
-use crate::throttle::{CallError, RedisLink};
 
 pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>> + Send + 'a>>;
 

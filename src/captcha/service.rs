@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, Rule, RuleAction, RulePeek,
+};
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
@@ -22,9 +25,6 @@ use super::{
 use crate::clock::Micros;
 use crate::config::{CaptchaTunables, LimitName, LiveSettings};
 use crate::fair_queue::QueueOwner;
-use crate::throttle::{
-    Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, Rule, RuleAction, RulePeek,
-};
 
 #[cfg(test)]
 mod solver_tests;

@@ -15,6 +15,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::time::Duration;
 
+use gatehouse_limiter::Limit;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 use toml_edit::DocumentMut;
@@ -28,7 +29,6 @@ use super::reader::ProblemList;
 use super::settings::{Config, LiveSettings};
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
 use super::{document, reader};
-use crate::throttle::Limit;
 use access::access_alone;
 
 pub use access::{AccessEdit, AccessSaver};

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, MOST_RULES, Rule, RuleAction,
+    RuleSpan, SHORTEST_WINDOW,
+};
 use jiff::tz::TimeZone;
 
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ParseResult, SectionReader};
 use super::values::{DAY, HOUR, MINUTE, SECOND, duration, integer, word};
-use crate::throttle::{
-    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, MOST_RULES, Rule, RuleAction,
-    RuleSpan, SHORTEST_WINDOW,
-};
 
 /// Wrong passwords at one account, here and at the logins of other programs. So are the following.
 fn at_an_account() -> [Rule; 2] {

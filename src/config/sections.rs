@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gatehouse_limiter::RedisUrl;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
@@ -17,7 +18,6 @@ use super::values::{
     DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, network, origin, path,
     path_if_any, share, shown, socket_address, text, without_password, word, yes_or_no,
 };
-use crate::throttle::RedisUrl;
 
 section! {
     Server in "server" {

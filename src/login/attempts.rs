@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
+use gatehouse_limiter::window::HOLD_LIFE;
+use gatehouse_limiter::{Refusal, RuleAction, StoreError};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr};
@@ -27,8 +29,6 @@ use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::throttle::window::HOLD_LIFE;
-use crate::throttle::{Refusal, RuleAction, StoreError};
 
 pub use ticket::{AttemptOutcomes, AttemptTicket};
 

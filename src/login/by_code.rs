@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gatehouse_limiter::LimitMode;
 use metrics::Counter;
 use zeroize::Zeroizing;
 
@@ -16,7 +17,6 @@ use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
-use crate::throttle::LimitMode;
 use crate::{audit, request_id};
 
 #[derive(Clone)]

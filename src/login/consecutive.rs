@@ -22,7 +22,7 @@ use crate::accounts::{
 use crate::db::DbError;
 
 /// How long an attempt may wait for others to end. Together with the hashing queue this stays well under
-/// [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+/// [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of names without a password for which failures are remembered.

@@ -31,6 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    AdmittedHit, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, MemoryStore, OwnedBucket,
+    Refusal, Rule, RuleAction, StoreError, SubjectKey,
+};
 use metrics::Counter;
 
 use self::counting::{LoginLimits, OWN, account_key};
@@ -43,11 +47,7 @@ use crate::clock::Micros;
 use crate::config::{LimitName, Limits, LiveSettings};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
-use crate::throttle;
-use crate::throttle::{
-    AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, Limiter, MemoryStore, OwnedBucket,
-    Refusal, Rule, RuleAction, StoreError, SubjectKey,
-};
+use crate::throttle::{Limiter, WindowRebuild};
 
 pub use counting::{
     AccountSubject, ClientCapabilities, CountingMode, GuardRequest, GuardedLogin, REALM_VERSION,
@@ -68,13 +68,13 @@ const ASKED: Refusal =
     Refusal { bucket: OWN, rule: 0, then: RuleAction::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
 pub struct LoginGuard {
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter,
     /// Windows of addresses in this process, with stricter limits, used while the store is out.
-    insurance: Limiter<MemoryStore>,
+    local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     /// Decides on accounts while the store is out, and is what the store is rebuilt from.
     failures: FailureRecord,
     in_flight: InFlightAttempts,
-    rebuild: throttle::WindowRebuild<AnyStore>,
+    rebuild: WindowRebuild,
     /// A return to the store is in progress.
     returning: AtomicBool,
     accounts: Accounts,
@@ -114,19 +114,19 @@ pub struct CountedAttempt {
 
 impl LoginGuard {
     pub fn new(
-        limiter: Limiter<AnyStore>,
-        insurance: Limiter<MemoryStore>,
+        limiter: Limiter,
+        local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
         failures: FailureRecord,
         accounts: Accounts,
         audit: Audit,
     ) -> Self {
         let clock = failures.clock().clone();
         Self {
-            rebuild: throttle::WindowRebuild::new(limiter.clone(), outage::NAME, clock.clone()),
+            rebuild: WindowRebuild::new(limiter.clone(), outage::NAME, clock.clone()),
             in_flight: InFlightAttempts::new(clock),
             returning: AtomicBool::new(false),
             limiter,
-            insurance,
+            local_fallback,
             failures,
             accounts,
             audit,
@@ -292,13 +292,16 @@ impl LoginGuard {
             Err(error) => {
                 self.note_outage(&error);
                 let limit = stricter(limit);
-                let bucket = self.insurance.bucket(&limit, address);
-                self.insurance.reserve(&[bucket], solved).await.expect("the in-process store does not fail")
+                let bucket = self.local_fallback.bucket(&limit, address);
+                self.local_fallback
+                    .reserve(&[bucket], solved)
+                    .await
+                    .expect("the in-process store does not fail")
             }
         };
         match decision {
             HitDecision::Refused(refusal) => Err(refusal),
-            HitDecision::Admitted(throttle::AdmittedHit { at, noted, id, .. }) => {
+            HitDecision::Admitted(AdmittedHit { at, noted, id, .. }) => {
                 Ok((CountedAttempt { at, noted }, id))
             }
         }
@@ -306,8 +309,8 @@ impl LoginGuard {
 
     /// Takes back what [`LoginGuard::count_address`] counted, whichever window that was. Harmless if repeated.
     pub async fn uncount_address(&self, limit: &Limit, address: &[u8], hit: HitId) {
-        let bucket = self.insurance.bucket(limit, address);
-        self.insurance.refund(&[bucket], hit).await.expect("the in-process store does not fail");
+        let bucket = self.local_fallback.bucket(limit, address);
+        self.local_fallback.refund(&[bucket], hit).await.expect("the in-process store does not fail");
         if let Err(error) = self.limiter.refund(&[self.limiter.bucket(limit, address)], hit).await {
             self.note_outage(&error);
         }
@@ -333,9 +336,7 @@ impl LoginGuard {
         }
         // As if solved, so that rules that ask for an answer do not prevent counting one.
         match self.limiter.reserve(&buckets, true).await {
-            Ok(HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. })) => {
-                Some(CountedAttempt { at, noted })
-            }
+            Ok(HitDecision::Admitted(AdmittedHit { at, noted, .. })) => Some(CountedAttempt { at, noted }),
             Ok(HitDecision::Refused(_)) => None,
             Err(error) => {
                 self.note_outage(&error);

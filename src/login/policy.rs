@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::window::HOLD_LIFE;
+use gatehouse_limiter::{CallError, RedisLink, StoreError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sqlx::{query, query_scalar};
@@ -22,8 +24,6 @@ use crate::config::LiveSettings;
 use crate::db::{Db, DbError, on_db};
 use crate::denied::Denied;
 use crate::secret::{MasterKey, SubKey};
-use crate::throttle::window::HOLD_LIFE;
-use crate::throttle::{CallError, RedisLink, StoreError};
 
 /// How long an attempt waits for others in flight. Dovecot gives up after two seconds
 /// (`auth_policy_server_timeout_msecs`), and would take that for a failure.

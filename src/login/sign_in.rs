@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::{Refusal, RuleAction};
 use metrics::{Counter, Histogram};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -23,7 +24,6 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::telemetry::SIGN_IN_SECONDS;
-use crate::throttle::{Refusal, RuleAction};
 use crate::{audit, request_id};
 
 /// The retry time of a caller who waited in vain for others: about as long as those take.

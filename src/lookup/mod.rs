@@ -6,6 +6,7 @@ mod subject;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use gatehouse_limiter::{Bucket, Limit, MemoryStore, RuleAction, StoreError, WindowStore};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::db::DbError;
 use crate::login::{FailureRecord, GuardedAttempts, password_enabled_counter};
 use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
-use crate::throttle::{AnyStore, Bucket, Limit, Limiter, MemoryStore, RuleAction, StoreError, WindowStore};
+use crate::throttle::Limiter;
 
 pub use subject::{LookupKind, LookupSubject, NamedProgram};
 
@@ -26,13 +27,13 @@ pub use subject::{LookupKind, LookupSubject, NamedProgram};
 pub struct Lookup(Arc<LookupParts>);
 
 pub struct LookupParts {
-    pub limiter: Limiter<AnyStore>,
+    pub limiter: Limiter,
     /// This process's windows, used while the store is out.
-    pub insurance: Limiter<MemoryStore>,
+    pub local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     /// What the windows of accounts are rebuilt from.
     pub failures: FailureRecord,
     /// Limits on challenges issued by this process.
-    pub issuing: Limiter<MemoryStore>,
+    pub issuing: gatehouse_limiter::Limiter<MemoryStore>,
     pub accounts: Accounts,
     /// Counts the names of realms.
     pub attempts: GuardedAttempts,
@@ -285,7 +286,7 @@ impl Lookup {
         subject: &LookupSubject,
         bytes: &[u8],
     ) -> Result<(), LookupError> {
-        let LookupParts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
+        let LookupParts { limiter, local_fallback, failures, issuing, codes, .. } = &*self.0;
         // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
         match name.map(|name| (name.unit(), name.subject())) {
@@ -323,7 +324,7 @@ impl Lookup {
         if name.is_some_and(LimitName::is_of_one_instance) {
             issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
-            insurance.clear(insurance.bucket(limit, bytes)).await?;
+            local_fallback.clear(local_fallback.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
         Ok(())
@@ -494,7 +495,7 @@ impl Lookup {
 }
 
 async fn read<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+    limiter: &gatehouse_limiter::Limiter<S>,
     limit: Limit,
     subject: &[u8],
     of_this_instance: bool,

@@ -4,15 +4,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    AdmittedHit, Bucket, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal, RuleAction,
+    StoreError, StoreState, WindowRecord,
+};
+
 use super::ledger::{Ledger, LedgerPosition};
 use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, ONCE};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
-use crate::throttle::{
-    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, KeptHit, LimitMode, Limiter, Refusal,
-    RuleAction, StoreError, StoreState, WindowRecord,
-};
+use crate::throttle::{HoldDecision, Limiter, WindowRebuild};
 
 /// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 4;
@@ -55,20 +57,20 @@ pub struct BudgetTicket {
 
 #[derive(Clone)]
 pub struct SmsBudgets {
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter,
     ledger: Ledger,
-    rebuild: Arc<throttle::WindowRebuild<AnyStore>>,
+    rebuild: Arc<WindowRebuild>,
     /// The rebuild generation in which the store was complete when last read, and for which limits.
     known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
 impl SmsBudgets {
-    pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = throttle::WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
+    pub fn new(limiter: Limiter, ledger: Ledger) -> Self {
+        let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
         Self { limiter, ledger, rebuild: Arc::new(rebuild), known_generation: Arc::default() }
     }
 
-    pub const fn limiter(&self) -> &Limiter<AnyStore> {
+    pub const fn limiter(&self) -> &Limiter {
         &self.limiter
     }
 
@@ -96,7 +98,7 @@ impl SmsBudgets {
                 }
                 Err(error) => return BudgetAdmission::Out(Some(error)),
             };
-            let throttle::AdmittedHit { id, at, noted, .. } = admission;
+            let AdmittedHit { id, at, noted, .. } = admission;
             let now = self.limiter.rebuild_generation(MARK, &shape).await;
             if let (Some(generation), Ok(now)) = (before, &now)
                 && before == *now
@@ -118,7 +120,7 @@ impl SmsBudgets {
         buckets: &[Bucket<'_>],
         solved: bool,
         patience: Duration,
-    ) -> Result<HoldDecision<AnyStore>, Option<StoreError>> {
+    ) -> Result<HoldDecision, Option<StoreError>> {
         let shape = limits.shape();
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
@@ -279,11 +281,11 @@ const PAGE: u32 = 250;
 /// The name in the store for all windows of messages, used to mark them as complete.
 const MARK: &str = "sms";
 
-type LedgerRebuildError = throttle::RebuildError<DbError>;
+type LedgerRebuildError = RebuildError<DbError>;
 
 /// The ledger, for the limits of one moment.
 struct RecordedMessages<'a> {
-    limiter: &'a Limiter<AnyStore>,
+    limiter: &'a Limiter,
     ledger: &'a Ledger,
     limits: &'a MessageLimits,
 }

@@ -3,6 +3,10 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    Bucket, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
+};
+
 use super::codes::SmsCodes;
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
 use super::message::{SmsError, TRY_AGAIN};
@@ -14,10 +18,7 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
-use crate::throttle::{
-    AnyStore, Bucket, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError,
-    SubjectKey,
-};
+use crate::throttle::Hold;
 
 /// How long a guess may wait for others in flight to be compared.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -75,7 +76,7 @@ const NUMBER: usize = 0;
 /// A slot among the wrong guesses. Each of them must now be compared or refunded.
 struct GuessSlot {
     codes: SmsCodes,
-    hold: Hold<AnyStore>,
+    hold: Hold,
     /// What a limit in monitor mode would have refused, and which limit.
     noted: Option<(String, Refusal)>,
 }

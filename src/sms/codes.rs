@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::wait_queue::WaitQueue;
+use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
 use tokio::sync::Semaphore;
 
@@ -20,8 +22,7 @@ use crate::config::{LimitName, LiveSettings, ProgramTexts};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::throttle::wait_queue::WaitQueue;
-use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
+use crate::throttle::Limiter;
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_IN_FLIGHT: u32 = 256;
@@ -65,7 +66,7 @@ pub trait PhoneOwners: Send + Sync {
 pub struct CodesDeps {
     pub db: Db,
     /// Over the store that every instance shares.
-    pub limiter: Limiter<AnyStore>,
+    pub limiter: Limiter,
     pub gateway: Arc<dyn SmsGateway>,
     /// Knows which numbers belong to an account, for a shortage.
     pub owners: Arc<dyn PhoneOwners>,

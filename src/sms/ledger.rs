@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::window::{self, GatheredVerdict, WindowLog};
+use gatehouse_limiter::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
@@ -18,8 +20,6 @@ use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
-use crate::throttle::window::{self, GatheredVerdict, WindowLog};
-use crate::throttle::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 
 pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};

@@ -3,11 +3,12 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gatehouse_limiter::Refusal;
+
 use super::{MessageId, MessagePurpose, Phone, SmsCode};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::denied::Denied;
-use crate::throttle::Refusal;
 
 /// A message with a code, as a page, a program or an identity provider asks for it.
 #[derive(Debug, Clone)]

@@ -4,15 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, SubjectKey, window};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::BrakedPrefix;
 use super::{Message, ProgramKind};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, Limits, LiveSettings};
-use crate::throttle::{
-    AnyStore, Bucket, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, SubjectKey, window,
-};
+use crate::throttle::Limiter;
 
 /// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
@@ -170,7 +169,7 @@ impl MessageLimits {
     }
 
     /// The logs of `sms-total`: of everything that is open, and of our own pages.
-    pub fn total(&self, limiter: &Limiter<AnyStore>) -> [Bucket<'_>; 2] {
+    pub fn total(&self, limiter: &Limiter) -> [Bucket<'_>; 2] {
         let SenderLimits { total, own_total, .. } = &self.pages;
         [limiter.bucket(total, EVERYONE), limiter.bucket(own_total, PAGES)]
     }
@@ -255,7 +254,7 @@ impl MessageLimits {
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageKeys {
-    pub fn of(limiter: &Limiter<AnyStore>, limits: &MessageLimits, message: &Message) -> Self {
+    pub fn of(limiter: &Limiter, limits: &MessageLimits, message: &Message) -> Self {
         let Message { phone, purpose, origin, once, .. } = message;
         let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
         let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
@@ -281,7 +280,7 @@ impl MessageKeys {
 
     /// Of number, address, network and request; the others follow from these, the block and the sender.
     pub fn new(
-        limiter: &Limiter<AnyStore>,
+        limiter: &Limiter,
         limits: &MessageLimits,
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,

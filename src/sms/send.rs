@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::wait_queue::QueuePosition;
+use gatehouse_limiter::{HitId, SubjectKey};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -18,8 +20,6 @@ use crate::clock::Micros;
 use crate::config::{Brake, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
-use crate::throttle::wait_queue::QueuePosition;
-use crate::throttle::{HitId, SubjectKey};
 use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the

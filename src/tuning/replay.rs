@@ -2,7 +2,7 @@
 //!
 //! The limits in force are not replayed: their figures are counted from the record. Under the draft the
 //! recorded attempts come again in the order of time, and the arithmetic that enforces limits
-//! ([`window`](crate::throttle::window)) decides on them. **An attempt keeps its recorded decision unless the
+//! ([`window`](gatehouse_limiter::window)) decides on them. **An attempt keeps its recorded decision unless the
 //! draft changes a limit that counts it, or an earlier attempt with another decision has made a log that
 //! counts it different from the recorded one.** So a draft that changes nothing gives exactly the recorded
 //! figures, and one that changes messages leaves sign-ins as they were.
@@ -34,13 +34,13 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use gatehouse_limiter::Limit;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
-use crate::throttle::Limit;
 use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
 pub use read::{MOST_ROWS, ReadError, RecordRead, read};

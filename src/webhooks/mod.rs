@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::RedisLink;
 use metrics::counter;
 use serde_json::json;
 use sqlx::{query, query_as, query_scalar};
@@ -25,7 +26,6 @@ use crate::config::{WebhookEvent, WebhookSettings};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::stop::{StopSender, StopSignal};
-use crate::throttle::RedisLink;
 use notices::WebhookNotice;
 use signed::{PostResult, WebhookEndpoint};
 

@@ -246,6 +246,7 @@ pub struct ClusterServers {
 }
 
 impl ClusterServers {
+    /// Connects to them as a cluster.
     pub fn builder(&self) -> ClusterClientBuilder {
         self.roots.cluster(ClusterClientBuilder::new(self.hosts.clone()))
     }

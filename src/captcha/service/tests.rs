@@ -2,13 +2,14 @@
 
 use std::net::Ipv4Addr;
 
+use gatehouse_limiter::Rule;
+
 use super::super::Provider;
 use super::*;
 use crate::clock::{Clock, Micros};
 use crate::config::Limits;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::throttle::Rule;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gatehouse_limiter::{RedisServers, RedisUrl};
 use redis::cluster::ClusterConnection;
 use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use sha1::{Digest, Sha1};
@@ -12,7 +13,6 @@ use sha1::{Digest, Sha1};
 use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
 use crate::config::live_settings::{BackendKind, redis_place};
 use crate::https;
-use crate::throttle::{RedisServers, RedisUrl};
 
 /// How long connecting may take, and how long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -8,12 +8,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleSpan};
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::{DraftError, parsed};
 use crate::config::values::span_text;
-use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
 /// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
 /// that one table. Everything else is unchanged, including comments and the limit's position.

@@ -65,7 +65,7 @@ fn as_json(document: &str) -> serde_json::Value {
     let limits = source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live.limits;
     let mut all = json!({ "custom": {} });
     for limit in limits.iter() {
-        let mode = if limit.mode() == crate::throttle::LimitMode::Monitor { "monitor" } else { "enforce" };
+        let mode = if limit.mode() == gatehouse_limiter::LimitMode::Monitor { "monitor" } else { "enforce" };
         let rules: Vec<_> = limit.rules().iter().map(rule_json).collect();
         let value = json!({ "mode": mode, "rules": rules });
         match limit.name().strip_prefix("custom.") {
@@ -283,7 +283,7 @@ fn spans_are_written_so_that_they_are_read_as_the_same() {
         assert_eq!(crate::config::span_text(span), text);
         let document = format!("[limits.custom.a]\nrules = [{{ max = 1, window = \"{text}\" }}]");
         let read = source(&[]).read(source(&[]).tree(&document).unwrap()).unwrap().live.limits;
-        assert_eq!(read.custom["a"].rules()[0].span, crate::throttle::RuleSpan::Sliding(span));
+        assert_eq!(read.custom["a"].rules()[0].span, gatehouse_limiter::RuleSpan::Sliding(span));
     }
 }
 

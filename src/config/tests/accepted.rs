@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{CalendarUnit, LimitMode, Rule, RuleAction, RuleSpan};
+
 use crate::config::*;
-use crate::throttle::{CalendarUnit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use super::read;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::{CallError, HitId, RedisLink, StoreError, SubjectKey};
 use parking_lot::Mutex;
 use redis::Value;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ use crate::accounts::{AccountId, DeviceId, Realm};
 use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
 use crate::secret::SigningKeys;
-use crate::throttle::{CallError, HitId, RedisLink, StoreError, SubjectKey};
 
 const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.

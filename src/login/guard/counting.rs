@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, RulePeek, StoreError};
+
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::RequestOrigin;
-use crate::throttle::{
-    Bucket, HoldDecision, Limit, LimitMode, Limiter, Refusal, Rule, RuleAction, RulePeek, StoreError,
-    WindowStore,
-};
+use crate::throttle::{HoldDecision, Limiter};
 
 /// The account's bucket, or the device's instead, comes first.
 pub const OWN: usize = 0;
@@ -124,9 +123,9 @@ impl CountingMode {
         self.known().is_some_and(|device| Some(device.password_version) != version)
     }
 
-    pub fn buckets<'a, S: WindowStore + 'static>(
+    pub fn buckets<'a>(
         self,
-        limiter: &Limiter<S>,
+        limiter: &Limiter,
         limits: LoginLimits<'a>,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
@@ -145,12 +144,12 @@ impl CountingMode {
 /// Takes a slot and returns how it is counted. If the device's log blocks, the client is treated as a stranger,
 /// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
 /// device's log asks for is required, as it would be for a stranger with as many failures.
-pub async fn hold<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+pub async fn hold(
+    limiter: &Limiter,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
-) -> Result<(CountingMode, HoldDecision<S>), StoreError> {
+) -> Result<(CountingMode, HoldDecision), StoreError> {
     let ask = async |mode: CountingMode| {
         let buckets = mode.buckets(limiter, limits, who);
         limiter.hold(&buckets, who.solved, who.means.patience).await
@@ -175,8 +174,8 @@ pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
 }
 
 /// Whether the next attempt of this mode would be asked for a CAPTCHA.
-pub async fn challenges_next<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
+pub async fn challenges_next(
+    limiter: &Limiter,
     limits: LoginLimits<'_>,
     who: GuardRequest<'_>,
     mode: CountingMode,
@@ -194,11 +193,7 @@ pub async fn challenges_next<S: WindowStore + 'static>(
 }
 
 /// Whether a rule of this kind would refuse the next hit.
-async fn is_full<S: WindowStore + 'static>(
-    limiter: &Limiter<S>,
-    bucket: Bucket<'_>,
-    then: RuleAction,
-) -> Result<bool, StoreError> {
+async fn is_full(limiter: &Limiter, bucket: Bucket<'_>, then: RuleAction) -> Result<bool, StoreError> {
     if bucket.limit.mode() == LimitMode::Monitor {
         return Ok(false);
     }
@@ -273,7 +268,7 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
 }
 
 /// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
-/// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+/// under [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::{HitId, KeptHit, OwnedBucket, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, traced};
-use crate::throttle::{HitId, KeptHit, OwnedBucket, SubjectKey};
 
 /// An instance without a sign of life for this long is not counted; it gives one every 5 s.
 const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);

@@ -7,6 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use gatehouse_limiter::window::{GatheredVerdict, WindowLog};
+use gatehouse_limiter::{
+    Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, RuleAction,
+    StoreError, StoreState, WindowRecord, window,
+};
+
 use super::counting::{CountingMode, GuardedLogin, LoginLimits, OWN, is_milder};
 use super::failure_record::{FailureRecord, RecordPlace};
 use super::slot::{
@@ -16,11 +22,7 @@ use super::{ASKED, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
-use crate::throttle::window::{GatheredVerdict, WindowLog};
-use crate::throttle::{
-    AnyStore, Bucket, HitId, HoldDecision, Limit, Limiter, MemoryStore, OwnedBucket, RebuildError, Refusal,
-    RuleAction, StoreError, StoreState, WindowRecord, window,
-};
+use crate::throttle::Limiter;
 
 /// How long an attempt without a slot waits before it reads the record again, because another instance may
 /// have freed one.
@@ -114,7 +116,7 @@ impl LoginGuard {
         if buckets.is_empty() {
             return Ok(None);
         }
-        match self.insurance.hold(&buckets, who.solved, who.means.patience).await {
+        match self.local_fallback.hold(&buckets, who.solved, who.means.patience).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
                 Err(refused(who.guarded, mode, Refusal { bucket: refusal.bucket + 1, ..refusal }))
@@ -195,7 +197,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 
 /// The record, for the limits of one moment.
 struct RecordedFailures<'a> {
-    limiter: &'a Limiter<AnyStore>,
+    limiter: &'a Limiter,
     failures: &'a FailureRecord,
     in_flight: &'a InFlightAttempts,
     limits: &'a Limits,

@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError, SubjectKey, WindowStore,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
@@ -13,10 +16,7 @@ use super::counting::{CountingMode, SHARED};
 use super::failure_record::{FailedAttempt, FailureRecord};
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
-use crate::throttle::{
-    AnyStore, Bucket, HitId, Hold, KeptHit, Limiter, MemoryStore, OwnedBucket, StoreError, SubjectKey,
-    WindowStore,
-};
+use crate::throttle::{Hold, Limiter};
 
 /// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
@@ -28,19 +28,19 @@ pub struct AttemptSlot {
 }
 
 pub(super) enum SlotHold {
-    Store(Hold<AnyStore>),
+    Store(Hold),
     Outage(HeldInOutage),
 }
 
 /// A hold without an attempt yet. If the caller is dropped before there is one, it is refunded.
-pub(super) struct UnclaimedHold<S: WindowStore + 'static>(Option<Hold<S>>);
+pub(super) struct UnclaimedHold<S: WindowStore + 'static>(Option<gatehouse_limiter::Hold<S>>);
 
 impl<S: WindowStore + 'static> UnclaimedHold<S> {
-    pub const fn new(hold: Hold<S>) -> Self {
+    pub const fn new(hold: gatehouse_limiter::Hold<S>) -> Self {
         Self(Some(hold))
     }
 
-    pub fn claim(mut self) -> Hold<S> {
+    pub fn claim(mut self) -> gatehouse_limiter::Hold<S> {
         self.0.take().expect("claimed once")
     }
 
@@ -64,9 +64,9 @@ pub(super) struct HeldInOutage {
     pub at: Micros,
     pub buckets: Vec<OwnedBucket>,
     /// In this process's logs of the address and the network.
-    pub elsewhere: Option<Box<Hold<MemoryStore>>>,
+    pub elsewhere: Option<Box<gatehouse_limiter::Hold<MemoryStore>>>,
     /// Of the store that is out.
-    pub limiter: Limiter<AnyStore>,
+    pub limiter: Limiter,
 }
 
 impl AttemptSlot {
@@ -366,16 +366,21 @@ impl Drop for InFlightTicket {
 mod tests {
     use std::time::Duration;
 
+    use gatehouse_limiter::{HoldDecision, Limit, LimitMode, Rule, RuleAction};
+
     use super::*;
     use crate::clock::Clock;
     use crate::entropy::Entropy;
     use crate::secret::MasterKey;
-    use crate::throttle::{HoldDecision, Limit, LimitMode, Rule, RuleAction};
 
     async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
         let entropy = Entropy::seeded(1);
         let key = MasterKey::random(&entropy).derive("test");
-        let limiter = Limiter::new(MemoryStore::new(Clock::manual(Micros(1_000_000))), key, &entropy);
+        let limiter = gatehouse_limiter::Limiter::new(
+            MemoryStore::new(Clock::manual(Micros(1_000_000))),
+            key,
+            &entropy,
+        );
         let rule = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
         let limit = Limit::new("test", vec![rule], LimitMode::Enforce).unwrap();
         let bucket = limiter.bucket(&limit, b"alice");

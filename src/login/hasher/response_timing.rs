@@ -16,7 +16,7 @@ use crate::accounts::stored_hash::{HashCost, HashFunction, Pbkdf2Digest};
 
 /// An answer leaves after twice the time that the slowest hash takes here, so that other load does not delay it beyond.
 const ROOM: f64 = 2.0;
-/// With both queues this stays within [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+/// With both queues this stays within [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
 const LONGEST: Duration = Duration::from_secs(4);
 /// Stored hashes have always been allowed so much memory for each worker.
 const MEMORY_MIB: u32 = 64;

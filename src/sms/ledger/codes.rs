@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{HitId, SubjectKey};
 use sqlx::{query, query_as};
 
 use super::{KeptHit, Ledger, LedgerPosition, Tx, hex, stored_hit, stored_id, stored_key, stored_purpose};
@@ -9,7 +10,6 @@ use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
 use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
 use crate::sms::{MessageId, MessagePurpose, Phone, Purpose};
-use crate::throttle::{HitId, SubjectKey};
 
 /// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
 /// the code outlives it.

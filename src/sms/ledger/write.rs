@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{HitId, Limit, Refusal, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
@@ -15,7 +16,6 @@ use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::brake::BrakedPrefix;
 use crate::sms::message_limits::{BudgetShare, MessageKeys};
 use crate::sms::{DeliveryResult, Message, MessageId, MessagePurpose};
-use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
 /// the database some seconds before and after.

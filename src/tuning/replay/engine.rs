@@ -5,6 +5,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
+use gatehouse_limiter::window::{self, GatheredVerdict};
+use gatehouse_limiter::{HitId, HitRing, Limit, LogHit, Refusal, RuleAction};
+
 use super::Comparison;
 use super::row::{
     COUNT, FORGAVE, HONEST, KEPT_ON_FAILURE, LogRef, NOBODY, Recording, ReplayAction, ReplayDecision,
@@ -14,8 +17,6 @@ use super::row::{
 use super::tally::ReplayTally;
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
-use crate::throttle::window::{self, GatheredVerdict};
-use crate::throttle::{HitId, HitRing, Limit, LogHit, Refusal, RuleAction};
 
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;

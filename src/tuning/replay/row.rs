@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use gatehouse_limiter::{Limit, LimitMode, RuleAction};
+
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
-use crate::throttle::{Limit, LimitMode, RuleAction};
 
 /// If the same person succeeds within this time after an attempt, the attempt was theirs.
 pub const SOON: Duration = Duration::from_secs(10 * 60);

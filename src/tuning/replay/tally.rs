@@ -1,5 +1,6 @@
 //! Counts of decisions: in total, for each limit, and by rule.
 
+use gatehouse_limiter::{Limit, LimitMode, RuleAction};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -8,7 +9,6 @@ use super::row::{
     COUNT, HONEST, LogPart, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow, is_replayed, logs_of,
 };
 use crate::config::LimitName;
-use crate::throttle::{Limit, LimitMode, RuleAction};
 
 /// The counts of attempts, for one limit or in total.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]

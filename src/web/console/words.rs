@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use gatehouse_limiter::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
 
 use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
 use crate::denied;
-use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::locale::in_units;
 

@@ -16,7 +16,6 @@ use crate::accounts::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::throttle::Limit;
 use crate::web::kit::action::{Actor, Counted, Refusal};
 use crate::web::kit::challenge::{Asker, BUSY};
 use crate::web::kit::client::ClientAddress;
@@ -26,6 +25,7 @@ use crate::web::kit::message::FieldErrors;
 use crate::web::kit::problem::{CaptchaBody, Problem, WebError};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
+use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 
 /// A solved challenge: `id` and `answer`, or `altcha`. It can be used once, whether the answer is right or wrong.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::web::Path;
+use gatehouse_limiter::window::HOLD_LIFE;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,7 +17,6 @@ use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
     SettleError,
 };
-use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::{CaptchaSolution, limited};
 use crate::web::kit::challenge::{Answered, Asker, BUSY};
 use crate::web::kit::client::ClientAddress;

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::custom::CustomRequest;
-use crate::throttle::{HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::describe::{self, BODY, TOKEN};
@@ -21,6 +20,9 @@ use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
+use gatehouse_limiter::{
+    HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError,
+};
 
 /// Bytes of a subject.
 const LONGEST_SUBJECT: usize = 256;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
+
 use super::NOW;
 use crate::audit::{
     Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventPage, MaskedSubject,
@@ -10,7 +12,6 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
-use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::tuning::{DraftError, Instance};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};

@@ -1,7 +1,7 @@
 //! Requests that count depending on their response.
 
 use actix_web::http::StatusCode;
-use gatehouse::throttle::WindowStore;
+use gatehouse_limiter::WindowStore;
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::subject;
 

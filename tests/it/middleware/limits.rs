@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction};
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::{Denied, subject};
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 
 use super::{MINUTE, Site, a_minute, user};
 use crate::throttle::rig::*;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use actix_web::dev::{ServerHandle, ServiceRequest};
 use actix_web::web::{self, Data, Query};
 use actix_web::{App, Error, HttpResponse, HttpServer};
-use gatehouse::throttle::{Rule, RuleAction, WindowStore};
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::Subject;
+use gatehouse_limiter::{Rule, RuleAction, WindowStore};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 

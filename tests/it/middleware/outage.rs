@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use gatehouse::clock::Clock;
-use gatehouse::throttle::{Limiter, RedisStore};
 use gatehouse_limiter::middleware::RateLimit;
 use gatehouse_limiter::middleware::{Outage, subject};
+use gatehouse_limiter::{Limiter, RedisStore};
 
 use super::{Site, a_minute};
 use crate::support::redis::RedisServer;

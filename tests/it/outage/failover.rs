@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use crate::support::app::{Store, TestApp};
 use crate::support::redis::RedisServer;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use tokio::time::Instant;
 
 use super::proxy::{Proxy, Way};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::support::authority::Authority;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use crate::support::redis::RedisServer;
 use crate::throttle::NOON;

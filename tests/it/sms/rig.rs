@@ -13,7 +13,8 @@ use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
-use gatehouse::throttle::{AnyStore, Limiter, MemoryStore, RedisStore};
+use gatehouse::throttle::Limiter;
+use gatehouse_limiter::{MemoryStore, RedisStore};
 use tokio::sync::Semaphore;
 
 pub use super::fakes::*;
@@ -62,7 +63,7 @@ pub struct Rig {
 #[derive(Clone)]
 pub struct Instance {
     pub codes: SmsCodes,
-    pub limiter: Limiter<AnyStore>,
+    pub limiter: Limiter,
     pub db: Db,
     pub audit: Audit,
     live: LiveSettings,
@@ -98,12 +99,12 @@ impl Rig {
 
     pub async fn patient_instance(&self, patience: Duration) -> Instance {
         let store = match &self.redis {
-            None => AnyStore::Memory(MemoryStore::new(self.clock.clone())),
+            None => gatehouse::throttle::Store::Memory(MemoryStore::new(self.clock.clone())),
             Some(server) => {
                 let store = RedisStore::new(server.client(), 5 * SECOND, "gh", self.clock.clone());
                 let store = store.remembering_refusals();
                 assert!(store.link().ready(5 * SECOND).await);
-                AnyStore::Redis(store)
+                gatehouse::throttle::Store::Redis(store)
             }
         };
         let master = MasterKey::from_bytes([3; 32]);
@@ -159,7 +160,9 @@ impl Rig {
     pub async fn restart_redis(&mut self, instance: &Instance) {
         let mut old = self.redis.take().expect("a rig on Redis");
         old.kill();
-        let AnyStore::Redis(store) = instance.limiter.store() else { panic!("a rig on Redis") };
+        let gatehouse::throttle::Store::Redis(store) = instance.limiter.store() else {
+            panic!("a rig on Redis")
+        };
         // The link must notice that another process is gone, and then that it is back: our clock does not
         // move it.
         while store.link().is_up() {

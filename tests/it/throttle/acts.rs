@@ -1,6 +1,6 @@
 //! What the cases do with a store, and how they read its verdicts.
 
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use super::rig::*;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::clock::Micros;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use jiff::tz::TimeZone;
 
 use super::acts::*;

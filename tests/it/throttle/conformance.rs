@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use super::acts::*;
 use super::rig::*;

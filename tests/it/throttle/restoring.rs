@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 use jiff::tz::TimeZone;
 
 use super::rig::*;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gatehouse::clock::{Clock, Micros};
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
-use gatehouse::throttle::*;
+use gatehouse_limiter::*;
 
 use crate::support::redis::RedisServer;
 use crate::support::redis_group::{RedisCluster, SentinelTrio};

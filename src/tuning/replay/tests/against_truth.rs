@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use jiff::tz::TimeZone;
 
 use super::counted::{Counted, count};
@@ -10,7 +11,6 @@ use super::truth::{run, run_changed};
 use super::week::{BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
-use crate::throttle::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::tuning::replay::row::{self, is_replayed};
 use crate::tuning::replay::{AttemptCounts, ComparisonSide, replay};
 

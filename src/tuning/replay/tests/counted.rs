@@ -1,9 +1,10 @@
 //! What really happened, counted as the report counts it.
 
+use gatehouse_limiter::RuleAction;
+
 use super::truth::{Run, asked};
 use super::week::Attempt;
 use crate::config::{LimitName, Limits};
-use crate::throttle::RuleAction;
 use crate::tuning::replay::row::{self, ReplayAction};
 
 /// The result of a run in the report's terms, for the attempts that came at `from` or later.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{Rule, RuleAction};
+
 use super::against_truth::{assert_exact, plenty, today};
 use super::counted::count;
 use super::drafts::{enforced, limits};
@@ -14,7 +16,6 @@ use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::throttle::{Rule, RuleAction};
 use crate::tuning::replay::{
     IncompleteReason, PreviewBase, PreviewError, PreviewService, ReplayAction, read, replay,
 };

@@ -1,7 +1,8 @@
 //! Sets of limits to try.
 
+use gatehouse_limiter::{Limit, LimitMode, Rule};
+
 use crate::config::{LimitName, Limits};
-use crate::throttle::{Limit, LimitMode, Rule};
 
 /// The limits with some of them replaced.
 pub fn limits(changed: &[Limit]) -> Limits {

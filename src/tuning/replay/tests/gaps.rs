@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use gatehouse_limiter::{Limit, Rule, RuleAction};
+
 use super::drafts::{enforced, limits};
 use super::week::{BEGIN, SECOND};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
-use crate::throttle::{Limit, Rule, RuleAction};
 use crate::tuning::replay::{
     AttemptCounts, Comparison, ComparisonSide, RecordedEvent, ReplayAction, ReplayOutcome, RowIntake, replay,
 };
@@ -150,7 +151,7 @@ fn a_rule_that_is_not_in_force_any_more_is_not_blamed() {
 fn what_a_watching_limit_noted_is_shown_as_it_was_recorded() {
     let watching = three_an_hour().login_account.rules().to_vec();
     let watching =
-        limits(&[Limit::new("login-account", watching, crate::throttle::LimitMode::Monitor).unwrap()]);
+        limits(&[Limit::new("login-account", watching, gatehouse_limiter::LimitMode::Monitor).unwrap()]);
     let rows = [RecordedEvent {
         limit: Some(LimitName::LoginAccount),
         noted: true,

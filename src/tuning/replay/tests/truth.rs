@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use gatehouse_limiter::{
+    Bucket, HitDecision, HitId, Hold, HoldDecision as Asked, Limit, Limiter, MemoryStore, OwnedBucket,
+    Refusal, RuleAction,
+};
 use tokio::task::JoinHandle;
 
 use super::week::{Attempt, BEGIN, SECOND};
@@ -10,10 +14,6 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::throttle::{
-    Bucket, HitDecision, HitId, Hold, HoldDecision as Asked, Limit, Limiter, MemoryStore, OwnedBucket,
-    Refusal, RuleAction,
-};
 use crate::tuning::replay::row::{
     self, DEVICE, HONEST, KEPT_ON_FAILURE, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome,
     RowIntake, counts_devices,

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
 use askama::Template;
+use gatehouse_limiter::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
 use strum::VariantArray;
 
 use super::preview::{Trial, tried};
 use crate::config::{LimitName, Limits};
-use crate::throttle::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan};
 use crate::tuning::{CurrentLimits, DraftError, with_limit};
 use crate::web::console::confirm::carried::FormPairs;
 use crate::web::console::document::{
@@ -332,7 +332,7 @@ impl LimitForm {
             })
         };
         // One more than a limit allows, so that a surplus rule is reported and not lost.
-        let rows = (0..crate::throttle::MOST_RULES + 2).map_while(row).collect();
+        let rows = (0..gatehouse_limiter::MOST_RULES + 2).map_while(row).collect();
         Self { monitor: value(pairs, "mode") == "monitor", rows }
     }
 

@@ -2,6 +2,7 @@
 
 use actix_web::web::{Bytes, Path, Query};
 use actix_web::{Error, HttpResponse};
+use gatehouse_limiter::{LimitMode, Rule};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -10,7 +11,6 @@ use crate::accounts::Account;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupKind, LookupSubject, RuleStatus};
-use crate::throttle::{LimitMode, Rule};
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::console::lookup::actor;

@@ -11,13 +11,13 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
+use gatehouse_limiter::{Rule, RuleAction, window};
 use rust_i18n::t;
 
 use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject, RuleStatus};
-use crate::throttle::{Rule, RuleAction, window};
 use crate::web::console::confirm::{self, Confirmed, FormPairs, value};
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
@@ -461,8 +461,9 @@ impl LookupPage {
 
 #[cfg(test)]
 mod tests {
+    use gatehouse_limiter::{Limit, LimitMode, RuleAction};
+
     use super::*;
-    use crate::throttle::{Limit, LimitMode, RuleAction};
 
     fn state(hits: &[i64], frees: Option<i64>) -> LimitState {
         let rule = Rule::sliding(2, Duration::from_secs(60), RuleAction::Block);
