@@ -24,7 +24,7 @@ use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
 use gatehouse::entropy::Entropy;
 use gatehouse::gate::ReturnUrl;
-use gatehouse::web::kit::services::Services;
+use gatehouse::web::http::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

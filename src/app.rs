@@ -32,10 +32,10 @@ use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
 use crate::throttle::{Limiter, Store};
 use crate::tuning::Tuning;
-use crate::web::kit::client::TrustedProxies;
-use crate::web::kit::headers::SecurityHeaders;
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::Edge;
+use crate::web::http::client::TrustedProxies;
+use crate::web::http::headers::SecurityHeaders;
+use crate::web::http::page::WebContext;
+use crate::web::http::services::Services;
 use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
 
 pub use serving::RunningServer;
@@ -76,7 +76,7 @@ pub enum StartError {
 
 pub struct Application {
     pub services: Data<Services>,
-    edge: Data<Edge>,
+    edge: Data<WebContext>,
     security: Data<SecurityHeaders>,
     settings: Settings,
     parts: Arc<AppParts>,
@@ -254,11 +254,11 @@ impl Application {
         };
         let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
         let sends_codes = settings.sms.gateway != GatewaySettings::None;
-        let edge = Edge {
+        let edge = WebContext {
             sends_codes,
             outbox: services.outbox.as_ref().map(|_| settings.server.bind),
             alarm,
-            ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy)
+            ..WebContext::new(&settings.server.public_url, trusted, &master, clock, entropy)
         };
         Ok(Self {
             services: Data::new(services),

@@ -10,21 +10,21 @@ use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 use crate::web::console::{
     access as console_access, accounts, apps, confirm, events, limits, lookup, messages, overview, tokens,
 };
-use crate::web::kit::headers::{self, SecurityHeaders};
-use crate::web::kit::observe::{self, RouteMetrics};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::Edge;
-use crate::web::kit::{access, assets, connections, extract};
+use crate::web::http::headers::{self, SecurityHeaders};
+use crate::web::http::observe::{self, RouteMetrics};
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::Services;
+use crate::web::http::{access, assets, connections, extract};
 use crate::web::{
-    account, api_page, captcha, code, delivery_reports, gate, machine, openapi, outbox, problem_page,
+    account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, problem_page, programs,
     register, reset, session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
 pub fn app(
     services: Data<Services>,
-    edge: Data<Edge>,
+    edge: Data<WebContext>,
     security: Data<SecurityHeaders>,
 ) -> App<
     impl ServiceFactory<
@@ -59,38 +59,38 @@ pub fn app(
                         .route(post().to(account::phone::api_set))
                         .route(delete().to(account::phone::api_remove)),
                 )
-                .service(calls("/limits/{name}/reserve", "POST").route(post().to(machine::limits::reserve)))
-                .service(calls("/limits/{name}/peek", "POST").route(post().to(machine::limits::peek)))
-                .service(calls("/limits/{name}/refund", "POST").route(post().to(machine::limits::refund)))
-                .service(calls("/attempts", "POST").route(post().to(machine::attempts::ask)))
-                .service(calls("/attempts/forgive", "POST").route(post().to(machine::attempts::forgive)))
-                .service(calls("/attempts/{attempt}", "POST").route(post().to(machine::attempts::settle)))
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(programs::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(programs::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(programs::limits::refund)))
+                .service(calls("/attempts", "POST").route(post().to(programs::attempts::ask)))
+                .service(calls("/attempts/forgive", "POST").route(post().to(programs::attempts::forgive)))
+                .service(calls("/attempts/{attempt}", "POST").route(post().to(programs::attempts::settle)))
                 .service(
                     calls("/verifications", "POST")
                         .guard(by_code(codes))
-                        .route(post().to(machine::verifications::start)),
+                        .route(post().to(programs::verifications::start)),
                 )
                 .service(
                     calls("/verifications/{id}/check", "POST")
                         .guard(by_code(codes))
-                        .route(post().to(machine::verifications::check)),
+                        .route(post().to(programs::verifications::check)),
                 )
                 .service(
                     calls("/relay/logto/{name}", "POST")
                         .guard(by_code(codes))
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(post().to(machine::relay::logto)),
+                        .route(post().to(programs::relay::logto)),
                 )
                 .service(
                     calls("/relay/supabase/{name}", "POST")
                         .guard(by_code(codes))
-                        .app_data(PayloadConfig::new(machine::relay::LONGEST_HOOK))
-                        .route(post().to(machine::relay::supabase)),
+                        .app_data(PayloadConfig::new(programs::relay::LONGEST_HOOK))
+                        .route(post().to(programs::relay::supabase)),
                 )
                 .service(
                     calls("/relay/{id}/outcome", "POST")
                         .guard(by_code(codes))
-                        .route(post().to(machine::relay::outcome)),
+                        .route(post().to(programs::relay::outcome)),
                 )
                 .service(calls("/admin/confirm", "POST").route(post().to(confirm::api_submit)))
                 .service(
@@ -288,7 +288,7 @@ pub fn app(
                 .route(route().guard(guard::Get()).to(delivery_reports::take))
                 .route(post().to(delivery_reports::take)),
         )
-        .service(calls("/wforce/", "POST").route(post().to(machine::wforce::take)))
+        .service(calls("/wforce/", "POST").route(post().to(programs::wforce::take)))
         .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
         .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
         .service(calls("/api", "GET, HEAD").route(get().to(api_page::show)))

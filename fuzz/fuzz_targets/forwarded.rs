@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use gatehouse::web::kit::client::{ClientAddress, TrustedProxies};
+use gatehouse::web::http::client::{ClientAddress, TrustedProxies};
 use libfuzzer_sys::fuzz_target;
 
 static TRUSTED: LazyLock<TrustedProxies> = LazyLock::new(|| {

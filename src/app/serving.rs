@@ -22,9 +22,9 @@ use crate::sms::SmsCodes;
 use crate::stop::{StopSender, StopSignal};
 use crate::throttle::Store;
 use crate::tuning::Tuning;
-use crate::web::kit::connections::{self, Bounds, Connections};
-use crate::web::kit::services::Services;
-use crate::web::kit::services::{Health, Limits, Report, State};
+use crate::web::http::connections::{self, Bounds, Connections};
+use crate::web::http::services::Services;
+use crate::web::http::services::{Health, Limits, Report, State};
 use crate::{files, gate, routes};
 
 /// How long requests in flight may take to end after SIGTERM.

@@ -7,7 +7,7 @@ use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{HashCaller, Password};
 use gatehouse::telemetry;
-use gatehouse::web::kit::services::Services;
+use gatehouse::web::http::services::Services;
 
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};

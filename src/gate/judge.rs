@@ -11,7 +11,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// A request to an application.
 #[derive(Debug, Clone, Copy)]
-pub struct AskedOfApp<'a> {
+pub struct AppRequest<'a> {
     pub method: &'a str,
     /// Path and query, as they were sent.
     pub target: &'a str,
@@ -34,7 +34,7 @@ pub enum TooOld {
     Password,
 }
 
-pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
+pub fn judge(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
     let path = AskedPath::of(asked.target);
     let parts = || parts_at(app, path);
     let reads = matches!(asked.method, "GET" | "HEAD");

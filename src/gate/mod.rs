@@ -19,7 +19,7 @@ use crate::accounts::{
 use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
 
-pub use judge::{AskedOfApp, TooOld, Verdict, judge, may_use, too_old};
+pub use judge::{AppRequest, TooOld, Verdict, judge, may_use, too_old};
 pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;

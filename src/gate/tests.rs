@@ -46,8 +46,8 @@ fn visitor(login: &str, groups: &[&str]) -> AppVisitor {
     }
 }
 
-fn asked<'a>(method: &'a str, target: &'a str) -> AskedOfApp<'a> {
-    AskedOfApp { method, target }
+fn asked<'a>(method: &'a str, target: &'a str) -> AppRequest<'a> {
+    AppRequest { method, target }
 }
 
 fn stranger(method: &str, target: &str) -> Verdict {

@@ -8,9 +8,9 @@ use actix_web::http::StatusCode;
 use askama::Template;
 use serde_json::{Map, Value};
 
-use crate::web::kit::problem::Kind;
-use crate::web::kit::problem_kind;
-use crate::web::kit::visit::{Layout, Visit};
+use crate::web::http::page::{Layout, PageRequest};
+use crate::web::http::problem::Kind;
+use crate::web::http::problem_kind;
 use crate::web::openapi::DOCUMENT;
 
 #[derive(Template)]
@@ -21,13 +21,13 @@ pub struct ApiPage {
 }
 
 impl ApiPage {
-    pub fn new(visit: &Visit) -> Self {
+    pub fn new(visit: &PageRequest) -> Self {
         Self { layout: visit.layout("/api", None), api: &API }
     }
 }
 
 /// `GET /api`
-pub async fn show(visit: Visit) -> HttpResponse {
+pub async fn show(visit: PageRequest) -> HttpResponse {
     visit.page(StatusCode::OK, &ApiPage::new(&visit))
 }
 

@@ -10,15 +10,15 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaForm, Challenge, ImageError};
 use crate::clock::Micros;
-use crate::web::kit::call::Call;
-use crate::web::kit::challenge;
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::csrf::Provenance;
-use crate::web::kit::describe::BODY;
-use crate::web::kit::locale::{Locale, Wait, span_in_words};
-use crate::web::kit::problem::{CaptchaChallenge, Problem};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
+use crate::web::http::api::ApiRequest;
+use crate::web::http::challenge;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::csrf::Provenance;
+use crate::web::http::describe::BODY;
+use crate::web::http::locale::{Locale, Wait, span_in_words};
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::{CaptchaChallenge, Problem};
+use crate::web::http::services::ServicesData;
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +57,7 @@ enum ChallengeFor {
     responses((status = 201, description = "A challenge.", body = CaptchaChallenge)),
     extensions(("x-problems" = json!([BODY, "csrf", "throttled"])))
 )]
-pub async fn issue(body: Json<ChallengeBody>, call: Call) -> Result<HttpResponse, Problem> {
+pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpResponse, Problem> {
     let form = match body.r#for {
         ChallengeFor::Login => CaptchaForm::Login,
         ChallengeFor::Register => CaptchaForm::Register,
@@ -75,8 +75,8 @@ pub async fn issue(body: Json<ChallengeBody>, call: Call) -> Result<HttpResponse
 pub async fn image(
     request: HttpRequest,
     id: Path<String>,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> Result<HttpResponse, Problem> {
     if is_in_a_foreign_page(request.headers(), &edge) {
         return Err(Problem::Csrf);
@@ -101,7 +101,7 @@ pub async fn image(
 
 /// Another site could not show the image, but loading it would use up the images allowed for the reader's
 /// address.
-fn is_in_a_foreign_page(headers: &HeaderMap, edge: &Edge) -> bool {
+fn is_in_a_foreign_page(headers: &HeaderMap, edge: &WebContext) -> bool {
     // The reader typed the address or opened a bookmark.
     let typed = headers.get("sec-fetch-site").is_some_and(|site| site.as_bytes() == b"none");
     !typed && edge.csrf.provenance(headers) == Provenance::Foreign

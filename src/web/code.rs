@@ -20,15 +20,15 @@ use crate::denied::Denied;
 use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution};
-use crate::web::kit::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
-use crate::web::kit::extract::{self, SecretField};
-use crate::web::kit::locale::{Locale, Wait, span_in_words, whole_seconds};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::{InputError, Problem, WebResult};
-use crate::web::kit::visit::{Visit, language, set};
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution};
+use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
+use crate::web::http::extract::{self, SecretField};
+use crate::web::http::locale::{Locale, Wait, span_in_words, whole_seconds};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::{PageRequest, language, set};
+use crate::web::http::problem::{InputError, Problem, WebResult};
 use crate::web::session;
 
 /// The fields for a phone number and its code. A form has two steps. The server keeps nothing of the first:
@@ -173,7 +173,7 @@ async fn send(
     )),
     extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, NUMBER])))
 )]
-pub async fn api(body: Json<SendCodeBody>, call: Call) -> WebResult {
+pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     let purpose = Purpose::from(body.purpose);
     if purpose == Purpose::Verify {
         session::member(call.request()).await?;
@@ -524,7 +524,7 @@ impl Deref for CodePage {
 
 impl CodePage {
     /// For a purpose that has its own page. `user` is the signed-in user.
-    pub fn new(visit: &Visit, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
+    pub fn new(visit: &PageRequest, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
         let words = match purpose {
             Purpose::Reset => &RESET,
             Purpose::Verify => &PHONE,
@@ -533,7 +533,7 @@ impl CodePage {
         Self { form: FormPage::new(visit, words.path, user, next), words, step: CodeStep::asking("") }
     }
 
-    pub fn one_step(visit: &Visit, what: OneStep, user: &str) -> Self {
+    pub fn one_step(visit: &PageRequest, what: OneStep, user: &str) -> Self {
         let words = match what {
             OneStep::PhoneRemoval => &REMOVAL,
             OneStep::Export => &EXPORT,
@@ -551,7 +551,7 @@ impl CodePage {
         Self { form: self.form.again(notice, captcha), ..self }
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         self.form.respond(visit, self)
     }
 

@@ -22,16 +22,16 @@ use crate::gate::ReturnUrl;
 use crate::login::{Password, SignedInOwner};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use crate::web::kit::action::{Actor, Refusal};
-use crate::web::kit::challenge::{Asker, BUSY};
-use crate::web::kit::error_page::problem_page;
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::locale::Wait;
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::{Problem, WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Flash, Layout, Visit, with_wait};
+use crate::web::http::action::{Actor, Refusal};
+use crate::web::http::challenge::{BUSY, ChallengeContext};
+use crate::web::http::error_page::problem_page;
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::locale::Wait;
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::{self, Flash, Layout, PageRequest, with_wait};
+use crate::web::http::problem::{Problem, WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 /// What every page with a form has around its own fields.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ pub struct FormPage {
 
 impl FormPage {
     /// The form at `path` as it is first shown. `user` is the signed-in user.
-    pub fn new(visit: &Visit, path: &str, user: Option<&str>, next: Option<Next>) -> Self {
+    pub fn new(visit: &PageRequest, path: &str, user: Option<&str>, next: Option<Next>) -> Self {
         let layout = visit.layout(Next::after(path, next.as_ref()), user);
         let (notice, errors, captcha) = (Notice::None, FieldErrors::default(), CaptchaBlock::Absent);
         Self { layout, next, notice, errors, captcha }
@@ -60,7 +60,7 @@ impl FormPage {
     }
 
     /// `page` is the page around this form.
-    pub fn respond(&self, visit: &Visit, page: &impl Template) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest, page: &impl Template) -> HttpResponse {
         let mut response = visit.page(self.notice.status(), page);
         if let Some(next) = &self.next {
             next.open_forms(&mut response);
@@ -71,7 +71,7 @@ impl FormPage {
 
 /// One submitted form. `show` renders its page with a notice.
 pub struct FormReply<'a> {
-    pub visit: &'a Visit,
+    pub visit: &'a PageRequest,
     pub services: &'a Services,
     pub live: &'a Arc<LiveSettings>,
     pub form: CaptchaForm,
@@ -124,8 +124,13 @@ impl FormReply<'_> {
         Actor { services, live, asker, origin, known, user_agent, denied }
     }
 
-    fn asker(&self) -> Asker<'_> {
-        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser), realm: None }
+    fn asker(&self) -> ChallengeContext<'_> {
+        ChallengeContext {
+            form: self.form,
+            client: self.visit.client,
+            browser: Some(&self.visit.browser),
+            realm: None,
+        }
     }
 
     /// The account with its password verified. `field` is the field of the password.
@@ -270,7 +275,7 @@ pub struct NextFields {
 
 impl NextFields {
     /// None for what leads neither to one of our pages nor to an application.
-    pub fn target(&self, visit: &Visit, live: &LiveSettings) -> Option<Next> {
+    pub fn target(&self, visit: &PageRequest, live: &LiveSettings) -> Option<Next> {
         if self.rd.is_empty() {
             return Next::parse(&self.next);
         }
@@ -374,11 +379,11 @@ pub enum FormReach {
 /// Reads a form and acts on it, unless the same form succeeded within the last minute. A success is a redirect, or
 /// something created, which only the first answer shows.
 pub async fn once<T, A>(
-    visit: Visit,
-    services: Shared,
+    visit: PageRequest,
+    services: ServicesData,
     body: UnreadBody<FormPairs>,
     reach: FormReach,
-    act: impl FnOnce(Visit, T, Shared) -> A + 'static,
+    act: impl FnOnce(PageRequest, T, ServicesData) -> A + 'static,
 ) -> WebResult
 where
     T: DeserializeOwned + 'static,
@@ -407,12 +412,12 @@ where
 }
 
 async fn answer<T, A: Future<Output = WebResult>>(
-    visit: Visit,
-    services: Shared,
+    visit: PageRequest,
+    services: ServicesData,
     form: T,
     key: Option<FormKey>,
     reach: FormReach,
-    act: impl FnOnce(Visit, T, Shared) -> A,
+    act: impl FnOnce(PageRequest, T, ServicesData) -> A,
 ) -> WebResult {
     let Some(key) = key else { return act(visit, form, services).await };
     let turn = match services.forms.begin(key).await? {
@@ -433,14 +438,14 @@ async fn answer<T, A: Future<Output = WebResult>>(
     answer
 }
 
-fn recognise(visit: &Visit, services: &Services, pairs: &[(String, String)]) -> FormKey {
+fn recognise(visit: &PageRequest, services: &Services, pairs: &[(String, String)]) -> FormKey {
     let mut parts: Vec<&[u8]> = vec![visit.browser.bytes(), visit.pattern().as_bytes()];
     parts.extend(pairs.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
     services.forms.recognise(&parts)
 }
 
 /// What is kept of an answer: where it leads, what is said there, and the session that it starts.
-fn success(visit: &Visit, response: &HttpResponse) -> Option<(FormAnswer, Option<SessionToken>)> {
+fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, Option<SessionToken>)> {
     let (location, flash) = match response.status() {
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;
@@ -471,11 +476,11 @@ fn may_be_repeated(answer: &WebResult) -> bool {
     [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT].contains(&status)
 }
 
-fn repeated(visit: &Visit, services: &Services, again: RepeatedForm) -> HttpResponse {
+fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> HttpResponse {
     let flash = again.answer.flash.as_deref().and_then(Flash::named);
     let mut response = visit.see_other(&again.answer.location, flash);
     if let Some((token, account)) = again.session {
-        visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+        page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
         visit.remember_device(&mut response, &account);
     }
     response

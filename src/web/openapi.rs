@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
-use crate::web::kit::assets::PublicBody;
-use crate::web::kit::problem::{CaptchaBody, CaptchaChallenge, InputError, Kind, Problem, ProblemBody};
-use crate::web::kit::problem_kind;
+use crate::web::http::assets::PublicBody;
+use crate::web::http::problem::{CaptchaBody, CaptchaChallenge, InputError, Kind, Problem, ProblemBody};
+use crate::web::http::problem_kind;
 use crate::web::{
-    account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
+    account, captcha, code, programs, register, reset, session, sign_in, sign_in_by_code, status,
 };
 
 #[derive(OpenApi)]
@@ -53,17 +53,17 @@ use crate::web::{
         session::api_logout,
         account::phone::api_set,
         account::phone::api_remove,
-        machine::limits::reserve,
-        machine::limits::peek,
-        machine::limits::refund,
-        machine::attempts::ask,
-        machine::attempts::settle,
-        machine::attempts::forgive,
-        machine::verifications::start,
-        machine::verifications::check,
-        machine::relay::logto,
-        machine::relay::supabase,
-        machine::relay::outcome,
+        programs::limits::reserve,
+        programs::limits::peek,
+        programs::limits::refund,
+        programs::attempts::ask,
+        programs::attempts::settle,
+        programs::attempts::forgive,
+        programs::verifications::start,
+        programs::verifications::check,
+        programs::relay::logto,
+        programs::relay::supabase,
+        programs::relay::outcome,
         confirm::api_submit,
         access::api_show,
         access::api_save,

@@ -7,12 +7,12 @@ use askama::Template;
 use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
-use crate::web::kit::client::is_here;
-use crate::web::kit::extract::parse_phone;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Layout, Visit};
+use crate::web::http::client::is_here;
+use crate::web::http::extract::parse_phone;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::{Layout, PageRequest};
+use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -23,9 +23,9 @@ pub struct OutboxQuery {
 /// `GET /dev/outbox`
 pub async fn page(
     request: HttpRequest,
-    visit: Visit,
+    visit: PageRequest,
     wanted: Query<OutboxQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let messages = messages(&request, &services, &wanted.phone).ok_or(Problem::NotFound)?;
     let row = |message: OutboxMessage| OutboxRow {
@@ -48,7 +48,7 @@ struct Shown {
 }
 
 /// `GET /dev/outbox.json?phone=`, newest first.
-pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: Shared) -> HttpResponse {
+pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: ServicesData) -> HttpResponse {
     let Some(messages) = messages(&request, &services, &wanted.phone) else {
         return Problem::NotFound.respond();
     };
@@ -93,7 +93,7 @@ pub struct OutboxPage {
 
 impl OutboxPage {
     /// `phone` is the typed number that filters the rows.
-    pub fn new(visit: &Visit, phone: &str, rows: Vec<OutboxRow>) -> Self {
+    pub fn new(visit: &PageRequest, phone: &str, rows: Vec<OutboxRow>) -> Self {
         let phone = phone.chars().take(64).collect();
         Self { layout: visit.layout("/dev/outbox", None), phone, rows }
     }

@@ -7,10 +7,10 @@ use actix_web::{HttpResponse, web};
 use askama::Template;
 use rust_i18n::t;
 
-use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::problem::Kind;
-use crate::web::kit::problem_kind;
-use crate::web::kit::visit::{Layout, Visit};
+use crate::web::http::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::page::{Layout, PageRequest};
+use crate::web::http::problem::Kind;
+use crate::web::http::problem_kind;
 
 #[derive(Template)]
 #[template(path = "pages/problem.html")]
@@ -21,7 +21,7 @@ pub struct ProblemPage {
 }
 
 impl ProblemPage {
-    pub fn new(visit: &Visit, kind: Kind) -> Self {
+    pub fn new(visit: &PageRequest, kind: Kind) -> Self {
         let here = format!("/problems/{}", kind.name);
         Self { layout: visit.layout(here, None), kind, all: problem_kind::KINDS }
     }
@@ -33,7 +33,7 @@ impl ProblemPage {
 }
 
 /// `GET /problems/{name}`
-pub async fn show(visit: Visit, name: web::Path<String>) -> HttpResponse {
+pub async fn show(visit: PageRequest, name: web::Path<String>) -> HttpResponse {
     match problem_kind::named(&name) {
         Some(kind) => visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)),
         None => ErrorPage::new(visit.layout("/login", None), ErrorKind::NotFound).respond(&visit),

@@ -18,15 +18,15 @@ use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
 };
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
-use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
-use crate::web::kit::extract::{self, SecretField, UnreadBody};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Flash, Visit};
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
+use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
+use crate::web::http::extract::{self, SecretField, UnreadBody};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::{Flash, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::services::ServicesData;
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::Register;
@@ -89,8 +89,8 @@ async fn register(
 }
 
 /// `GET /register`
-pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
-    let page = |visit: &Visit, next, _| {
+pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
+    let page = |visit: &PageRequest, next, _| {
         let form = FormPage::new(visit, "/register", None, next);
         RegisterPage { form, login: String::new(), step: CodeStep::asking("") }.respond(visit)
     };
@@ -98,11 +98,11 @@ pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> W
 }
 
 /// `POST /register`
-pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
 
-async fn submit_once(visit: Visit, form: RegisterForm, services: Shared) -> WebResult {
+async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = FormPage::new(&visit, "/register", None, form.to.target(&visit, &live));
@@ -187,7 +187,7 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
     )),
     extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
 )]
-pub async fn api(body: Json<RegisterBody>, call: Call) -> WebResult {
+pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
     let parsed = parse_body(&call, &body)?;
     let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
     match register(&call.actor(FORM), &parsed, &body.password, answer).await {
@@ -201,7 +201,7 @@ pub async fn api(body: Json<RegisterBody>, call: Call) -> WebResult {
 }
 
 /// Every mistake at once. That of a number alone is a problem of its own.
-fn parse_body(call: &Call, body: &RegisterBody) -> Result<NewAccount, Problem> {
+fn parse_body(call: &ApiRequest, body: &RegisterBody) -> Result<NewAccount, Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
     let number = match (&body.phone, &body.code) {
@@ -255,7 +255,7 @@ impl Deref for RegisterPage {
 }
 
 impl RegisterPage {
-    fn respond(&self, visit: &Visit) -> HttpResponse {
+    fn respond(&self, visit: &PageRequest) -> HttpResponse {
         self.form.respond(visit, self)
     }
 

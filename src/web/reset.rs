@@ -16,14 +16,14 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution};
-use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Flash, Visit, set};
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution};
+use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::page::{Flash, PageRequest, set};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::services::ServicesData;
 
 const FORM: CaptchaForm = CaptchaForm::PasswordReset;
 
@@ -62,16 +62,16 @@ async fn reset(
 }
 
 /// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
-pub async fn show(visit: Visit) -> HttpResponse {
+pub async fn show(visit: PageRequest) -> HttpResponse {
     CodePage::new(&visit, Purpose::Reset, None, None).respond(&visit)
 }
 
 /// `POST /password/reset`
-pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
 
-async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Reset, None, None);
@@ -124,7 +124,7 @@ async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResul
         BODY, ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "busy"
     ])))
 )]
-pub async fn api(body: Json<ResetBody>, call: Call) -> WebResult {
+pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     if body.new_password.expose().is_empty() {
         let missing = FieldErrors::one(Field::NewPassword, Message::PasswordMissing);

@@ -15,13 +15,13 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
-use crate::web::kit::call::Call;
-use crate::web::kit::describe;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::next::{AppTarget, Next};
-use crate::web::kit::problem::{Problem, WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Edge, Flash, Visit, set};
+use crate::web::http::api::ApiRequest;
+use crate::web::http::describe;
+use crate::web::http::locale::Moment;
+use crate::web::http::next::{AppTarget, Next};
+use crate::web::http::page::{self, Flash, PageRequest, WebContext, set};
+use crate::web::http::problem::{Problem, WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 /// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
 /// sign-in.
@@ -63,7 +63,7 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
 }
 
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
-    let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
     let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
         return Ok(who);
@@ -75,13 +75,13 @@ async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebErro
 }
 
 /// None for a call of the API, which gets no redirect.
-fn page_visit(request: &HttpRequest) -> Option<Visit> {
-    let edge = request.app_data::<Data<Edge>>()?;
-    (!request.path().starts_with("/api/")).then(|| Visit::of(request, edge.clone()))
+fn page_visit(request: &HttpRequest) -> Option<PageRequest> {
+    let edge = request.app_data::<Data<WebContext>>()?;
+    (!request.path().starts_with("/api/")).then(|| PageRequest::of(request, edge.clone()))
 }
 
 /// Where to return to: the page itself; for a form, the page that it stands on.
-fn back<'a>(visit: &'a Visit, request: &HttpRequest) -> &'a str {
+fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
     match request.path() {
         _ if request.method().is_safe() => visit.here(),
         "/account/phone" => "/account/phone",
@@ -100,13 +100,16 @@ async fn find(services: &Services, token: Option<&str>) -> Result<Option<Authent
 }
 
 /// The user of this visit, if one is signed in.
-pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<AuthenticatedSession>, DbError> {
+pub async fn signed_in(
+    visit: &PageRequest,
+    services: &Services,
+) -> Result<Option<AuthenticatedSession>, DbError> {
     find(services, visit.session_token()).await
 }
 
 /// The same, for a form that stands on `page`; or the way to the sign-in, and from there to that page.
 pub async fn require(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     page: &str,
 ) -> Result<AuthenticatedSession, WebError> {
@@ -128,7 +131,7 @@ pub async fn renew(
 
 /// The answer to a successful sign-in; None if it is no longer valid.
 pub async fn welcome(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     account: &Account,
     next: Option<Next>,
@@ -143,7 +146,7 @@ pub async fn welcome(
         false => next.unwrap_or(home).as_str().to_owned(),
     };
     let mut response = visit.see_other(&target, flash);
-    visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     visit.remember_device(&mut response, account);
     Ok(Some(response))
 }
@@ -151,10 +154,10 @@ pub async fn welcome(
 /// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
 /// application with a code for its host.
 pub async fn unless_signed_in(
-    visit: Visit,
+    visit: PageRequest,
     services: &Services,
     to: &NextFields,
-    page: impl FnOnce(&Visit, Option<Next>, Notice) -> HttpResponse,
+    page: impl FnOnce(&PageRequest, Option<Next>, Notice) -> HttpResponse,
 ) -> Result<HttpResponse, WebError> {
     let live = visit.live(services);
     let next = to.target(&visit, &live);
@@ -175,7 +178,7 @@ pub async fn unless_signed_in(
 
 /// Why somebody has to sign in anew before they use a part of an application; None if they do not.
 fn sign_in_anew(
-    visit: &Visit,
+    visit: &PageRequest,
     live: &LiveSettings,
     who: &AuthenticatedSession,
     to: &AppTarget,
@@ -201,7 +204,7 @@ async fn let_in(services: &Services, who: &AuthenticatedSession, to: &AppTarget)
 }
 
 /// `POST /logout`
-pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> WebResult {
+pub async fn logout(visit: PageRequest, form: Form<TokenForm>, services: ServicesData) -> WebResult {
     if !visit.admits_form(&form.csrf_token) {
         return Err(Problem::Csrf.into());
     }
@@ -209,8 +212,8 @@ pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> We
         services.sessions.end(&token).await?;
     }
     let mut response = visit.see_other("/login", Some(Flash::SignedOut));
-    visit::set(&mut response, visit.cookies().end_session());
-    visit::set(&mut response, visit.cookies().end_lookup());
+    page::set(&mut response, visit.cookies().end_session());
+    page::set(&mut response, visit.cookies().end_lookup());
     Ok(response)
 }
 
@@ -264,7 +267,7 @@ impl From<&Account> for UserBody {
 
 /// The answer to a sign-in that succeeded; None if it does not count any more.
 pub async fn welcome_program(
-    call: &Call,
+    call: &ApiRequest,
     account: &Account,
     by: SignedInBy,
     mut response: HttpResponseBuilder,
@@ -303,7 +306,7 @@ pub async fn api_show(who: SignedIn) -> HttpResponse {
     security(("session" = []), ()),
     extensions(("x-problems" = json!(["csrf", "unavailable"])))
 )]
-pub async fn api_logout(call: Call) -> Result<HttpResponse, Problem> {
+pub async fn api_logout(call: ApiRequest) -> Result<HttpResponse, Problem> {
     if let Some(token) = call.session_token().and_then(SessionToken::parse) {
         call.services.sessions.end(&token).await?;
     }

@@ -13,15 +13,15 @@ use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
-use crate::web::kit::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::{Problem, WebError, WebResult};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
+use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::{Problem, WebError, WebResult};
+use crate::web::http::services::ServicesData;
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
 
 /// `POST /login`
@@ -63,9 +63,9 @@ async fn sign_in(
 }
 
 /// `GET /login`. Anyone who is signed in already goes on from here.
-pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
-    let page = |visit: &Visit, next, why, captcha| {
+    let page = |visit: &PageRequest, next, why, captcha| {
         LoginPage {
             form: FormPage::new(visit, "/login", None, next).again(why, captcha),
             login: String::new(),
@@ -80,16 +80,16 @@ pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> W
         let reply = FormReply { visit: &visit, services: &services, live: &live, form, show: &show };
         return Ok(reply.challenged(Notice::None).await);
     }
-    let page = |visit: &Visit, next, why| page(visit, next, why, CaptchaBlock::Absent);
+    let page = |visit: &PageRequest, next, why| page(visit, next, why, CaptchaBlock::Absent);
     unless_signed_in(visit, &services, &query, page).await
 }
 
 /// `POST /login`
-pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::ThisProcess, submit_once).await
 }
 
-async fn submit_once(visit: Visit, form: LoginForm, services: Shared) -> WebResult {
+async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let show = |notice, captcha| {
         let page = FormPage::new(&visit, "/login", None, form.to.target(&visit, &live));
@@ -130,7 +130,7 @@ async fn submit_once(visit: Visit, form: LoginForm, services: Shared) -> WebResu
     )),
     extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "busy"])))
 )]
-pub async fn api(body: Json<LoginBody>, call: Call) -> WebResult {
+pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::Login;
     let mut errors = FieldErrors::default();
     let parsed = invalid_unless(parse(&body.login, &body.password, &mut errors), &errors)?;
@@ -148,7 +148,7 @@ pub async fn api(body: Json<LoginBody>, call: Call) -> WebResult {
 
 /// The account with its password verified, as at sign-in.
 pub async fn verify(
-    call: &Call,
+    call: &ApiRequest,
     account: &Account,
     password: Password,
     solved: bool,
@@ -184,7 +184,7 @@ impl Deref for LoginPage {
 }
 
 impl LoginPage {
-    fn respond(&self, visit: &Visit) -> HttpResponse {
+    fn respond(&self, visit: &PageRequest) -> HttpResponse {
         self.form.respond(visit, self)
     }
 

@@ -15,14 +15,14 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution};
-use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::message::{Field, Message};
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Flash, Visit};
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution};
+use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::message::{Field, Message};
+use crate::web::http::page::{Flash, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::services::ServicesData;
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::SmsCode;
@@ -55,19 +55,19 @@ async fn sign_in(
 }
 
 /// `GET /login/code`
-pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
-    let page = |visit: &Visit, next, why| {
+pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
+    let page = |visit: &PageRequest, next, why| {
         CodePage::new(visit, Purpose::Login, None, next).again(why, CaptchaBlock::Absent).respond(visit)
     };
     unless_signed_in(visit, &services, &query, page).await
 }
 
 /// `POST /login/code`
-pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
 
-async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Login, None, form.to.target(&visit, &live));
@@ -115,7 +115,7 @@ async fn submit_once(visit: Visit, form: CodeForm, services: Shared) -> WebResul
     )),
     extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
 )]
-pub async fn api(body: Json<CodeLoginBody>, call: Call) -> WebResult {
+pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
     match sign_in(&call.actor(FORM), parsed, answer).await {

@@ -4,10 +4,10 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Report, Shared, State};
-use crate::web::kit::visit::Edge;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::{Report, ServicesData, State};
 
 /// This process answers
 #[utoipa::path(
@@ -37,7 +37,7 @@ pub async fn healthz() -> HttpResponse {
         )
     )
 )]
-pub async fn readyz(services: Shared) -> HttpResponse {
+pub async fn readyz(services: ServicesData) -> HttpResponse {
     let report = services.health.report().await;
     match report.database {
         State::Up => HttpResponse::Ok().json(report),
@@ -60,8 +60,8 @@ pub async fn readyz(services: Shared) -> HttpResponse {
 )]
 pub async fn metrics(
     request: HttpRequest,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> Result<HttpResponse, Problem> {
     let client = ClientAddress::of(&request, &edge.trusted);
     if !services.metrics_from.contains(client.ip()) {

@@ -21,7 +21,7 @@ use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{CodePage, CodeStep, SentCode};
 use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
 use super::form::{FormPage, Notice};
-use super::kit::error_page::{ErrorKind, ErrorPage};
+use super::http::error_page::{ErrorKind, ErrorPage};
 use super::outbox::{OutboxPage, OutboxRow};
 use super::problem_page::ProblemPage;
 use super::register::RegisterPage;
@@ -30,25 +30,26 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
-use crate::web::kit::client::TrustedProxies;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Kind;
-use crate::web::kit::problem_kind;
-use crate::web::kit::visit::{Edge, Visit};
+use crate::web::http::client::TrustedProxies;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::{PageRequest, WebContext};
+use crate::web::http::problem::Kind;
+use crate::web::http::problem_kind;
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);
 const CHROME: &str = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0.0.0 Safari/537.36";
 const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/604.1";
 
-fn visit(locale: Locale) -> Visit {
+fn visit(locale: Locale) -> PageRequest {
     let url = Url::parse("http://127.0.0.1:8080").unwrap();
     let master = MasterKey::from_bytes([3; 32]);
-    let edge = Edge::new(&url, TrustedProxies::default(), &master, Clock::manual(NOW), Entropy::seeded(9));
-    let edge = Edge { outbox: Some(([127, 0, 0, 1], 8080).into()), ..edge };
+    let edge =
+        WebContext::new(&url, TrustedProxies::default(), &master, Clock::manual(NOW), Entropy::seeded(9));
+    let edge = WebContext { outbox: Some(([127, 0, 0, 1], 8080).into()), ..edge };
     let request = TestRequest::get().uri(&format!("/?lang={}", locale.code()));
     let request = request.peer_addr("203.0.113.77:4711".parse().unwrap());
-    Visit::of(&request.to_http_request(), web::Data::new(edge))
+    PageRequest::of(&request.to_http_request(), web::Data::new(edge))
 }
 
 fn wait(seconds: u64) -> Wait {
@@ -80,11 +81,11 @@ fn later() -> CaptchaBlock {
     CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::CaptchaForm::Login, help })
 }
 
-fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
+fn logins(visit: &PageRequest) -> Vec<(&'static str, LoginPage)> {
     let mut missing = FieldErrors::one(Field::Login, Message::LoginMissing);
     missing.add(Field::Password, Message::PasswordMissing);
-    let form = |visit: &Visit, next| FormPage::new(visit, "/login", None, next);
-    let first = |visit: &Visit| LoginPage { form: form(visit, None), login: String::new() };
+    let form = |visit: &PageRequest, next| FormPage::new(visit, "/login", None, next);
+    let first = |visit: &PageRequest| LoginPage { form: form(visit, None), login: String::new() };
     let again = |notice, captcha| {
         let form = form(visit, Next::parse("/account?a=1&b=2")).again(notice, captcha);
         LoginPage { form, login: "ada".into() }
@@ -112,7 +113,7 @@ fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
     ]
 }
 
-fn registers(visit: &Visit) -> Vec<(&'static str, RegisterPage)> {
+fn registers(visit: &PageRequest) -> Vec<(&'static str, RegisterPage)> {
     let first = || FormPage::new(visit, "/register", None, None);
     let page = |form, login: &str, step| RegisterPage { form, login: login.to_owned(), step };
     let again = |notice, captcha| page(first().again(notice, captcha), "ada", CodeStep::asking(""));
@@ -134,7 +135,7 @@ fn sent(next_code: u64, confirmed: bool) -> CodeStep {
     CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short: false }, NOW)
 }
 
-fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
+fn codes(visit: &PageRequest) -> Vec<(&'static str, CodePage)> {
     let login = || CodePage::new(visit, Purpose::Login, None, Next::parse("/account?a=1&b=2"));
     let wrong = |field, message| Notice::Invalid(FieldErrors::one(field, message));
     let no_mobile = wrong(Field::Phone, Message::PhoneNotMobile);
@@ -168,7 +169,7 @@ fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
     ]
 }
 
-fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
+fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
     let entry = |state, report, entered_at: Option<Micros>| LedgerEntry {
         id: MessageId::random(&Entropy::seeded(1)),
         at: NOW,
@@ -213,7 +214,7 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
     ]
 }
 
-fn outboxes(visit: &Visit) -> Vec<(&'static str, OutboxPage)> {
+fn outboxes(visit: &PageRequest) -> Vec<(&'static str, OutboxPage)> {
     let row = || OutboxRow {
         at: Moment(NOW),
         phone: "+8613800138000".into(),

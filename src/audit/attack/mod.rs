@@ -5,7 +5,7 @@
 //! both are pure. Here they are applied to the record every few seconds, and the result is kept in a table, once for all
 //! instances.
 
-mod figures;
+mod counts;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -24,10 +24,10 @@ use crate::clock::Micros;
 use crate::db::{Db, DbError, on_db};
 use crate::denied::ACCESS;
 use crate::stop::StopSignal;
-use figures::{FigureRow, TopSubject, figures, turned};
+use counts::{FigureRow, TopSubject, figures, turned};
 use rule::{MinuteCounts, QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
-pub use figures::{AttackFigures, AttackShare, AttackState};
+pub use counts::{AttackFigures, AttackShare, AttackState};
 
 /// One attack, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]

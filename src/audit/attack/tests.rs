@@ -4,7 +4,7 @@ mod record;
 
 use std::collections::HashMap;
 
-use super::figures::{FigureRow, turned};
+use super::counts::{FigureRow, turned};
 use super::rule::{self, MinuteCounts};
 use super::{AttackFigures, AttackState};
 use crate::audit::{AttackKind, Outcome};

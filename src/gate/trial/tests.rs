@@ -14,7 +14,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{AppPart, PathPattern, Who};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::gate::{AskedOfApp, Verdict, judge, may_use};
+use crate::gate::{AppRequest, Verdict, judge, may_use};
 use crate::sms::Phone;
 
 const NOW: Micros = Micros(1_800_000_000_000_000);
@@ -120,12 +120,12 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
 
 fn may(apps: &Apps, host: &str, target: &str, visitor: &AppVisitor) -> bool {
     // What is public is only read.
-    let asked = AskedOfApp { method: "POST", target };
+    let asked = AppRequest { method: "POST", target };
     apps.at(host).is_some_and(|(_, app)| judge(app, asked, Some(visitor), NOW) == Verdict::Allowed)
 }
 
 fn reads(apps: &Apps, host: &str, target: &str) -> bool {
-    let asked = AskedOfApp { method: "GET", target };
+    let asked = AppRequest { method: "GET", target };
     apps.at(host).is_some_and(|(_, app)| judge(app, asked, None, NOW) == Verdict::Allowed)
 }
 

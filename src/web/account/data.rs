@@ -13,27 +13,32 @@ use crate::web::account::{parse_current, require_open};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, OneStep};
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::message::Field;
-use crate::web::kit::problem::{Problem, WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Flash, Visit};
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::locale::Moment;
+use crate::web::http::message::Field;
+use crate::web::http::page::{self, Flash, PageRequest};
+use crate::web::http::problem::{Problem, WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 use crate::web::session::{self, Member};
 
 /// `GET /account/export`
-pub async fn show_export(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+pub async fn show_export(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     show(&visit, &services, &who, OneStep::Export).await
 }
 
 /// `GET /account/delete`
-pub async fn show_deletion(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     show(&visit, &services, &who, OneStep::Deletion).await
 }
 
 /// `POST /account/export`: the account, its sessions and its recent sign-ins as a JSON file. Events name it by a
 /// keyed hash only, and are left out.
-pub async fn export(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn export(
+    visit: PageRequest,
+    Member(who): Member,
+    form: Form<CodeForm>,
+    services: ServicesData,
+) -> WebResult {
     let owner = verified(&visit, &services, &who, &form, OneStep::Export).await?;
     let data = data(&services, &visit, &owner.account).await?;
     record(&services, &visit, &owner.account, "account-export");
@@ -44,12 +49,12 @@ pub async fn export(visit: Visit, Member(who): Member, form: Form<CodeForm>, ser
 }
 
 /// `POST /account/delete`
-pub async fn delete(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn delete(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, delete_once).await
 }
 
 /// The session is looked up last: the same form before this one has ended it.
-async fn delete_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, "/account/delete").await?;
     if who.account.must_change_password {
         return Ok(visit.change_password_first("/account/delete"));
@@ -64,11 +69,16 @@ async fn delete_once(visit: Visit, form: CodeForm, services: Shared) -> WebResul
         | AccountChange::Gone => {}
     }
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
-    visit::set(&mut response, visit.cookies().end_session());
+    page::set(&mut response, visit.cookies().end_session());
     Ok(response)
 }
 
-async fn show(visit: &Visit, services: &Services, who: &AuthenticatedSession, what: OneStep) -> WebResult {
+async fn show(
+    visit: &PageRequest,
+    services: &Services,
+    who: &AuthenticatedSession,
+    what: OneStep,
+) -> WebResult {
     require_open(visit, services, who).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
     Ok(CodePage::one_step(visit, what, who.account.login.as_str())
@@ -78,7 +88,7 @@ async fn show(visit: &Visit, services: &Services, who: &AuthenticatedSession, wh
 
 /// The owner, who has just shown the password once more.
 async fn verified(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
     form: &CodeForm,
@@ -99,7 +109,7 @@ async fn verified(
     reply.verify(&who.account, password, Field::CurrentPassword, solved).await
 }
 
-async fn data(services: &Services, visit: &Visit, account: &Account) -> Result<Value, WebError> {
+async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Result<Value, WebError> {
     let time = |at| Moment(at).iso();
     let sessions = services.sessions.list(account.id).await?;
     let sessions = sessions.into_iter().map(|session| {
@@ -129,7 +139,7 @@ async fn data(services: &Services, visit: &Visit, account: &Account) -> Result<V
     }))
 }
 
-fn record(services: &Services, visit: &Visit, account: &Account, act: &str) {
+fn record(services: &Services, visit: &PageRequest, account: &Account, act: &str) {
     let (actor, address) = (account.id.to_string(), visit.client.subject());
     let who = ConsoleActor {
         actor: Some(&actor),

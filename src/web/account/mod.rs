@@ -23,14 +23,14 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
-use crate::web::kit::action::{Counted, Refusal};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::locale::{Device, Moment};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Flash, Visit, set};
+use crate::web::http::action::{Counted, Refusal};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::locale::{Device, Moment};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::{Flash, PageRequest, set};
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 use crate::web::session::{self, SignedIn, renew};
 
 /// How far back the account page shows what failed, and from how many networks.
@@ -60,7 +60,7 @@ pub struct RevokeForm {
 
 /// Lets a member pass whose password, if there is one, can be shown from here.
 async fn require_open(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
 ) -> Result<(), WebError> {
@@ -78,23 +78,32 @@ fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Passwo
 }
 
 /// `GET /account`
-pub async fn show(visit: Visit, who: SignedIn, query: Query<NextFields>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    who: SignedIn,
+    query: Query<NextFields>,
+    services: ServicesData,
+) -> WebResult {
     let next = query.target(&visit, &visit.live(&services));
     Ok(page(&visit, &services, &who.0, next).await?.respond(&visit))
 }
 
 /// `GET /.well-known/change-password` (<https://www.w3.org/TR/change-password-url/>), for password managers.
-pub async fn change_here(visit: Visit) -> HttpResponse {
+pub async fn change_here(visit: PageRequest) -> HttpResponse {
     visit.keep_flash().see_other("/account#password", None)
 }
 
 /// `POST /account/password`. The same limits count the current password as at sign-in.
-pub async fn change_password(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn change_password(
+    visit: PageRequest,
+    body: UnreadBody<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, set_password).await
 }
 
 /// The session is looked up last: the same form before this one may have ended it.
-async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> WebResult {
+async fn set_password(visit: PageRequest, form: PasswordForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, "/account").await?;
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
@@ -124,7 +133,7 @@ async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> Web
 
 /// Changing the password ends every session. This browser gets a new one.
 async fn signed_in_anew(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     account: &Account,
     next: Option<Next>,
@@ -152,10 +161,10 @@ fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
 
 /// `POST /account/sessions/revoke`
 pub async fn revoke(
-    visit: Visit,
+    visit: PageRequest,
     SignedIn(who): SignedIn,
     form: Form<RevokeForm>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     admit(&visit, &services, &who, &form.csrf_token).await?;
     // If the session has already ended, there is nothing to revoke.
@@ -167,10 +176,10 @@ pub async fn revoke(
 
 /// `POST /account/sessions/revoke-others`
 pub async fn revoke_others(
-    visit: Visit,
+    visit: PageRequest,
     SignedIn(who): SignedIn,
     form: Form<TokenForm>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     admit(&visit, &services, &who, &form.csrf_token).await?;
     services.sessions.end_others(who.account.id, who.session.id).await?;
@@ -179,7 +188,7 @@ pub async fn revoke_others(
 
 /// Admits a form of this page that has no other fields to check.
 async fn admit(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
     csrf_token: &str,
@@ -195,7 +204,7 @@ async fn admit(
 }
 
 async fn page(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
     next: Option<Next>,
@@ -248,7 +257,7 @@ async fn page(
 
 /// The applications that the reader may use, and the hosts at which each session is used.
 async fn apps(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     live: &LiveSettings,
     account: &Account,
@@ -266,7 +275,11 @@ async fn apps(
 }
 
 /// What failed at the account lately. Strangers can fill this list, so it is apart from the sign-ins.
-async fn failures(visit: &Visit, services: &Services, account: &Account) -> Result<FailureSummary, DbError> {
+async fn failures(
+    visit: &PageRequest,
+    services: &Services,
+    account: &Account,
+) -> Result<FailureSummary, DbError> {
     let audit = &services.audit;
     let phone = account.phone.as_ref().map(|phone| audit.subject(&EventSubject::Phone(phone.as_str())));
     // A number may have belonged to somebody else before.
@@ -378,7 +391,7 @@ impl AccountPage {
         Self { form: self.form.again(notice, captcha), ..self }
     }
 
-    fn respond(&self, visit: &Visit) -> HttpResponse {
+    fn respond(&self, visit: &PageRequest) -> HttpResponse {
         self.form.respond(visit, self)
     }
 

@@ -17,16 +17,16 @@ use crate::web::code::{
     send_and_show, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::call::{Call, CaptchaSolution};
-use crate::web::kit::describe::{
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::api::{ApiRequest, CaptchaSolution};
+use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Flash, Visit};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::page::{Flash, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::services::ServicesData;
 use crate::web::session::{self, Member};
 use crate::web::sign_in;
 
@@ -91,7 +91,7 @@ async fn remove_phone(
 }
 
 /// `GET /account/phone`
-pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
     let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
@@ -100,16 +100,21 @@ pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebRes
 
 /// `POST /account/phone`
 pub async fn submit(
-    visit: Visit,
+    visit: PageRequest,
     Member(who): Member,
     body: UnreadBody<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let act = |visit, form, services| submit_once(visit, who, form, services);
     once(visit, services, body, FormReach::AnyInstance, act).await
 }
 
-async fn submit_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, services: Shared) -> WebResult {
+async fn submit_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
@@ -145,7 +150,7 @@ async fn submit_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, se
 }
 
 /// `GET /account/phone/remove`
-pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     require_open(&visit, &services, &who).await?;
     Ok(match who.account.open_hash() {
         Some(_) => {
@@ -158,16 +163,21 @@ pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -
 
 /// `POST /account/phone/remove`
 pub async fn remove(
-    visit: Visit,
+    visit: PageRequest,
     Member(who): Member,
     body: UnreadBody<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let act = |visit, form, services| remove_once(visit, who, form, services);
     once(visit, services, body, FormReach::AnyInstance, act).await
 }
 
-async fn remove_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, services: Shared) -> WebResult {
+async fn remove_once(
+    visit: PageRequest,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: ServicesData,
+) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let show = |notice, captcha| {
@@ -207,7 +217,7 @@ async fn remove_once(visit: Visit, who: AuthenticatedSession, form: CodeForm, se
         BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password"
     ])))
 )]
-pub async fn api_set(body: Json<SetPhoneBody>, call: Call) -> WebResult {
+pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     if !call.edge.sends_codes {
         return Err(Problem::NotFound.into());
     }
@@ -237,7 +247,7 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     security(("session" = [])),
     extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in"])))
 )]
-pub async fn api_remove(body: Json<RemovePhoneBody>, call: Call, Member(who): Member) -> WebResult {
+pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(who): Member) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());
     }

@@ -23,21 +23,21 @@ use super::document::{
     save_response,
 };
 use super::guard::Admin;
+use super::limit_text::exactly;
 use super::permitted::{Permitted, ReadAccess, SaveAccess};
-use super::words::exactly;
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::{Moment, span_in_words, whole_seconds};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::{Moment, span_in_words, whole_seconds};
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
@@ -149,7 +149,12 @@ pub struct AccessQuery {
 }
 
 /// `GET /admin/access`
-pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    admin: Admin,
+    query: Query<AccessQuery>,
+    services: ServicesData,
+) -> WebResult {
     let subject = |answer: AccessAnswer| match answer {
         AccessAnswer::Challenge => "",
         AccessAnswer::Deny | AccessAnswer::Allow => &query.network,
@@ -161,7 +166,12 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<AccessQuery>, service
 }
 
 /// `POST /admin/access`
-pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn submit(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let value = |name| carried::value(&pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
@@ -209,7 +219,12 @@ pub async fn submit(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
 }
 
 /// `POST /admin/access/end`
-pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn end(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let value = |name| carried::value(&pairs, name);
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
@@ -237,7 +252,7 @@ pub async fn end(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
 }
 
 async fn save(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     (act, mut detail): (&str, Value),
@@ -277,7 +292,7 @@ fn word(error: SaveError) -> Result<SaveNotice, WebError> {
 }
 
 async fn page(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     form: Option<AnswerForm>,
@@ -561,7 +576,7 @@ pub struct AccessPage {
 impl AccessPage {
     /// `form` is shown first.
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         user: &str,
         rows: Vec<AnswerRow>,
         form: Option<AnswerForm>,
@@ -576,7 +591,7 @@ impl AccessPage {
         Self { layout, rows, forms, word, fixed }
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         let status = match self.word {
             SaveNotice::Expired => StatusCode::FORBIDDEN,
             SaveNotice::Stale => StatusCode::PRECONDITION_FAILED,
@@ -636,7 +651,7 @@ struct AccessInForce {
     security(("session" = []), ("token" = ["limits:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadAccess>, services: Shared) -> HttpResponse {
+pub async fn api_show(_: Permitted<ReadAccess>, services: ServicesData) -> HttpResponse {
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
@@ -701,7 +716,7 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveAccess>,
     request: HttpRequest,
     wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let seen = if_match(&request, &services.tuning.version())?;

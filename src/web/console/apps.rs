@@ -21,8 +21,8 @@ use super::document::{
     TomlDraft, in_force_response, read_draft, submitted,
 };
 use super::guard::Admin;
+use super::limit_text::{exactly, grouped};
 use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
-use super::words::{exactly, grouped};
 use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
 use crate::db::DbError;
@@ -30,14 +30,14 @@ use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
 };
 use crate::tuning::DraftError;
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::http::locale::Locale;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::WebResult;
+use crate::web::http::services::{Services, ServicesData};
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {
@@ -108,7 +108,12 @@ pub struct AppsQuery {
 }
 
 /// `GET /admin/apps`
-pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    admin: Admin,
+    wanted: Query<AppsQuery>,
+    services: ServicesData,
+) -> WebResult {
     let current = services.tuning.current();
     let apps = &current.live.apps;
     let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
@@ -120,7 +125,7 @@ pub async fn show(visit: Visit, admin: Admin, wanted: Query<AppsQuery>, services
 }
 
 /// `GET /admin/apps/edit`
-pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show_editor(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
     let current = services.tuning.current();
     let toml = current.apps_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
@@ -130,17 +135,17 @@ pub async fn show_editor(visit: Visit, admin: Admin, services: Shared) -> WebRes
 
 /// `POST /admin/apps/edit`
 pub async fn submit(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let pairs = form.read_form().await?;
     let overridden = services.live.overridden().apps;
     let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::Answered(answer) => Ok(answer),
+        Submitted::CaptchaOutcome(answer) => Ok(answer),
         Submitted::Try(draft) => {
             let outcome = tried(&services, &admin, DraftBody::Toml(draft.toml.clone())).await?;
             Ok(match outcome {
@@ -185,7 +190,13 @@ pub struct ShownProxy {
 }
 
 impl AppsPage {
-    pub fn new(visit: &Visit, user: &str, version: String, apps: Vec<AppCheck>, proxy: ShownProxy) -> Self {
+    pub fn new(
+        visit: &PageRequest,
+        user: &str,
+        version: String,
+        apps: Vec<AppCheck>,
+        proxy: ShownProxy,
+    ) -> Self {
         Self { layout: visit.layout("/admin/apps", Some(user)), version, apps, proxy }
     }
 
@@ -253,7 +264,7 @@ pub struct AppsEditPage {
 }
 
 impl AppsEditPage {
-    pub fn new(visit: &Visit, user: &str, page: TomlDraft, overridden: bool) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, page: TomlDraft, overridden: bool) -> Self {
         let mut layout = visit.layout(page.words().editor, Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, trial: None, busy: false, overridden }
@@ -269,7 +280,7 @@ impl AppsEditPage {
         self
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.page(self.page.status(), self)
     }
 
@@ -376,7 +387,7 @@ struct AppsInForce {
     security(("session" = []), ("token" = ["limits:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadApps>, services: Shared) -> HttpResponse {
+pub async fn api_show(_: Permitted<ReadApps>, services: ServicesData) -> HttpResponse {
     let current = services.tuning.current();
     let body = AppsInForce {
         version: current.version.clone(),
@@ -431,7 +442,7 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveApps>,
     request: HttpRequest,
     wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let AppsRequest { apps, toml, reason } = wanted;
@@ -465,7 +476,7 @@ pub struct AppsPreviewRequest {
 pub async fn api_preview(
     Permitted { admin, .. }: Permitted<TryApps>,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     match tried(&services, &admin, sent(wanted.apps, wanted.toml).body()?).await? {

@@ -8,9 +8,9 @@ use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackSt
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
-use crate::web::console::words::grouped;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
+use crate::web::console::limit_text::grouped;
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
 
 /// One attack that goes on.
 pub struct AttackBanner {

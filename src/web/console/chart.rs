@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::clock::Micros;
-use crate::web::console::words::grouped;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
+use crate::web::console::limit_text::grouped;
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
 
 /// The chart's height in units. Its width is ten units a column.
 pub const HEIGHT: u64 = 100;

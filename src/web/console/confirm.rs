@@ -20,18 +20,18 @@ use crate::web::console::guard::{self, Admin, CONFIRM};
 use crate::web::form::FormReply;
 use crate::web::form::Notice;
 use crate::web::form::{GuardedFields, NextFields};
-use crate::web::kit::call::{Call, CaptchaSolution};
-use crate::web::kit::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
-use crate::web::kit::error_page::problem_page;
-use crate::web::kit::extract::SecretField;
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::{self, Visit, with_wait};
+use crate::web::http::api::{ApiRequest, CaptchaSolution};
+use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
+use crate::web::http::error_page::problem_page;
+use crate::web::http::extract::SecretField;
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::next::Next;
+use crate::web::http::page::Layout;
+use crate::web::http::page::{self, PageRequest, with_wait};
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 use crate::web::sign_in::{parse_current, verify};
 
 pub use crate::web::console::confirm as carried;
@@ -72,7 +72,7 @@ pub struct ConfirmBody {
 pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> WebResult {
     let admin = guard::confirming(&request).await?;
     let body = body.read().await?;
-    let call = Call::admit(&request)?;
+    let call = ApiRequest::admit(&request)?;
     let password = parse_current(Field::Password, &body.password)?;
     let solved = call.redeem(CaptchaForm::PasswordChange, body.captcha.as_ref()).await?;
     verify(&call, &admin.who.account, password, solved).await?;
@@ -91,7 +91,12 @@ pub struct ConfirmForm {
 }
 
 /// `GET /admin/confirm`
-pub async fn show(visit: Visit, admin: Admin, query: Query<NextFields>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    admin: Admin,
+    query: Query<NextFields>,
+    services: ServicesData,
+) -> WebResult {
     let next = parse_next(&query.next);
     if admin.is_confirmed(&services) {
         return Ok(visit.keep_flash().see_other(place(next.as_ref()), None));
@@ -100,19 +105,19 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<NextFields>, services
 }
 
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
-pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> WebResult {
+pub async fn submit(visit: PageRequest, form: Form<ConfirmForm>, services: ServicesData) -> WebResult {
     let admin = guard::confirmation(&visit, &services, &form.guarded.csrf_token).await?;
     let next = parse_next(&form.next);
     let page = || ConfirmPage::new(&visit, admin.login(), next.clone());
     let token = confirm(&visit, &services, &admin, &form, &page).await?;
     let mut response = visit.see_other(place(next.as_ref()), None);
-    visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     Ok(response)
 }
 
 /// The session's new token, after the password was verified; otherwise `page` again.
 async fn confirm(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     form: &ConfirmForm,
@@ -160,14 +165,14 @@ pub struct Confirmed(Option<SessionToken>);
 
 impl Confirmed {
     /// The answer with the token that confirming renewed, also if it is an error: the token before it is void.
-    pub fn finish(self, visit: &Visit, session_lasts: Duration, answer: WebResult) -> WebResult {
+    pub fn finish(self, visit: &PageRequest, session_lasts: Duration, answer: WebResult) -> WebResult {
         let Some(token) = self.0 else { return answer };
         let mut response = match answer {
             Ok(response) => response,
             Err(WebError::Answer(response)) => *response,
             Err(WebError::Problem(problem)) => problem_page(visit, &problem),
         };
-        visit::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
+        page::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
         Ok(response)
     }
 }
@@ -175,7 +180,7 @@ impl Confirmed {
 /// Passes if the password was confirmed recently or comes with this form. Otherwise returns the page that
 /// asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
 pub async fn require(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     action: &str,
@@ -227,7 +232,7 @@ pub struct ConfirmPage {
 
 impl ConfirmPage {
     /// The form as it is first shown.
-    pub fn new(visit: &Visit, user: &str, next: Option<Next>) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, next: Option<Next>) -> Self {
         Self {
             layout: visit.layout(Next::after(CONFIRM, next.as_ref()), Some(user)),
             next,
@@ -254,7 +259,7 @@ impl ConfirmPage {
         Self { carried: Some(carried), ..self }
     }
 
-    fn respond(&self, visit: &Visit) -> HttpResponse {
+    fn respond(&self, visit: &PageRequest) -> HttpResponse {
         with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
@@ -274,17 +279,17 @@ mod tests {
     use crate::clock::{Clock, Micros};
     use crate::entropy::Entropy;
     use crate::secret::MasterKey;
-    use crate::web::kit::client::TrustedProxies;
-    use crate::web::kit::problem::Problem;
-    use crate::web::kit::visit::Edge;
+    use crate::web::http::client::TrustedProxies;
+    use crate::web::http::page::WebContext;
+    use crate::web::http::problem::Problem;
 
     #[test]
     fn an_error_after_confirming_carries_the_new_session_too() {
         let (url, master) = (Url::parse("http://127.0.0.1:8080").unwrap(), MasterKey::from_bytes([3; 32]));
         let clock = Clock::manual(Micros(0));
-        let edge = Edge::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9));
+        let edge = WebContext::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9));
         let request = TestRequest::get().peer_addr("203.0.113.77:4711".parse().unwrap()).to_http_request();
-        let visit = Visit::of(&request, Data::new(edge));
+        let visit = PageRequest::of(&request, Data::new(edge));
         let confirmed = Confirmed(SessionToken::parse(&"A".repeat(43)));
         let answer = confirmed.finish(&visit, Duration::from_secs(60), Err(Problem::BROKEN.into())).unwrap();
         assert_eq!(answer.status(), 503);

@@ -19,13 +19,13 @@ use super::guard::Admin;
 use crate::config::{DraftEdit, LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::value;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Locale;
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::Services;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentPart {
@@ -271,7 +271,7 @@ pub struct StalePage {
 impl StalePage {
     /// `diff` leads from what is in force to the draft.
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         user: &str,
         part: DocumentPart,
         controls: &Controls,
@@ -284,21 +284,21 @@ impl StalePage {
         Self { layout, part, was: version.clone(), now, diff, draft, reason: reason.clone() }
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.page(StatusCode::PRECONDITION_FAILED, self)
     }
 }
 
 pub enum Submitted {
     /// It was refused or saved.
-    Answered(HttpResponse),
+    CaptchaOutcome(HttpResponse),
     Try(TomlDraft),
 }
 
 /// `page` renders the editor with the draft.
 pub async fn submitted(
     part: DocumentPart,
-    visit: &Visit,
+    visit: &PageRequest,
     admin: &Admin,
     services: &Services,
     pairs: &[(String, String)],
@@ -309,7 +309,7 @@ pub async fn submitted(
     let draft = TomlDraft::new(part, toml, Controls::read(pairs));
     if !visit.admits_form(&draft.controls.csrf_token) {
         admin.was_foreign(services, visit.pattern());
-        return Ok(Submitted::Answered(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
+        return Ok(Submitted::CaptchaOutcome(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
     }
     if draft.controls.act != Act::Save {
         return Ok(Submitted::Try(draft));
@@ -318,12 +318,12 @@ pub async fn submitted(
         page(TomlDraft { controls: controls.clone(), mistakes, notice, ..draft.clone() })
     };
     let saving = DraftSave { part, visit, services, admin, action: part.words().editor, pairs };
-    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
+    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::CaptchaOutcome)
 }
 
 pub struct DraftSave<'a> {
     pub part: DocumentPart,
-    pub visit: &'a Visit,
+    pub visit: &'a PageRequest,
     pub services: &'a Services,
     pub admin: &'a Admin,
     pub action: &'a str,

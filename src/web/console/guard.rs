@@ -20,14 +20,14 @@ use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::tuning::ChangeActor;
 use crate::web::form::value;
-use crate::web::kit::client::{ClientAddress, SubjectBytes};
-use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::extract;
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::WebError;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Edge, Visit};
+use crate::web::http::client::{ClientAddress, SubjectBytes};
+use crate::web::http::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::extract;
+use crate::web::http::next::Next;
+use crate::web::http::page::{PageRequest, WebContext};
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::WebError;
+use crate::web::http::services::{Services, ServicesData};
 
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";
@@ -159,7 +159,12 @@ impl Admin {
 
     /// Whether a form is ours, for a page that reports it and keeps the input if not: the guard admitted the request as
     /// a read.
-    pub fn sends_own_form(&self, visit: &Visit, services: &Services, pairs: &[(String, String)]) -> bool {
+    pub fn sends_own_form(
+        &self,
+        visit: &PageRequest,
+        services: &Services,
+        pairs: &[(String, String)],
+    ) -> bool {
         let ours = visit.admits_form(value(pairs, "csrf_token"));
         if !ours {
             self.was_foreign(services, visit.pattern());
@@ -197,7 +202,7 @@ impl Admin {
 /// For a form that changes something. `page` is its path, and the target after signing in or confirming the
 /// password.
 pub async fn change(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     page: &str,
     csrf_token: &str,
@@ -206,12 +211,16 @@ pub async fn change(
 }
 
 /// For the form at [`CONFIRM`] that confirms the password.
-pub async fn confirmation(visit: &Visit, services: &Services, csrf_token: &str) -> Result<Admin, WebError> {
+pub async fn confirmation(
+    visit: &PageRequest,
+    services: &Services,
+    csrf_token: &str,
+) -> Result<Admin, WebError> {
     guard_page(visit, services, AccessKind::Try, visit.admits_form(csrf_token), CONFIRM).await
 }
 
 async fn guard_page(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     kind: AccessKind,
     ours: bool,
@@ -221,7 +230,7 @@ async fn guard_page(
     judged.map_err(|denied| page_instead(visit, &denied, page).into())
 }
 
-fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpResponse {
+fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpResponse {
     match denied.reason {
         DenialReason::SignedOut => visit.sign_in_first(page),
         DenialReason::PasswordToChange => visit.change_password_first(page),
@@ -266,10 +275,10 @@ pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
 }
 
 async fn guard_request(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
-    let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
     let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
     if !request.path().starts_with("/api/") {
-        let visit = Visit::of(request, edge.clone());
+        let visit = PageRequest::of(request, edge.clone());
         return guard_page(&visit, services, kind, false, visit.here()).await;
     }
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
@@ -431,7 +440,7 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
 
 /// A token is as good as its maker: it ends when they are no administrator any more.
 async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, WebError> {
-    let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let parts = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
     let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal.into()) };
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_token(request, services, client).await?;

@@ -20,31 +20,31 @@ use utoipa::openapi::schema::ObjectBuilder;
 use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
 use super::figures::{HOUR, LimitUse};
 use super::guard::Admin;
+use super::limit_text::{about, grouped, sentences, title};
 use super::permitted::{Permitted, ReadLimits, SaveLimits};
-use super::words::{about, grouped, sentences, title};
 use crate::audit::MINUTE;
 use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
 use crate::db::DbError;
 use crate::tuning::{CurrentLimits, Instance};
-use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::WebResult;
+use crate::web::http::services::{Services, ServicesData};
 use history::{ChangeRow, changes};
 
 /// How many of the latest changes are shown below the limits.
 const LATEST: u32 = 3;
 
 /// `GET /admin/limits`
-pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
     Ok(visit.page(StatusCode::OK, &page(&visit, &services, &admin).await?))
 }
 
-async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
+async fn page(visit: &PageRequest, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
     let (now, current) = (visit.now(), services.tuning.current());
     let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
     let default = Limits::default();
@@ -121,7 +121,13 @@ pub struct LimitsPage {
 }
 
 impl LimitsPage {
-    pub fn new(visit: &Visit, user: &str, version: String, home: String, cards: Vec<LimitCard>) -> Self {
+    pub fn new(
+        visit: &PageRequest,
+        user: &str,
+        version: String,
+        home: String,
+        cards: Vec<LimitCard>,
+    ) -> Self {
         Self { layout: visit.layout("/admin/limits", Some(user)), version, home, cards, changes: Vec::new() }
     }
 
@@ -251,7 +257,7 @@ impl From<Instance> for InstanceBody {
     security(("session" = []), ("token" = ["limits:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let (sources, toml) = (sources(&current), current.limits_toml());
@@ -350,7 +356,7 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let LimitsRequest { limits: json, toml, reason } = wanted;

@@ -22,16 +22,16 @@ use crate::sms::{
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::{Admin, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
-use crate::web::console::{Choice, read_after, read_filter, read_page_size, words};
-use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::console::{Choice, limit_text, read_after, read_filter, read_page_size};
+use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -133,7 +133,7 @@ fn reports() -> ObjectBuilder {
 pub async fn api_list(
     _: Permitted<ReadEvents>,
     wanted: Query<MessageQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     const STATES: &str = "Use pending, accepted, refused, unknown or withheld, or leave it out.";
     let state = read_filter(wanted.state.as_deref(), "state", STATES, MessageState::parse)?;
@@ -215,7 +215,7 @@ pub struct Lifting {
     security(("session" = []), ("token" = ["events:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn api_brakes(_: Permitted<ReadEvents>, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn api_brakes(_: Permitted<ReadEvents>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let body = |HeldBrake { prefix, program, began_at, ends_at, sent, entered }| Brake {
         prefix,
         program,
@@ -247,7 +247,7 @@ pub async fn api_lift(
     prefix: Path<String>,
     query: Query<Lifting>,
     body: Result<Bytes, Error>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let reason = reason(&query.reason, body)?;
     match lift_brake(&services, &admin, &prefix, query.program.as_deref(), &reason).await? {
@@ -266,10 +266,10 @@ pub struct MessagesPageQuery {
 
 /// `GET /admin/messages`. Values that cannot be parsed do not filter.
 pub async fn show(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     wanted: Query<MessagesPageQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let asked = MessagesAsked {
         state: MessageState::parse(&wanted.state),
@@ -280,7 +280,12 @@ pub async fn show(
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
-pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn lift(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let (prefix, program) = (value(&pairs, "prefix"), value(&pairs, "program"));
     let reason = confirm::reason(&pairs);
     let again = async |problem| {
@@ -300,7 +305,7 @@ pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: 
 }
 
 async fn respond(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     asked: MessagesAsked,
@@ -362,7 +367,7 @@ pub struct MessagesPage {
 
 impl MessagesPage {
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         user: &str,
         asked: MessagesAsked,
         found: LedgerPage,
@@ -418,7 +423,7 @@ impl MessagesPage {
     }
 
     fn gateway(&self, row: &LedgerEntry) -> Cow<'static, str> {
-        words::gateway(&row.gateway, self.layout.locale)
+        limit_text::gateway(&row.gateway, self.layout.locale)
     }
 
     /// The colour of the state's mark.

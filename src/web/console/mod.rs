@@ -10,18 +10,18 @@ pub mod document;
 pub mod events;
 pub mod figures;
 pub mod guard;
+pub mod limit_text;
 pub mod limits;
 pub mod lookup;
 pub mod messages;
 pub mod overview;
 pub mod subject_link;
 pub mod tokens;
-pub mod words;
 
 use crate::clock::Micros;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::visit::Layout;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Layout;
+use crate::web::http::problem::Problem;
 
 pub use guard as permitted;
 

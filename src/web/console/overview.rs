@@ -22,15 +22,15 @@ use crate::web::console::figures::{
     DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, means, period, total,
 };
 use crate::web::console::guard::Admin;
+use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
-use crate::web::console::words::{self, grouped, share, title};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::services::State;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::WebResult;
+use crate::web::http::services::State;
+use crate::web::http::services::{Services, ServicesData};
 
 /// How many subjects of each kind are shown, and how many in total.
 const TOP: u32 = 5;
@@ -44,13 +44,13 @@ const SHARED_PERCENT: i64 = 80;
 const SLOW: Duration = Duration::from_secs(1);
 
 /// `GET /admin`
-pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
     services.audit.flush().await;
     let overview = overview(&visit, &services).await?;
     Ok(visit.page(StatusCode::OK, &OverviewPage::new(&visit, admin.login(), overview)))
 }
 
-async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbError> {
+async fn overview(visit: &PageRequest, services: &Services) -> Result<Overview, DbError> {
     let (log, now) = (services.audit.log(), visit.now());
     let attacks = services.attacks.check().await?;
     // Includes the current minute.
@@ -117,12 +117,16 @@ async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, Db
     Ok(subjects)
 }
 
-async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> Result<Vec<Part>, DbError> {
+async fn parts(
+    visit: &PageRequest,
+    services: &Services,
+    current: &CurrentLimits,
+) -> Result<Vec<Part>, DbError> {
     let locale = visit.locale;
     let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
     let health = services.health.report().await;
     let braked = services.codes.ledger().brakes().await?.len();
-    let gateway = words::gateway(services.codes.gateway().name(), locale).into_owned();
+    let gateway = limit_text::gateway(services.codes.gateway().name(), locale).into_owned();
     let gateway = match braked {
         0 => gateway,
         count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
@@ -130,8 +134,8 @@ async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> R
     let (database, store) = (health.database == State::Up, health.store == State::Up);
     let backend_up = current.backend_down.is_none();
     let backend = match backend_up {
-        true => words::backend(current.backend, locale).into_owned(),
-        false => format!("{}: {}", words::backend(current.backend, locale), state(false)),
+        true => limit_text::backend(current.backend, locale).into_owned(),
+        false => format!("{}: {}", limit_text::backend(current.backend, locale), state(false)),
     };
     let paces = [
         ("overview.queue-wait", services.hasher.waited()),
@@ -330,7 +334,7 @@ pub struct OverviewPage {
 }
 
 impl OverviewPage {
-    pub fn new(visit: &Visit, user: &str, it: Overview) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, it: Overview) -> Self {
         Self { layout: visit.layout("/admin", Some(user)), it }
     }
 

@@ -17,17 +17,17 @@ use crate::db::DbError;
 use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
 use crate::web::form::FormPairs;
 use crate::web::form::{FormReach, once};
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::problem::{InputError, Problem};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::describe::{ADMIN, BODY, CHANGE};
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
+use crate::web::http::message::{Field, FieldErrors, Message};
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::WebResult;
+use crate::web::http::problem::{InputError, Problem};
+use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/tokens";
 const LONGEST_NAME: usize = 100;
@@ -174,7 +174,7 @@ struct TokenMade {
     security(("session" = [])),
     extensions(("x-problems" = json!([ADMIN])))
 )]
-pub async fn api_list(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn api_list(_: Admin, services: ServicesData) -> Result<HttpResponse, Problem> {
     let iso = |at| Moment(at).iso();
     let body = |entry: TokenEntry| TokenBody {
         id: entry.id.to_string(),
@@ -205,7 +205,7 @@ pub async fn api_list(_: Admin, services: Shared) -> Result<HttpResponse, Proble
 pub async fn api_create(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     body: UnreadBody<TokenRequest>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let TokenRequest { name, scopes, expires_in } = body.read().await?;
     let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
@@ -243,7 +243,7 @@ pub async fn api_create(
 pub async fn api_revoke(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     id: Path<String>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
     match revoke_token(&services, &admin, id).await? {
@@ -272,16 +272,16 @@ pub struct TokenRevokingForm {
 }
 
 /// `GET /admin/tokens`
-pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
     respond(&visit, &services, &admin, TokenNotice::None, &TokenMakingForm::default()).await
 }
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
-pub async fn create(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+pub async fn create(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, make).await
 }
 
-async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResult {
+async fn make(visit: PageRequest, form: TokenMakingForm, services: ServicesData) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
     let scopes = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
     let expires_in = match form.expires_days.trim() {
@@ -305,10 +305,10 @@ async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResul
 
 /// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
 pub async fn ask(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     wanted: Query<TokenRevokingForm>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let found = services.tokens.list().await?.into_iter().find(|token| token.id.to_string() == wanted.id);
     Ok(match found {
@@ -318,7 +318,7 @@ pub async fn ask(
 }
 
 /// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
-pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Shared) -> WebResult {
+pub async fn revoke(visit: PageRequest, form: Form<TokenRevokingForm>, services: ServicesData) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
     if let Some(id) = TokenId::parse(&form.id) {
         revoke_token(&services, &admin, id).await?;
@@ -327,7 +327,7 @@ pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Share
 }
 
 async fn respond(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     notice: TokenNotice,
@@ -372,7 +372,7 @@ pub struct TokensPage {
 
 impl TokensPage {
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         user: &str,
         tokens: Vec<TokenEntry>,
         limits: Vec<String>,
@@ -421,7 +421,7 @@ pub struct RevokePage {
 }
 
 impl RevokePage {
-    pub fn new(visit: &Visit, user: &str, token: TokenEntry) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, token: TokenEntry) -> Self {
         let here = format!("{HERE}/revoke?id={}", token.id);
         Self { layout: visit.layout(here, Some(user)), row: TokenRow::new(token, visit.now()) }
     }

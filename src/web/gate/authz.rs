@@ -7,12 +7,12 @@ use url::form_urlencoded;
 
 use crate::accounts::{AppVisitor, SessionToken};
 use crate::config::{Apps, LiveSettings};
-use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
-use crate::web::gate::proxied::{AskedHost, ProxiedRequest, Unclear};
+use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, judge};
+use crate::web::gate::proxied::{AskedHost, ProxiedRequest, ProxyHeaderError};
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::kit::cookies;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
+use crate::web::http::cookies;
+use crate::web::http::page::PageRequest;
+use crate::web::http::services::ServicesData;
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,33 +26,33 @@ enum Dialect {
 const REMOTE: [&str; 4] = ["remote-user", "remote-groups", "remote-name", "remote-email"];
 
 /// `/api/authz/forward-auth`
-pub async fn forward_auth(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+pub async fn forward_auth(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
     let asked = ProxiedRequest::forward_auth(&request, visit.trusted());
     answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
 }
 
 /// `/api/authz/auth-request`
-pub async fn auth_request(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+pub async fn auth_request(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
     let asked = ProxiedRequest::auth_request(&request, visit.trusted());
     answer(Dialect::AuthRequest, &visit, &request, asked, &services).await
 }
 
 /// `/api/authz/ext-authz` and everything below it
-pub async fn ext_authz(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+pub async fn ext_authz(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
     let asked = ProxiedRequest::ext_authz(&request, visit.trusted());
     answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
 }
 
 async fn answer(
     dialect: Dialect,
-    visit: &Visit,
+    visit: &PageRequest,
     request: &HttpRequest,
-    asked: Result<ProxiedRequest, Unclear>,
-    services: &Shared,
+    asked: Result<ProxiedRequest, ProxyHeaderError>,
+    services: &ServicesData,
 ) -> HttpResponse {
     let asked = match asked {
         Ok(asked) => asked,
-        Err(Unclear::NoProxy) => return text(StatusCode::FORBIDDEN, &Unclear::NoProxy),
+        Err(ProxyHeaderError::NoProxy) => return text(StatusCode::FORBIDDEN, &ProxyHeaderError::NoProxy),
         Err(unclear) => return text(dialect.undecided(StatusCode::BAD_REQUEST), &unclear),
     };
     let live = services.live.snapshot();
@@ -62,7 +62,7 @@ async fn answer(
     };
     let token =
         cookies::only_value(request.headers(), app_cookie(asked.at.scheme)).and_then(SessionToken::parse);
-    let of_app = AskedOfApp { method: &asked.method, target: &asked.target };
+    let of_app = AppRequest { method: &asked.method, target: &asked.target };
     let visitor = match token {
         None => None,
         Some(token) => match services.gate.visitor(host, &token).await {
@@ -97,18 +97,18 @@ impl Dialect {
 
 impl AskedHost {
     /// Without TLS only while the sign-in itself has none: a cookie would be read on its way.
-    pub fn is_allowed(&self, visit: &Visit) -> bool {
+    pub fn is_allowed(&self, visit: &PageRequest) -> bool {
         self.scheme == Scheme::Https || allows_http(visit)
     }
 
     /// The address of one of its pages.
-    pub fn url(&self, target: &str, apps: &Apps, visit: &Visit) -> Option<ReturnUrl> {
+    pub fn url(&self, target: &str, apps: &Apps, visit: &PageRequest) -> Option<ReturnUrl> {
         let (host, _) = apps.at(&self.host)?;
         ReturnUrl::of(self.scheme, host, target, apps, allows_http(visit))
     }
 }
 
-pub fn allows_http(visit: &Visit) -> bool {
+pub fn allows_http(visit: &PageRequest) -> bool {
     !visit.cookies().secure()
 }
 
@@ -142,7 +142,7 @@ fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
 
 fn sign_in_first(
     dialect: Dialect,
-    visit: &Visit,
+    visit: &PageRequest,
     request: &HttpRequest,
     asked: &ProxiedRequest,
     host: &str,

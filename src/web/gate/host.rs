@@ -16,10 +16,10 @@ use crate::gate::{ReturnUrl, Scheme};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{self, Visit};
-use crate::web::kit::{assets, cookies};
+use crate::web::http::page::{self, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{assets, cookies};
 
 /// How long a browser may take to sign in. Tabs that begin meanwhile share one state; of tabs that begin at once before
 /// there is one, the last to be answered sets it, and the others begin again.
@@ -48,7 +48,7 @@ struct AppHost {
 }
 
 impl AppHost {
-    fn of(visit: &Visit, request: &HttpRequest, live: &LiveSettings) -> Result<Self, Problem> {
+    fn of(visit: &PageRequest, request: &HttpRequest, live: &LiveSettings) -> Result<Self, Problem> {
         let at = AskedHost::of(request, visit.trusted()).map_err(|unclear| {
             tracing::debug!(%unclear, "no application's host");
             Problem::NotFound
@@ -99,10 +99,10 @@ impl AppHost {
 
 /// `GET /.gatehouse/start?rd=…`: gives the browser a state, and leads it to the sign-in.
 pub async fn start(
-    visit: Visit,
+    visit: PageRequest,
     request: HttpRequest,
     query: Query<StartQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
@@ -119,16 +119,16 @@ pub async fn start(
     let mut response = found(&sign_in);
     let mut cookie = here.cookie(here.state_name(), state.expose());
     cookie.set_max_age(cookies::seconds(STATE_LASTS));
-    visit::set(&mut response, cookie);
+    page::set(&mut response, cookie);
     Ok(response)
 }
 
 /// `GET /.gatehouse/callback?code=…`: the browser that began here gets its session, once.
 pub async fn callback(
-    visit: Visit,
+    visit: PageRequest,
     request: HttpRequest,
     query: Query<CallbackQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
@@ -145,7 +145,7 @@ pub async fn callback(
             let mut response = found(back.as_str());
             let mut cookie = here.cookie(app_cookie(here.at.scheme), token.expose());
             cookie.set_max_age(cookies::seconds(services.session_lasts));
-            visit::set(&mut response, cookie);
+            page::set(&mut response, cookie);
             response
         }),
         RedeemedCode::BeginAgain { target } => {
@@ -163,7 +163,7 @@ fn found(to: &str) -> HttpResponse {
 }
 
 /// `GET /.gatehouse/logout`: asks, or says that nobody is signed in here.
-pub async fn show_logout(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+pub async fn show_logout(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
     let visitor = here.visitor(request.headers(), &services).await?;
@@ -173,7 +173,7 @@ pub async fn show_logout(visit: Visit, request: HttpRequest, services: Shared) -
 }
 
 /// `POST /.gatehouse/logout`: signs out here, at the sign-in and at all applications.
-pub async fn logout(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+pub async fn logout(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
     if !is_from(&here, request.headers()) {
@@ -190,12 +190,12 @@ pub async fn logout(visit: Visit, request: HttpRequest, services: Shared) -> Web
     let mut response = GatePage::new(&visit, kind, &here.app, None, &services).respond(&visit);
     let mut cookie = here.cookie(app_cookie(here.at.scheme), String::new());
     cookie.make_removal();
-    visit::set(&mut response, cookie);
+    page::set(&mut response, cookie);
     Ok(response)
 }
 
 /// `GET /.gatehouse/forbidden`: the page behind a 403 of a proxy that drops ours.
-pub async fn forbidden(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+pub async fn forbidden(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
     let here = AppHost::of(&visit, &request, &live)?;
     let visitor = here.visitor(request.headers(), &services).await?;
@@ -205,10 +205,10 @@ pub async fn forbidden(visit: Visit, request: HttpRequest, services: Shared) -> 
 
 /// `GET /.gatehouse/static/{file}`: what its pages are made of.
 pub async fn asset(
-    visit: Visit,
+    visit: PageRequest,
     request: HttpRequest,
     file: Path<String>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     AppHost::of(&visit, &request, &services.live.snapshot())?;
     assets::serve(request, file).await

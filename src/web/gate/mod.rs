@@ -9,10 +9,10 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 use askama::Template;
 
-use crate::web::kit::assets;
-use crate::web::kit::headers::{AUTHZ, ON_HOSTS};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Edge, Layout, Visit};
+use crate::web::http::assets;
+use crate::web::http::headers::{AUTHZ, ON_HOSTS};
+use crate::web::http::page::{Layout, PageRequest, WebContext};
+use crate::web::http::services::{Services, ServicesData};
 
 pub mod authz;
 pub mod host;
@@ -34,7 +34,8 @@ pub async fn keep_apart<B: MessageBody>(
 
 fn is_ours(request: &ServiceRequest) -> bool {
     let path = request.path();
-    let (Some(services), Some(edge)) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>())
+    let (Some(services), Some(edge)) =
+        (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>())
     else {
         return true;
     };
@@ -78,7 +79,7 @@ pub struct GatePage {
 
 impl GatePage {
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         kind: GatePageKind,
         app: &str,
         user: Option<&str>,
@@ -93,7 +94,7 @@ impl GatePage {
         }
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.bare_page(self.kind.status(), self)
     }
 

@@ -7,7 +7,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{ACCEPT, HOST, HeaderMap, UPGRADE};
 
 use crate::gate::Scheme;
-use crate::web::kit::client::TrustedProxies;
+use crate::web::http::client::TrustedProxies;
 
 pub const FORWARDED_HOST: &str = "x-forwarded-host";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
@@ -36,7 +36,7 @@ pub struct ProxiedRequest {
 
 /// Why a request is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unclear {
+pub enum ProxyHeaderError {
     /// Its peer is not in `server.trusted_proxies`.
     NoProxy,
     /// Without this header, or with several of it.
@@ -44,7 +44,7 @@ pub enum Unclear {
     Wrong(&'static str),
 }
 
-impl fmt::Display for Unclear {
+impl fmt::Display for ProxyHeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoProxy => f.write_str("only proxies in server.trusted_proxies are answered"),
@@ -56,30 +56,31 @@ impl fmt::Display for Unclear {
 
 impl AskedHost {
     /// By `X-Forwarded-Proto` and `X-Forwarded-Host`.
-    pub fn of(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, Unclear> {
+    pub fn of(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         Self::forwarded(request.headers())
     }
 
-    fn forwarded(headers: &HeaderMap) -> Result<Self, Unclear> {
+    fn forwarded(headers: &HeaderMap) -> Result<Self, ProxyHeaderError> {
         Self::read(
             (FORWARDED_PROTO, once(headers, FORWARDED_PROTO)?),
             (FORWARDED_HOST, once(headers, FORWARDED_HOST)?),
         )
     }
 
-    fn read(scheme: (&'static str, &str), host: (&'static str, &str)) -> Result<Self, Unclear> {
+    fn read(scheme: (&'static str, &str), host: (&'static str, &str)) -> Result<Self, ProxyHeaderError> {
         let is_host =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
-        let host = Some(host.1).filter(|text| is_host(text)).ok_or(Unclear::Wrong(host.0))?.to_owned();
-        let scheme = Scheme::parse(scheme.1).ok_or(Unclear::Wrong(scheme.0))?;
+        let host =
+            Some(host.1).filter(|text| is_host(text)).ok_or(ProxyHeaderError::Wrong(host.0))?.to_owned();
+        let scheme = Scheme::parse(scheme.1).ok_or(ProxyHeaderError::Wrong(scheme.0))?;
         Ok(Self { scheme, host })
     }
 }
 
 impl ProxiedRequest {
     /// As Traefik, Caddy and HAProxy say it.
-    pub fn forward_auth(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, Unclear> {
+    pub fn forward_auth(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         let at = AskedHost::of(request, trusted)?;
         let headers = request.headers();
         let method = (FORWARDED_METHOD, once(headers, FORWARDED_METHOD)?);
@@ -87,27 +88,27 @@ impl ProxiedRequest {
     }
 
     /// As nginx says it.
-    pub fn auth_request(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, Unclear> {
+    pub fn auth_request(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         let headers = request.headers();
         let url = once(headers, ORIGINAL_URL)?;
-        let (scheme, rest) = url.split_once("://").ok_or(Unclear::Wrong(ORIGINAL_URL))?;
-        let (host, target) = rest.split_at(rest.find('/').ok_or(Unclear::Wrong(ORIGINAL_URL))?);
+        let (scheme, rest) = url.split_once("://").ok_or(ProxyHeaderError::Wrong(ORIGINAL_URL))?;
+        let (host, target) = rest.split_at(rest.find('/').ok_or(ProxyHeaderError::Wrong(ORIGINAL_URL))?);
         let at = AskedHost::read((ORIGINAL_URL, scheme), (ORIGINAL_URL, host))?;
         Self::read(at, (ORIGINAL_METHOD, once(headers, ORIGINAL_METHOD)?), (ORIGINAL_URL, target))
     }
 
     /// As Envoy says it: the request itself, below a path of ours.
-    pub fn ext_authz(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, Unclear> {
+    pub fn ext_authz(request: &HttpRequest, trusted: &TrustedProxies) -> Result<Self, ProxyHeaderError> {
         proxy(request, trusted)?;
         let headers = request.headers();
         let host = match request.uri().authority() {
             Some(authority) => authority.as_str(),
-            None => once(headers, HOST.as_str()).map_err(|_| Unclear::NotOnce("host"))?,
+            None => once(headers, HOST.as_str()).map_err(|_| ProxyHeaderError::NotOnce("host"))?,
         };
         let at = AskedHost::read((FORWARDED_PROTO, once(headers, FORWARDED_PROTO)?), ("host", host))?;
         let whole = request.uri().path_and_query().map_or("", |whole| whole.as_str());
-        let target = whole.strip_prefix(EXT_AUTHZ).ok_or(Unclear::Wrong("path"))?;
+        let target = whole.strip_prefix(EXT_AUTHZ).ok_or(ProxyHeaderError::Wrong("path"))?;
         Self::read(at, ("method", request.method().as_str()), ("path", target))
     }
 
@@ -115,14 +116,14 @@ impl ProxiedRequest {
         at: AskedHost,
         method: (&'static str, &str),
         target: (&'static str, &str),
-    ) -> Result<Self, Unclear> {
+    ) -> Result<Self, ProxyHeaderError> {
         let is_method =
             method.1.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') && !method.1.is_empty();
         if !is_method {
-            return Err(Unclear::Wrong(method.0));
+            return Err(ProxyHeaderError::Wrong(method.0));
         }
         if !target.1.starts_with('/') {
-            return Err(Unclear::Wrong(target.0));
+            return Err(ProxyHeaderError::Wrong(target.0));
         }
         Ok(Self { at, method: method.1.to_owned(), target: target.1.to_owned() })
     }
@@ -141,16 +142,16 @@ impl ProxiedRequest {
     }
 }
 
-fn proxy(request: &HttpRequest, trusted: &TrustedProxies) -> Result<(), Unclear> {
+fn proxy(request: &HttpRequest, trusted: &TrustedProxies) -> Result<(), ProxyHeaderError> {
     let is_trusted = |peer: std::net::SocketAddr| trusted.contains(peer.ip().to_canonical());
-    if request.peer_addr().is_some_and(is_trusted) { Ok(()) } else { Err(Unclear::NoProxy) }
+    if request.peer_addr().is_some_and(is_trusted) { Ok(()) } else { Err(ProxyHeaderError::NoProxy) }
 }
 
-fn once<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, Unclear> {
+fn once<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, ProxyHeaderError> {
     let mut lines = headers.get_all(name);
     match (lines.next(), lines.next()) {
-        (Some(line), None) => line.to_str().map_err(|_| Unclear::Wrong(name)),
-        _ => Err(Unclear::NotOnce(name)),
+        (Some(line), None) => line.to_str().map_err(|_| ProxyHeaderError::Wrong(name)),
+        _ => Err(ProxyHeaderError::NotOnce(name)),
     }
 }
 

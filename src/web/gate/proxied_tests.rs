@@ -42,9 +42,9 @@ fn what_is_missing_or_there_twice_is_not_made_up() {
         let asked = |headers: &[_]| {
             ProxiedRequest::forward_auth(&from_proxy(headers).to_http_request(), &trusted()).unwrap_err()
         };
-        assert_eq!(asked(&headers), Unclear::NotOnce(name));
+        assert_eq!(asked(&headers), ProxyHeaderError::NotOnce(name));
         headers.extend([(name, value), (name, value)]);
-        assert_eq!(asked(&headers), Unclear::NotOnce(name));
+        assert_eq!(asked(&headers), ProxyHeaderError::NotOnce(name));
     }
     for (name, value) in [
         ("x-forwarded-host", "wiki.example, public.example"),
@@ -61,12 +61,12 @@ fn what_is_missing_or_there_twice_is_not_made_up() {
         let headers: Vec<_> =
             FORWARDED.iter().map(|header| if header.0 == name { (name, value) } else { *header }).collect();
         let asked = ProxiedRequest::forward_auth(&from_proxy(&headers).to_http_request(), &trusted());
-        assert_eq!(asked.unwrap_err(), Unclear::Wrong(name), "{value:?}");
+        assert_eq!(asked.unwrap_err(), ProxyHeaderError::Wrong(name), "{value:?}");
     }
     for url in ["", "/a", "https://wiki.example", "https:///a", "wiki.example/a", "ftp://wiki.example/a"] {
         let headers = [("x-original-url", url), ("x-original-method", "GET")];
         let asked = ProxiedRequest::auth_request(&from_proxy(&headers).to_http_request(), &trusted());
-        assert_eq!(asked.unwrap_err(), Unclear::Wrong(ORIGINAL_URL), "{url:?}");
+        assert_eq!(asked.unwrap_err(), ProxyHeaderError::Wrong(ORIGINAL_URL), "{url:?}");
     }
 }
 
@@ -74,8 +74,11 @@ fn what_is_missing_or_there_twice_is_not_made_up() {
 fn only_a_trusted_proxy_is_believed() {
     for peer in ["11.0.0.1:1", "[::1]:1", "[::ffff:11.0.0.1]:1"] {
         let request = from_proxy(&FORWARDED).peer_addr(peer.parse().unwrap()).to_http_request();
-        assert_eq!(ProxiedRequest::forward_auth(&request, &trusted()).unwrap_err(), Unclear::NoProxy);
-        assert_eq!(AskedHost::of(&request, &trusted()).unwrap_err(), Unclear::NoProxy);
+        assert_eq!(
+            ProxiedRequest::forward_auth(&request, &trusted()).unwrap_err(),
+            ProxyHeaderError::NoProxy
+        );
+        assert_eq!(AskedHost::of(&request, &trusted()).unwrap_err(), ProxyHeaderError::NoProxy);
     }
     let mapped = from_proxy(&FORWARDED).peer_addr("[::ffff:10.0.0.1]:1".parse().unwrap()).to_http_request();
     assert!(ProxiedRequest::forward_auth(&mapped, &trusted()).is_ok());

@@ -7,9 +7,9 @@ use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::access::{AccessPage, AnswerForm, AnswerRow, SaveNotice};
-use crate::web::kit::visit::Visit;
+use crate::web::http::page::PageRequest;
 
-fn rows(visit: &Visit) -> Vec<AnswerRow> {
+fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
     let until = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
     let network = |network: &str, minutes, reason: &str| AccessNetwork {
         network: network.parse().unwrap(),
@@ -40,7 +40,7 @@ fn rows(visit: &Visit) -> Vec<AnswerRow> {
     rows
 }
 
-pub fn accesses(visit: &Visit) -> Vec<(&'static str, AccessPage)> {
+pub fn accesses(visit: &PageRequest) -> Vec<(&'static str, AccessPage)> {
     let page = |rows, form, word| AccessPage::new(visit, "ada", rows, form, word, Vec::new());
     let mut wrong = AnswerForm::typed(AccessAnswer::Deny, "203.0.113.7/24", "7", "");
     wrong.check(visit.locale);

@@ -7,10 +7,10 @@ use crate::audit::FailedAttempts;
 use crate::web::account::{AccountPage, FailureRow, SessionRow, SignInRow};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, Notice};
-use crate::web::kit::locale::{Device, Moment};
-use crate::web::{Field, FieldErrors, Message, Visit};
+use crate::web::http::locale::{Device, Moment};
+use crate::web::{Field, FieldErrors, Message, PageRequest};
 
-pub fn pages(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
+pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
     let before = |minutes: u64| NOW.minus(Duration::from_secs(60 * minutes));
     let row = |id: &str, agent, net: &str, minutes, current| SessionRow {
         id: id.into(),

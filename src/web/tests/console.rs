@@ -29,13 +29,13 @@ use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::PageRequest;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Every page by name, as HTML.
-pub fn pages(visit: &Visit) -> Vec<(String, String)> {
+pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut add = |name: &str, page: &dyn askama::DynTemplate| {
         all.push((format!("console-{name}"), page.dyn_render().unwrap()));
@@ -122,7 +122,7 @@ fn attack(kind: AttackKind, figures: AttackFigures, seen: u32) -> AttackEntry {
     AttackEntry { id, kind, realm, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures }
 }
 
-fn attacks(visit: &Visit) -> Vec<AttackBanner> {
+fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
     let share = |mask: &str| Some(AttackShare { key: 7, mask: mask.into(), percent: 98 });
     let figures = AttackFigures {
         recent: 640,
@@ -159,7 +159,7 @@ fn attacks(visit: &Visit) -> Vec<AttackBanner> {
     ]
 }
 
-fn overview(visit: &Visit, worried: bool) -> Overview {
+fn overview(visit: &PageRequest, worried: bool) -> Overview {
     let period = Period {
         withheld: 0,
         signed_in: 1_204,
@@ -242,7 +242,7 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
     }
 }
 
-fn limits(visit: &Visit) -> LimitsPage {
+fn limits(visit: &PageRequest) -> LimitsPage {
     let default = Limits::default();
     let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
     let mut cards: Vec<LimitCard> =
@@ -255,7 +255,7 @@ fn limits(visit: &Visit) -> LimitsPage {
     LimitsPage::new(visit, "ada", "0123456789ab".into(), "file".into(), cards).changes(changes())
 }
 
-fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
+fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {
     let default = Limits::default();
     let page =
         |name: &str| EditorPage::new(visit, "ada", default.get(name).unwrap().clone(), false, "0123456789ab");

@@ -13,11 +13,11 @@ use crate::web::console::apps::{AppsEditPage, AppsPage, ShownProxy};
 use crate::web::console::document::Controls;
 use crate::web::console::document::DocumentPart;
 use crate::web::console::document::{EditorNotice, TomlDraft};
-use crate::web::kit::visit::Visit;
+use crate::web::http::page::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub fn lists(visit: &Visit) -> Vec<(&'static str, AppsPage)> {
+pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
     let list = |checks, proxy, file| {
         let shown = ShownProxy { proxy, app: String::new(), files: vec![file] };
         AppsPage::new(visit, "ada", "0badcafe0bad".into(), checks, shown)
@@ -30,7 +30,7 @@ pub fn lists(visit: &Visit) -> Vec<(&'static str, AppsPage)> {
     ]
 }
 
-pub fn editors(visit: &Visit) -> Vec<(&'static str, AppsEditPage)> {
+pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
     let controls = |reason_missing| Controls { reason_missing, ..Controls::default() };
     let draft = |toml: &str| TomlDraft::new(DocumentPart::Apps, toml.into(), controls(false));
     let shown = |draft| AppsEditPage::new(visit, "ada", draft, false);

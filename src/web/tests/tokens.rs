@@ -8,10 +8,10 @@ use crate::entropy::Entropy;
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;
-use crate::web::kit::visit::Visit;
+use crate::web::http::page::PageRequest;
 use crate::web::{Field, FieldErrors, Message, Next};
 
-pub fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
+pub fn confirms(visit: &PageRequest) -> Vec<(&'static str, ConfirmPage)> {
     let page = || ConfirmPage::new(visit, "ada", Next::parse("/admin/messages?state=refused&prefix=1"));
     let carried = [("toml".to_owned(), "x = \"<1>\"\r\n".to_owned()), ("do".to_owned(), "save".to_owned())];
     let wrong = || Notice::Invalid(FieldErrors::one(Field::Password, Message::CurrentPasswordWrong));
@@ -37,12 +37,12 @@ fn entry(id: u64, name: &str, scopes: &str, ends: Option<u64>) -> TokenEntry {
     }
 }
 
-pub fn revocations(visit: &Visit) -> Vec<(&'static str, RevokePage)> {
+pub fn revocations(visit: &PageRequest) -> Vec<(&'static str, RevokePage)> {
     let page = |id, name, scopes| RevokePage::new(visit, "ada", entry(id, name, scopes, None));
     vec![("revoke", page(2, "forum", "reply guard:shop")), ("revoke-unused", page(0, "<b>", "*"))]
 }
 
-pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
+pub fn pages(visit: &PageRequest) -> Vec<(&'static str, TokensPage)> {
     let entries = || {
         vec![
             entry(2, "forum", "reply leave-campus", Some(90 * 86_400)),

@@ -111,7 +111,7 @@ fn every_path_of_administrators_is_tried_here() {
 
 /// Everybody who may not, or not in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Asker {
+enum ChallengeContext {
     NoSession,
     ExpiredSession,
     PlainUser,
@@ -122,9 +122,9 @@ enum Asker {
     OtherSite,
 }
 
-use Asker::*;
+use ChallengeContext::*;
 
-impl Asker {
+impl ChallengeContext {
     const ALL: [Self; 7] =
         [NoSession, ExpiredSession, PlainUser, OneTimePassword, OldConfirmation, ForgedToken, OtherSite];
 
@@ -192,7 +192,7 @@ async fn one_time(app: &TestApp) -> Client {
     client
 }
 
-async fn ask(app: &TestApp, askers: &Askers, asker: Asker, way: Way) -> Answer {
+async fn ask(app: &TestApp, askers: &Askers, asker: ChallengeContext, way: Way) -> Answer {
     let (method, pattern, body) = way;
     let client = match asker {
         NoSession => &app.client(),
@@ -236,7 +236,7 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
     app.services.accounts.create_first_admin(&login, &hash).await.unwrap().unwrap();
     let askers = askers(&app).await;
     for &way in WAYS {
-        for asker in Asker::ALL.into_iter().filter(|asker| asker.is_refused(way)) {
+        for asker in ChallengeContext::ALL.into_iter().filter(|asker| asker.is_refused(way)) {
             app.advance(Duration::from_millis(10));
             let what = format!("{asker:?}: {} {}", way.0, way.1);
             let answer = ask(&app, &askers, asker, way).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gatehouse::web::kit::problem_kind;
+use gatehouse::web::http::problem_kind;
 use serde_json::{Value, json};
 
 use super::fits::*;

@@ -26,15 +26,15 @@ pub enum Way {
 
 pub struct Proxy {
     pub port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ServicesData>,
 }
 
-struct Shared {
+struct ServicesData {
     way: AtomicU8,
     scripts: AtomicUsize,
 }
 
-impl Shared {
+impl ServicesData {
     fn is(&self, way: Way) -> bool {
         self.way.load(Ordering::SeqCst) == way as u8
     }
@@ -47,7 +47,8 @@ impl Shared {
 impl Proxy {
     pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let shared = Arc::new(Shared { way: AtomicU8::new(Way::Clear as u8), scripts: AtomicUsize::new(0) });
+        let shared =
+            Arc::new(ServicesData { way: AtomicU8::new(Way::Clear as u8), scripts: AtomicUsize::new(0) });
         let proxy = Self { port: listener.local_addr().unwrap().port(), shared: Arc::clone(&shared) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -69,7 +70,7 @@ impl Proxy {
 
 /// Both directions of one connection, until either end closes. After bytes went missing it never works again,
 /// as on a real network.
-async fn pass(client: TcpStream, port: u16, shared: Arc<Shared>) -> Option<()> {
+async fn pass(client: TcpStream, port: u16, shared: Arc<ServicesData>) -> Option<()> {
     let server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();

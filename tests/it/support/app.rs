@@ -10,7 +10,7 @@ use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig};
 use gatehouse::entropy::Entropy;
-use gatehouse::web::kit::services::Services;
+use gatehouse::web::http::services::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::database::TestDatabase;

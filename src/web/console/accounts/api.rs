@@ -10,11 +10,11 @@ use crate::sms::Phone;
 use crate::web::console::accounts::{change, change_groups, found};
 use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
-use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
+use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::locale::Moment;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -130,7 +130,7 @@ pub struct AccountChangeRequest {
 pub async fn list(
     _: Permitted<ReadAccounts>,
     wanted: Query<AccountQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let limit = read_page_size(wanted.limit)?;
     let after = read_after(wanted.after.as_deref(), AccountCursor::of_account)?;
@@ -158,7 +158,7 @@ pub async fn list(
 pub async fn show(
     _: Permitted<ReadAccounts>,
     id: Path<String>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     Ok(HttpResponse::Ok().json(AccountBody::from(found(&services, &id).await?)))
 }
@@ -189,7 +189,7 @@ pub async fn act(
     Permitted { admin, .. }: Permitted<ChangeAccounts>,
     path: Path<(String, String)>,
     body: UnreadBody<AccountChangeRequest>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let reason = body.read().await?.reason;
     let (id, act) = path.into_inner();
@@ -218,7 +218,7 @@ pub async fn act(
 pub async fn groups(
     _: Permitted<ReadAccounts>,
     id: Path<String>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
     let groups = services.accounts.groups(account.id).await?;
@@ -243,7 +243,7 @@ pub async fn set_groups(
     Permitted { admin, .. }: Permitted<ChangeAccounts>,
     id: Path<String>,
     body: UnreadBody<GroupsChangeRequest>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let GroupsChangeRequest { groups, reason } = body.read().await?;
     let reason = given(&reason)?;

@@ -21,14 +21,14 @@ use crate::sms::Phone;
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link;
-use crate::web::kit::locale::Device;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Device;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;
@@ -93,10 +93,10 @@ pub struct AccountsPageQuery {
 
 /// `GET /admin/accounts`
 pub async fn show(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     wanted: Query<AccountsPageQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let after = AccountCursor::of_account(&wanted.after);
     let found = services.accounts.page(&AccountFilter::default(), after, A_PAGE).await?;
@@ -107,7 +107,12 @@ pub async fn show(
 }
 
 /// `POST /admin/accounts`: finds accounts. What somebody typed does not appear in a URL, so there is no next page.
-pub async fn find(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn find(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let asked: String = value(&pairs, "asked").trim().chars().take(255).collect();
     let (status, found, problem) = if admin.sends_own_form(&visit, &services, &pairs) {
         let found = services.accounts.page(&filter(&asked, &services), None, A_PAGE).await?;
@@ -130,18 +135,18 @@ fn filter(asked: &str, services: &Services) -> AccountFilter {
 }
 
 /// `GET /admin/accounts/{id}`
-pub async fn one(visit: Visit, admin: Admin, id: Path<String>, services: Shared) -> WebResult {
+pub async fn one(visit: PageRequest, admin: Admin, id: Path<String>, services: ServicesData) -> WebResult {
     let account = found(&services, &id).await?;
     Ok(visit.page(StatusCode::OK, &view(&visit, &services, &admin, account).await?))
 }
 
 /// `POST /admin/accounts/{id}/{act}`, with a reason and a confirmed password; to delete it, also with its name.
 pub async fn act(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     path: Path<(String, String)>,
     pairs: Form<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let (id, act) = path.into_inner();
     let ours = admin.sends_own_form(&visit, &services, &pairs);
@@ -184,11 +189,11 @@ pub async fn act(
 
 /// `POST /admin/accounts/{id}/groups`, with a reason and a confirmed password.
 pub async fn set_groups(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     id: Path<String>,
     pairs: Form<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let ours = admin.sends_own_form(&visit, &services, &pairs);
     let account = found(&services, &id).await?;
@@ -227,7 +232,7 @@ pub async fn set_groups(
 }
 
 async fn view(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     account: Account,

@@ -17,11 +17,11 @@ use crate::sms::Phone;
 use crate::web::console::guard::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{read_after, read_filter, read_page_size};
-use crate::web::kit::client::{ClientAddress, TrustedProxies};
-use crate::web::kit::describe::{self, ADMIN, SCOPED};
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
+use crate::web::http::client::{ClientAddress, TrustedProxies};
+use crate::web::http::describe::{self, ADMIN, SCOPED};
+use crate::web::http::locale::Moment;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 /// What leads a key of a subject, as events carry them.
 const KEY: &str = "key:";
@@ -194,7 +194,7 @@ fn outcome_list() -> ArrayBuilder {
 pub async fn list(
     _: Permitted<ReadEvents>,
     wanted: Query<EventParams>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
     let after = read_after(wanted.after.as_deref(), EventCursor::parse)?;

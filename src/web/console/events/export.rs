@@ -15,9 +15,9 @@ use crate::web::console::events::EventQuery;
 use crate::web::console::events::api::SecurityEvent;
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::hash_text;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::PageRequest;
+use crate::web::http::services::ServicesData;
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;
@@ -26,12 +26,22 @@ const A_PAGE: u32 = 1_000;
 const AHEAD: usize = 2;
 
 /// `GET /admin/events.csv`
-pub async fn csv(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> HttpResponse {
+pub async fn csv(
+    visit: PageRequest,
+    admin: Admin,
+    query: Query<FormPairs>,
+    services: ServicesData,
+) -> HttpResponse {
     export(&visit, &admin, &query, &services, ExportFormat::Csv).await
 }
 
 /// `GET /admin/events.json`
-pub async fn json(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> HttpResponse {
+pub async fn json(
+    visit: PageRequest,
+    admin: Admin,
+    query: Query<FormPairs>,
+    services: ServicesData,
+) -> HttpResponse {
     export(&visit, &admin, &query, &services, ExportFormat::Json).await
 }
 
@@ -44,10 +54,10 @@ enum ExportFormat {
 }
 
 async fn export(
-    visit: &Visit,
+    visit: &PageRequest,
     admin: &Admin,
     query: &[(String, String)],
-    services: &Shared,
+    services: &ServicesData,
     format: ExportFormat,
 ) -> HttpResponse {
     let asked = EventQuery::read(query);

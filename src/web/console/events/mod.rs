@@ -31,13 +31,13 @@ use crate::web::console::confirm::FormPairs;
 use crate::web::console::events::row::{EventRow, action_key, outcome_key};
 use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::Admin;
+use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
-use crate::web::console::words::{grouped, title};
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::WebResult;
+use crate::web::http::services::{Services, ServicesData};
 
 /// The longest name of a limit.
 const LONGEST: usize = 80;
@@ -182,7 +182,12 @@ const A_PAGE: u32 = 50;
 const MOST_ATTACKS: u32 = 50;
 
 /// `GET /admin/events`
-pub async fn show(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    admin: Admin,
+    query: Query<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let (asked, now) = (EventQuery::read(&query), visit.now());
     if asked.after.is_none() {
         services.audit.flush().await;
@@ -318,7 +323,13 @@ pub struct EventsPage {
 }
 
 impl EventsPage {
-    pub fn new(visit: &Visit, user: &str, asked: EventQuery, found: EventsFound, limits: &Limits) -> Self {
+    pub fn new(
+        visit: &PageRequest,
+        user: &str,
+        asked: EventQuery,
+        found: EventsFound,
+        limits: &Limits,
+    ) -> Self {
         let EventsFound { page, lines, chart } = found;
         let of_one = page.entries.first().and_then(|entry| {
             let shown = [

@@ -10,10 +10,10 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::SMS_BRAKE;
 use crate::web::console::attack;
+use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{self, SubjectLink};
-use crate::web::console::words::{grouped, title};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
 
 /// One row: an event, or several events combined.
 pub struct EventRow {

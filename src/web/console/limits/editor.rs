@@ -18,39 +18,39 @@ use crate::web::console::document::{
     submitted,
 };
 use crate::web::console::guard::Admin;
-use crate::web::console::words::{about, sentences, title, unit_key};
+use crate::web::console::limit_text::{about, sentences, title, unit_key};
 use crate::web::form::value;
-use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::problem::WebResult;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::WebResult;
+use crate::web::http::services::ServicesData;
 
 /// `GET /admin/limits/edit/{limit}`
-pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shared) -> WebResult {
+pub async fn show(visit: PageRequest, admin: Admin, name: Path<String>, services: ServicesData) -> WebResult {
     let current = services.tuning.current();
     let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&visit, &admin))?;
     Ok(editor(&visit, &admin, &current, limit).respond(&visit))
 }
 
-fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
+fn editor(visit: &PageRequest, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
     let overridden = current.overridden.limit(limit.name());
     EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
 }
 
-fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+fn nothing(visit: &PageRequest, admin: &Admin) -> HttpResponse {
     let layout = visit.layout("/admin/limits", Some(admin.login()));
     ErrorPage::new(layout, ErrorKind::NotFound).respond(visit)
 }
 
 /// `POST /admin/limits/edit/{limit}`
 pub async fn submit(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     name: Path<String>,
     pairs: Form<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let current = services.tuning.current();
     let limit = current.live.limits.get(&name).cloned().ok_or_else(|| nothing(&visit, &admin))?;
@@ -105,7 +105,7 @@ pub async fn submit(
 }
 
 /// `GET /admin/limits/toml`
-pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+pub async fn show_toml(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
     let current = services.tuning.current();
     let toml = current.limits_toml();
     let controls = Controls { version: current.version, ..Controls::default() };
@@ -115,16 +115,16 @@ pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResul
 
 /// `POST /admin/limits/toml`
 pub async fn submit_toml(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let pairs = form.read_form().await?;
     let page = |draft| TomlPage::new(&visit, admin.login(), draft);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::Answered(answer) => Ok(answer),
+        Submitted::CaptchaOutcome(answer) => Ok(answer),
         Submitted::Try(draft) => {
             let tried = tried(&services, &admin, draft.toml.clone(), draft.controls.stretch).await?;
             Ok(match tried {
@@ -151,7 +151,7 @@ pub struct EditorPage {
 }
 
 impl EditorPage {
-    pub fn new(visit: &Visit, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
         let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
         Self {
             layout: visit.layout(format!("/admin/limits/edit/{}", limit.name()), Some(user)),
@@ -188,7 +188,7 @@ impl EditorPage {
         self
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.page(status(&self.controls, &self.mistakes, &self.notice), self)
     }
 
@@ -250,7 +250,7 @@ pub struct TomlPage {
 }
 
 impl TomlPage {
-    pub fn new(visit: &Visit, user: &str, page: TomlDraft) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, page: TomlDraft) -> Self {
         let mut layout = visit.layout(page.words().editor, Some(user));
         layout.mistaken = page.is_mistaken();
         Self { layout, page, preview: Trial::None }
@@ -261,7 +261,7 @@ impl TomlPage {
         self
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.page(self.page.status(), self)
     }
 }

@@ -16,16 +16,16 @@ use crate::web::console::document::{
 };
 use crate::web::console::guard::Admin;
 use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::Visit;
+use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::http::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::extract::UnreadBody;
+use crate::web::http::locale::Moment;
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::PageRequest;
+use crate::web::http::problem::Problem;
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
@@ -37,7 +37,12 @@ pub struct HistoryQuery {
 }
 
 /// `GET /admin/limits/history`
-pub async fn show(visit: Visit, admin: Admin, wanted: Query<HistoryQuery>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    admin: Admin,
+    wanted: Query<HistoryQuery>,
+    services: ServicesData,
+) -> WebResult {
     let before = ChangeCursor::parse(&wanted.before);
     let here = before.as_ref().map_or_else(|| HERE.to_owned(), |before| format!("{HERE}?before={before}"));
     let later = before.is_some();
@@ -86,12 +91,17 @@ fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
 }
 
 /// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done.
-pub async fn ask(visit: Visit, admin: Admin, change: Path<String>, services: Shared) -> WebResult {
+pub async fn ask(
+    visit: PageRequest,
+    admin: Admin,
+    change: Path<String>,
+    services: ServicesData,
+) -> WebResult {
     Ok(visit.page(StatusCode::OK, &rollback_page(&visit, &services, &admin, &change).await?))
 }
 
 async fn rollback_page(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     id: &str,
@@ -102,7 +112,7 @@ async fn rollback_page(
     Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
 }
 
-fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+fn nothing(visit: &PageRequest, admin: &Admin) -> HttpResponse {
     ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
 }
 
@@ -121,7 +131,12 @@ async fn roll_back(
 }
 
 /// `POST /admin/limits/rollback`
-pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn rollback(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let (controls, id) = (Controls::read(&pairs), carried::value(&pairs, "change").to_owned());
     let again = async |problem| {
         let page = rollback_page(&visit, &services, &admin, &id).await?;
@@ -186,7 +201,7 @@ pub struct HistoryPage {
 impl HistoryPage {
     /// `here` is the page with its query. `later`: the list does not begin with the newest change.
     pub fn new(
-        visit: &Visit,
+        visit: &PageRequest,
         user: &str,
         here: &str,
         changes: Vec<ChangeRow>,
@@ -220,7 +235,13 @@ pub enum RollbackProblem {
 }
 
 impl RollbackPage {
-    pub fn new(visit: &Visit, user: &str, change: ChangeRow, diff: Vec<DiffLine>, version: String) -> Self {
+    pub fn new(
+        visit: &PageRequest,
+        user: &str,
+        change: ChangeRow,
+        diff: Vec<DiffLine>,
+        version: String,
+    ) -> Self {
         let here = format!("/admin/limits/history/{}", change.id);
         let layout = visit.layout(here, Some(user));
         Self { layout, change, diff, version, reason: String::new(), problem: None }
@@ -308,7 +329,7 @@ impl From<LimitsChange> for LimitChange {
 pub async fn api_history(
     _: Permitted<ReadLimits>,
     page: Query<HistoryPageQuery>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let before = match page.before.as_deref() {
         None | Some("") => None,
@@ -369,7 +390,7 @@ pub async fn api_rollback(
     Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let back = back.read().await?;
     let seen = if_match(&request, &services.tuning.version())?;

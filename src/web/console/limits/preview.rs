@@ -16,14 +16,14 @@ use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, Incomplet
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
 use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Stretch, read_draft};
 use crate::web::console::guard::Admin;
+use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::permitted::{Permitted, TryLimits};
-use crate::web::console::words::{grouped, title};
-use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::Moment;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
+use crate::web::http::describe::{ADMIN, BODY, SCOPED};
+use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::Moment;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(
@@ -277,7 +277,7 @@ impl From<PreviewReport> for LimitsPreview {
 pub async fn api_preview(
     Permitted { admin, .. }: Permitted<TryLimits>,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
     let PreviewRequest { limits: json, toml, span } = wanted;

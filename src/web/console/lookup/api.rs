@@ -15,10 +15,10 @@ use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::console::lookup::actor;
 use crate::web::console::lookup::subject::read_as;
-use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::machine::limits::span;
+use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
+use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
+use crate::web::programs::limits::span;
 
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
@@ -123,7 +123,7 @@ pub struct Clearing {
 pub async fn show(
     _: Permitted<ReadSubjects>,
     path: Path<(String, String)>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
@@ -161,7 +161,7 @@ pub async fn clear(
     path: Path<(String, String)>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
@@ -196,7 +196,7 @@ pub async fn enable_password(
     path: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
-    services: Shared,
+    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
     let reason = reason(&query.reason, body)?;

@@ -22,16 +22,16 @@ use crate::web::console::confirm::{self, Confirmed, FormPairs, value};
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::Admin;
+use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::subject_link;
-use crate::web::console::words::{grouped, sentence, title};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::locale::{Moment, Wait};
-use crate::web::kit::problem::{WebError, WebResult};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Flash;
-use crate::web::kit::visit::Layout;
-use crate::web::kit::visit::{self, Visit};
+use crate::web::http::locale::Locale;
+use crate::web::http::locale::{Moment, Wait};
+use crate::web::http::page::Flash;
+use crate::web::http::page::Layout;
+use crate::web::http::page::{self, PageRequest};
+use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
@@ -46,11 +46,11 @@ const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 /// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
 /// a cookie.
 pub async fn show(
-    visit: Visit,
+    visit: PageRequest,
     admin: Admin,
     request: HttpRequest,
     query: Query<FormPairs>,
-    services: Shared,
+    services: ServicesData,
 ) -> WebResult {
     let typed = || visit.cookies().looked_up(request.headers()).unwrap_or_default();
     let asked = subject::in_query(&query).map_or_else(typed, subject::text_of);
@@ -58,7 +58,12 @@ pub async fn show(
 }
 
 /// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
-pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn ask(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let asked = sent(&pairs);
     if !admin.sends_own_form(&visit, &services, &pairs) {
         let page = LookupPage { expired: true, ..LookupPage::new(&visit, admin.login(), asked) };
@@ -71,7 +76,12 @@ pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
 }
 
 /// `POST /admin/lookup/clear`
-pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn clear(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let (asked, limit) = (sent(&pairs), value(&pairs, "limit"));
     let act = LookupAct::read(&visit, &services, admin, &pairs, CLEAR, limit).await?;
     let answer = match services.lookup.clear(&act.live, limit, &act.subject, act.by).await {
@@ -86,7 +96,12 @@ pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services:
 }
 
 /// `POST /admin/lookup/enable`
-pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+pub async fn enable(
+    visit: PageRequest,
+    admin: Admin,
+    pairs: Form<FormPairs>,
+    services: ServicesData,
+) -> WebResult {
     let act = LookupAct::read(&visit, &services, admin, &pairs, ENABLE, ENABLING).await?;
     let said = |enabled| if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
     let enabled = services.lookup.enable_password(&act.subject, act.by).await;
@@ -107,7 +122,7 @@ impl LookupAct {
     /// Parses the form at `action`, which needs a reason and a confirmed password; otherwise returns the page
     /// to show. `what` is the object of the reason.
     async fn read(
-        visit: &Visit,
+        visit: &PageRequest,
         services: &Services,
         admin: Admin,
         pairs: &[(String, String)],
@@ -148,14 +163,14 @@ fn sent(pairs: &[(String, String)]) -> &str {
     if asked.len() <= LONGEST { asked } else { "" }
 }
 
-fn back_to(visit: &Visit, asked: &str, flash: Option<Flash>) -> HttpResponse {
+fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpResponse {
     let mut response = visit.see_other(HERE, flash);
-    visit::set(&mut response, visit.cookies().lookup(asked));
+    page::set(&mut response, visit.cookies().lookup(asked));
     response
 }
 
 async fn page(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     asked: &str,
@@ -177,7 +192,7 @@ async fn page(
 }
 
 async fn person(
-    visit: &Visit,
+    visit: &PageRequest,
     services: &Services,
     live: &LiveSettings,
     found: &AskedSubject,
@@ -247,7 +262,7 @@ fn name(found: &AskedSubject, asked: &str) -> String {
 }
 
 fn facts(
-    visit: &Visit,
+    visit: &PageRequest,
     live: &LiveSettings,
     (subject, by_hash): (&LookupSubject, bool),
     account: Option<&Account>,
@@ -388,7 +403,7 @@ pub struct LookupPage {
 }
 
 impl LookupPage {
-    pub fn new(visit: &Visit, user: &str, asked: &str) -> Self {
+    pub fn new(visit: &PageRequest, user: &str, asked: &str) -> Self {
         let by_hash = subject::recorded(asked).is_some() && visit.here().starts_with("/admin/lookup?");
         let layout = visit.layout(if by_hash { visit.here() } else { "/admin/lookup" }, Some(user));
         let asked = asked.to_owned();
@@ -421,7 +436,7 @@ impl LookupPage {
         self
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         let status = match self {
             Self { expired: true, .. } => StatusCode::FORBIDDEN,
             Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,

@@ -4,16 +4,16 @@ use actix_web::test::TestRequest;
 
 use super::*;
 use crate::clock::Micros;
-use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::http::error_page::{ErrorKind, ErrorPage};
 
-fn edge() -> web::Data<Edge> {
+fn edge() -> web::Data<WebContext> {
     let url = Url::parse("http://127.0.0.1:8080").unwrap();
     let clock = Clock::manual(Micros(1_700_000_000_000_000));
     let master = MasterKey::from_bytes([3; 32]);
-    web::Data::new(Edge::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9)))
+    web::Data::new(WebContext::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9)))
 }
 
-fn cookies_of(visit: &Visit) -> Vec<String> {
+fn cookies_of(visit: &PageRequest) -> Vec<String> {
     let page = ErrorPage::new(visit.layout("/", None), ErrorKind::NotFound);
     visit.page(StatusCode::OK, &page).cookies().map(|cookie| cookie.to_string()).collect()
 }
@@ -21,11 +21,11 @@ fn cookies_of(visit: &Visit) -> Vec<String> {
 #[test]
 fn a_choice_of_language_beats_the_cookie_and_the_cookie_beats_the_browser() {
     let ask = |uri: &str| TestRequest::get().uri(uri).insert_header(("accept-language", "zh-CN,en;q=0.5"));
-    assert_eq!(Visit::of(&ask("/login").to_http_request(), edge()).locale, Locale::ZhCn);
+    assert_eq!(PageRequest::of(&ask("/login").to_http_request(), edge()).locale, Locale::ZhCn);
     let kept = ask("/login").insert_header(("cookie", "x; gh_lang=en"));
-    assert_eq!(Visit::of(&kept.to_http_request(), edge()).locale, Locale::En);
+    assert_eq!(PageRequest::of(&kept.to_http_request(), edge()).locale, Locale::En);
     let chosen = ask("/login?next=/a&lang=zh-CN").insert_header(("cookie", "gh_lang=en"));
-    let visit = Visit::of(&chosen.to_http_request(), edge());
+    let visit = PageRequest::of(&chosen.to_http_request(), edge());
     assert_eq!(visit.locale, Locale::ZhCn);
     assert!(cookies_of(&visit).iter().any(|cookie| cookie.starts_with("gh_lang=zh-CN; ")));
 }
@@ -33,14 +33,15 @@ fn a_choice_of_language_beats_the_cookie_and_the_cookie_beats_the_browser() {
 #[test]
 fn a_browser_is_named_once_and_its_form_is_then_admitted() {
     let edge = edge();
-    let first = Visit::of(&TestRequest::get().uri("/login").to_http_request(), edge.clone());
+    let first = PageRequest::of(&TestRequest::get().uri("/login").to_http_request(), edge.clone());
     let cookies = cookies_of(&first);
     assert!(cookies[0].starts_with("gh_browser=") && cookies[0].contains("HttpOnly"), "{cookies:?}");
     let token = first.layout("/login", None).csrf_token;
     assert!(!first.admits_form(&token), "a browser that sent no cookie has no form of ours");
 
     let cookie = ("cookie", format!("gh_browser={}", first.browser.encode()));
-    let second = Visit::of(&TestRequest::post().uri("/login").insert_header(cookie).to_http_request(), edge);
+    let second =
+        PageRequest::of(&TestRequest::post().uri("/login").insert_header(cookie).to_http_request(), edge);
     assert!(second.admits_form(&token));
     assert!(!second.admits_form("x"));
     assert!(cookies_of(&second).is_empty());
@@ -49,7 +50,7 @@ fn a_browser_is_named_once_and_its_form_is_then_admitted() {
 #[test]
 fn a_flash_is_said_once() {
     let edge = edge();
-    let visit = Visit::of(&TestRequest::post().to_http_request(), edge.clone());
+    let visit = PageRequest::of(&TestRequest::post().to_http_request(), edge.clone());
     let gone = visit.see_other("/login", Some(Flash::SignedOut));
     assert_eq!(
         (gone.status().as_u16(), gone.headers().get("location").unwrap().as_bytes()),
@@ -57,7 +58,7 @@ fn a_flash_is_said_once() {
     );
     let cookie = gone.cookies().next().unwrap();
     let sent = ("cookie", format!("gh_flash={}", cookie.value()));
-    let next = Visit::of(&TestRequest::get().insert_header(sent).to_http_request(), edge);
+    let next = PageRequest::of(&TestRequest::get().insert_header(sent).to_http_request(), edge);
     assert_eq!(next.flash, Some(Flash::SignedOut));
     assert!(cookies_of(&next)[0].starts_with("gh_flash=; ") && cookies_of(&next)[0].contains("Max-Age=0"));
 }
@@ -65,7 +66,7 @@ fn a_flash_is_said_once() {
 #[test]
 fn a_cookie_of_another_app_does_not_hide_ours() {
     let sent = ("cookie", "garbage; a=%ff; gh_session=tok");
-    let visit = Visit::of(&TestRequest::get().insert_header(sent).to_http_request(), edge());
+    let visit = PageRequest::of(&TestRequest::get().insert_header(sent).to_http_request(), edge());
     assert_eq!(visit.session_token(), Some("tok"));
 }
 
@@ -74,7 +75,7 @@ fn a_word_for_the_next_page_survives_an_error_on_the_way() {
     let edge = edge();
     let sent = ("cookie", format!("gh_flash={}", edge.flashes.sign(Flash::SignedOut)));
     let request = TestRequest::get().uri("/nothing.png").insert_header(sent).app_data(edge).to_http_request();
-    let answer = crate::web::kit::error_page::error_response(&request, ErrorKind::NotFound);
+    let answer = crate::web::http::error_page::error_response(&request, ErrorKind::NotFound);
     assert!(!answer.cookies().any(|cookie| cookie.name() == "gh_flash"));
 }
 

@@ -16,15 +16,15 @@ use crate::accounts::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::web::kit::action::{Actor, Counted, Refusal};
-use crate::web::kit::challenge::{Asker, BUSY};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::csrf::Browser;
-use crate::web::kit::extract::SecretField;
-use crate::web::kit::message::FieldErrors;
-use crate::web::kit::problem::{CaptchaBody, Problem, WebError};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Edge, set};
+use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::challenge::{BUSY, ChallengeContext};
+use crate::web::http::client::ClientAddress;
+use crate::web::http::csrf::Browser;
+use crate::web::http::extract::SecretField;
+use crate::web::http::message::FieldErrors;
+use crate::web::http::page::{WebContext, set};
+use crate::web::http::problem::{CaptchaBody, Problem, WebError};
+use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 
@@ -84,16 +84,16 @@ impl CaptchaSolution {
 
 /// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
 /// As a handler's argument: refused if a page of another site makes it.
-pub struct Call {
+pub struct ApiRequest {
     pub client: ClientAddress,
     pub browser: Option<Browser>,
-    pub services: Shared,
+    pub services: ServicesData,
     pub live: Arc<LiveSettings>,
-    pub edge: Data<Edge>,
+    pub edge: Data<WebContext>,
     request: HttpRequest,
 }
 
-impl FromRequest for Call {
+impl FromRequest for ApiRequest {
     type Error = Problem;
     type Future = Ready<Result<Self, Problem>>;
 
@@ -102,9 +102,9 @@ impl FromRequest for Call {
     }
 }
 
-impl Call {
+impl ApiRequest {
     pub fn admit(request: &HttpRequest) -> Result<Self, Problem> {
-        let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+        let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
         let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal) };
         let client = edge.caller(request)?;
         Ok(Self {
@@ -131,8 +131,8 @@ impl Call {
         Actor { services: &self.services, live: &self.live, asker, origin, known, user_agent, denied }
     }
 
-    pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
-        Asker { form, client: self.client, browser: self.browser.as_ref(), realm: None }
+    pub fn asker(&self, form: CaptchaForm) -> ChallengeContext<'_> {
+        ChallengeContext { form, client: self.client, browser: self.browser.as_ref(), realm: None }
     }
 
     /// The browser's name; a new one, with the cookie that tells it, if it has none yet.

@@ -13,8 +13,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::web::kit::locale::weight;
-use crate::web::kit::problem::Problem;
+use crate::web::http::locale::weight;
+use crate::web::http::problem::Problem;
 
 struct Asset {
     url: String,

@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::request_id::RequestId;
 use crate::spans;
 use crate::telemetry::REQUEST_SECONDS;
-use crate::web::kit::visit::Edge;
+use crate::web::http::page::WebContext;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// W3C Trace Context.
@@ -100,14 +100,14 @@ pub async fn observe<B: MessageBody + 'static>(
 
 /// Whether what the request says about itself was said by a trusted proxy.
 fn is_by_proxy(request: &ServiceRequest) -> bool {
-    let trusted = request.app_data::<web::Data<Edge>>().map(|edge| &edge.trusted);
+    let trusted = request.app_data::<web::Data<WebContext>>().map(|edge| &edge.trusted);
     let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
     trusted.zip(peer).is_some_and(|(trusted, peer)| trusted.contains(peer))
 }
 
 /// The id from a trusted proxy, so that both logs use the same id; otherwise a new one.
 fn id_of(request: &ServiceRequest, by_proxy: bool) -> Option<RequestId> {
-    let edge = request.app_data::<web::Data<Edge>>()?;
+    let edge = request.app_data::<web::Data<WebContext>>()?;
     let given = by_proxy.then(|| only_line(request, &REQUEST_ID)).flatten();
     let given = given.and_then(|line| RequestId::parse(line.as_bytes()));
     Some(given.unwrap_or_else(|| edge.request_ids.make()))

@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 use crate::accounts::UsernameError;
 use crate::login::PasswordError;
 use crate::sms::PhoneError;
-use crate::web::kit::locale::Locale;
+use crate::web::http::locale::Locale;
 
 /// Form fields that people fill in. The names are those in the HTML and the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]

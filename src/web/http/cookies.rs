@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
 use crate::accounts::DEVICE_LIFE;
-use crate::web::kit::locale::Locale;
+use crate::web::http::locale::Locale;
 
 /// The cookies' attributes on this origin. On https they are Secure. Those that carry authority are `__Host-`
 /// cookies, which neither a sibling site nor a plain-http page can set (RFC 6265bis §4.1.3).

@@ -1,5 +1,5 @@
 //! What a form and a call of the API ask for alike: who asks, the steps that the actions share, and why one is refused.
-//! `FormReply::refused` turns a refusal into a page, `Call::refused` into a problem.
+//! `FormReply::refused` turns a refusal into a page, `ApiRequest::refused` into a problem.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::login::{
     CodeEntry, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
-use crate::web::kit::challenge::{Answered, Asker};
-use crate::web::kit::message::Field;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Services;
+use crate::web::http::challenge::{CaptchaOutcome, ChallengeContext};
+use crate::web::http::message::Field;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::Services;
 
 /// Who asks for an action, and what it is judged by.
 pub struct Actor<'a> {
     pub services: &'a Services,
     pub live: &'a Arc<LiveSettings>,
-    pub asker: Asker<'a>,
+    pub asker: ChallengeContext<'a>,
     pub origin: RequestOrigin,
     /// What identifies the browser to accounts that have signed in from it.
     pub known: KnownDevices,
@@ -89,9 +89,9 @@ impl Actor<'_> {
     pub async fn redeem(&self, answer: Option<CaptchaAnswer<'_>>) -> Result<bool, Refusal> {
         let Some(answer) = answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
-            Answered::Solved => Ok(true),
-            Answered::Nothing | Answered::Wrong => Err(Refusal::CaptchaWrong),
-            Answered::Busy => Err(Refusal::CaptchaBusy),
+            CaptchaOutcome::Solved => Ok(true),
+            CaptchaOutcome::Nothing | CaptchaOutcome::Wrong => Err(Refusal::CaptchaWrong),
+            CaptchaOutcome::Busy => Err(Refusal::CaptchaBusy),
         }
     }
 

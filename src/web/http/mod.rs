@@ -2,8 +2,8 @@
 
 pub mod access;
 pub mod action;
+pub mod api;
 pub mod assets;
-pub mod call;
 pub mod challenge;
 pub mod client;
 pub mod connections;
@@ -17,7 +17,7 @@ pub mod locale;
 pub mod message;
 pub mod next;
 pub mod observe;
+pub mod page;
 pub mod problem;
 pub mod problem_kind;
 pub mod services;
-pub mod visit;

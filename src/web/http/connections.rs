@@ -30,9 +30,9 @@ use socket2::SockRef;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::clock::Uptime;
-use crate::web::kit::client::{ClientAddress, SubjectBytes, TrustedProxies};
-use crate::web::kit::error_page;
-use crate::web::kit::problem::Problem;
+use crate::web::http::client::{ClientAddress, SubjectBytes, TrustedProxies};
+use crate::web::http::error_page;
+use crate::web::http::problem::Problem;
 
 /// How long the head of a first request may take. actix answers a slower one with 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);

@@ -17,13 +17,13 @@ use crate::accounts::SessionToken;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::LiveSettings;
 use crate::denied::ACCESS;
-use crate::web::kit::call::Call;
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::error_page::answer;
-use crate::web::kit::headers::{AUTHZ, ON_HOSTS};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Edge, Visit};
+use crate::web::http::api::ApiRequest;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::error_page::answer;
+use crate::web::http::headers::{AUTHZ, ON_HOSTS};
+use crate::web::http::page::{PageRequest, WebContext};
+use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 /// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of. What
 /// proxies ask about an application, too: who is refused here cannot sign in, and who is signed in is spared.
@@ -53,7 +53,8 @@ pub async fn refuse_denied<B: MessageBody>(
 
 /// One row for all that a network tries in some seconds, however much that is.
 fn record(request: &ServiceRequest) {
-    let (Some(services), Some(edge)) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>())
+    let (Some(services), Some(edge)) =
+        (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>())
     else {
         return;
     };
@@ -79,7 +80,7 @@ fn action_of(method: &Method, path: &str) -> Action {
 }
 
 async fn refusal(request: &ServiceRequest) -> Option<Problem> {
-    let (services, edge) = (request.app_data::<Shared>()?, request.app_data::<Data<Edge>>()?);
+    let (services, edge) = (request.app_data::<ServicesData>()?, request.app_data::<Data<WebContext>>()?);
     let live = services.live.snapshot();
     if live.access.settings().deny.is_empty() {
         return None;
@@ -118,14 +119,14 @@ fn is_open_to_known_browsers(path: &str) -> bool {
     KNOWN.contains(&path) || KNOWN_UNDER.into_iter().any(under)
 }
 
-impl Edge {
+impl WebContext {
     /// The settings that a client's request is judged by. A request takes them once.
     pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
         services.live.snapshot_for(client.ip(), self.clock.now())
     }
 }
 
-impl Visit {
+impl PageRequest {
     /// The settings that this visit is judged by. A request takes them once.
     pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
         services.live.snapshot_for(self.client.ip(), self.now())
@@ -137,7 +138,7 @@ impl Visit {
     }
 }
 
-impl Call {
+impl ApiRequest {
     /// Whether its network is refused, so that only known devices get in.
     pub fn is_denied(&self) -> bool {
         self.live.access.is_denied(self.client.ip(), self.edge.clock.now())

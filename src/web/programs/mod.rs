@@ -9,11 +9,11 @@ use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest};
 
 use crate::accounts::{Realm, TokenScopes};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::extract;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::extract;
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
 
 pub mod attempts;
 pub mod limits;
@@ -49,8 +49,8 @@ impl ProgramScope for Verify {
 pub struct Program<S> {
     /// As the scope says: its attempts, codes and challenges belong to it.
     pub name: Realm,
-    pub services: Shared,
-    pub edge: Data<Edge>,
+    pub services: ServicesData,
+    pub edge: Data<WebContext>,
     scope: PhantomData<S>,
 }
 
@@ -61,7 +61,7 @@ impl<S: ProgramScope> FromRequest for Program<S> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+            let parts = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
             let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
             let client = ClientAddress::of(&request, &edge.trusted);
             let bearer = extract::admit_token(&request, services, client).await?;

@@ -17,14 +17,14 @@ use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
     SettleError,
 };
-use crate::web::kit::call::{CaptchaSolution, limited};
-use crate::web::kit::challenge::{Answered, Asker, BUSY};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::describe::{self, BODY, GUARD};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::locale::whole_seconds;
-use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
-use crate::web::machine::{Guard, Program};
+use crate::web::http::api::{CaptchaSolution, limited};
+use crate::web::http::challenge::{BUSY, CaptchaOutcome, ChallengeContext};
+use crate::web::http::client::ClientAddress;
+use crate::web::http::describe::{self, BODY, GUARD};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::locale::whole_seconds;
+use crate::web::http::problem::{CaptchaBody, InputError, Problem};
+use crate::web::programs::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -128,16 +128,16 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
     let (login, client) = parse(&body)?;
     let Program { name: realm, services, edge, .. } = &program;
     let live = edge.live(services, client);
-    let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
+    let asker = ChallengeContext { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
     let answered = match &body.captcha {
         // A form may pass its empty fields on, too.
-        None => Answered::Nothing,
+        None => CaptchaOutcome::Nothing,
         Some(solution) => asker.redeem(services, &live, solution.answer()).await,
     };
-    if matches!(answered, Answered::Busy) {
+    if matches!(answered, CaptchaOutcome::Busy) {
         return Err(Problem::Unavailable { retry_after: BUSY });
     }
-    if matches!(answered, Answered::Wrong) {
+    if matches!(answered, CaptchaOutcome::Wrong) {
         let captcha = asker.challenge(services, &live).await;
         return Ok(told(&Decision::Challenge { captcha, retry_after: None }, &live, None));
     }
@@ -149,7 +149,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
             .device
             .as_ref()
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
-        solved: matches!(answered, Answered::Solved),
+        solved: matches!(answered, CaptchaOutcome::Solved),
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
         means: ClientCapabilities::BROWSER,
     };

@@ -6,9 +6,9 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use strum::VariantArray;
 
-use crate::web::kit::headers::ON_HOSTS;
-use crate::web::kit::problem::Problem;
-use crate::web::kit::visit::{Edge, Layout, Visit};
+use crate::web::http::headers::ON_HOSTS;
+use crate::web::http::page::{Layout, PageRequest, WebContext};
+use crate::web::http::problem::Problem;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum ErrorKind {
@@ -97,13 +97,13 @@ impl ErrorPage {
         Self { layout, kind }
     }
 
-    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.page(self.kind.status(), self)
     }
 }
 
 /// A problem as a page.
-pub fn problem_page(visit: &Visit, problem: &Problem) -> HttpResponse {
+pub fn problem_page(visit: &PageRequest, problem: &Problem) -> HttpResponse {
     let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::of(problem)).respond(visit);
     problem.head(page.headers_mut());
     page
@@ -111,8 +111,8 @@ pub fn problem_page(visit: &Visit, problem: &Problem) -> HttpResponse {
 
 /// The page of an error, from the request alone.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
-    if let Some(edge) = request.app_data::<web::Data<Edge>>() {
-        let visit = Visit::of(request, edge.clone()).keep_flash();
+    if let Some(edge) = request.app_data::<web::Data<WebContext>>() {
+        let visit = PageRequest::of(request, edge.clone()).keep_flash();
         let page = ErrorPage::new(visit.layout("/login", None), kind);
         // None of our cookies belong at the host of an application.
         return match request.path().starts_with(ON_HOSTS) {

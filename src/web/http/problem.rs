@@ -19,11 +19,11 @@ use crate::login::ServiceError;
 use crate::lookup::LookupError;
 use crate::sms::SmsError;
 use crate::tuning::DraftError;
-use crate::web::kit::locale::{Locale, whole_seconds};
-use crate::web::kit::message::FieldErrors;
-use crate::web::kit::{describe, problem_kind as k};
+use crate::web::http::locale::{Locale, whole_seconds};
+use crate::web::http::message::FieldErrors;
+use crate::web::http::{describe, problem_kind as k};
 
-pub use crate::web::kit::problem_kind::Kind;
+pub use crate::web::http::problem_kind::Kind;
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq, IntoStaticStr, VariantNames)]

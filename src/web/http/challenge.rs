@@ -14,10 +14,10 @@ use crate::captcha::{
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
 use crate::sms::ProgramKind;
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::csrf::Browser;
-use crate::web::kit::problem::CaptchaBody;
-use crate::web::kit::services::Services;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::csrf::Browser;
+use crate::web::http::problem::CaptchaBody;
+use crate::web::http::services::Services;
 
 /// What solves a challenge, in metrics.
 const IMAGE: &str = "image";
@@ -35,7 +35,7 @@ fn count(by: &'static str, outcome: &'static str) {
 
 /// The client that gets challenges, and its form.
 #[derive(Clone, Copy)]
-pub struct Asker<'a> {
+pub struct ChallengeContext<'a> {
     pub form: CaptchaForm,
     pub client: ClientAddress,
     pub browser: Option<&'a Browser>,
@@ -44,7 +44,7 @@ pub struct Asker<'a> {
 }
 
 /// The answer that came with a request.
-pub enum Answered {
+pub enum CaptchaOutcome {
     Nothing,
     Solved,
     /// Not accepted, for any reason. Only the request that it came with is refused.
@@ -53,7 +53,7 @@ pub enum Answered {
     Busy,
 }
 
-impl Asker<'_> {
+impl ChallengeContext<'_> {
     /// Redeems an answer once, whether it is right or wrong. A wrong answer to a valid challenge is a guess:
     /// it counts as a failure of the address. Any other answer (too late, already used, for another client's
     /// challenge, nonsense) does not count: it costs nothing to make, so a flood of it would get everybody at
@@ -63,9 +63,9 @@ impl Asker<'_> {
         services: &Services,
         live: &LiveSettings,
         answer: CaptchaAnswer<'_>,
-    ) -> Answered {
+    ) -> CaptchaOutcome {
         if answer.is_empty() {
-            return Answered::Nothing;
+            return CaptchaOutcome::Nothing;
         }
         let by = match answer {
             CaptchaAnswer::Letters { .. } => IMAGE,
@@ -86,7 +86,7 @@ impl Asker<'_> {
         };
         if redeemed.is_solved() {
             audit.record(event(audit.now(), Outcome::Ok));
-            return Answered::Solved;
+            return CaptchaOutcome::Solved;
         }
         if redeemed == RedeemResult::Wrong && self.form == CaptchaForm::Verification {
             // Nothing is signed in to with it, so there are no failures that it could count among.
@@ -102,7 +102,7 @@ impl Asker<'_> {
             let detail = Some(detail.to_string());
             audit.record(AuditEvent { detail, ..event(audit.now(), Outcome::Failed) });
         }
-        if redeemed == RedeemResult::Busy { Answered::Busy } else { Answered::Wrong }
+        if redeemed == RedeemResult::Busy { CaptchaOutcome::Busy } else { CaptchaOutcome::Wrong }
     }
 
     /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proofs of work

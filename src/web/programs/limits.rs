@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::custom::CustomRequest;
-use crate::web::kit::call::quota;
-use crate::web::kit::client::{ClientAddress, SubjectBytes};
-use crate::web::kit::describe::{self, BODY, TOKEN};
-use crate::web::kit::extract::{self, SecretField, UnreadBody};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
+use crate::web::http::api::quota;
+use crate::web::http::client::{ClientAddress, SubjectBytes};
+use crate::web::http::describe::{self, BODY, TOKEN};
+use crate::web::http::extract::{self, SecretField, UnreadBody};
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
 use gatehouse_limiter::{
     HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError,
@@ -98,12 +98,12 @@ struct PeekedRule {
 }
 
 /// A program that may use this limit.
-pub struct Granted {
+pub struct CustomLimitRequest {
     limit: Limit,
     /// As it is called here: without `custom.`.
     name: String,
     address: SubjectBytes,
-    services: Shared,
+    services: ServicesData,
 }
 
 /// Take a hit, or learn when there will be one
@@ -126,7 +126,10 @@ pub struct Granted {
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
-pub async fn reserve(granted: Granted, body: UnreadBody<SubjectRequest>) -> Result<HttpResponse, Problem> {
+pub async fn reserve(
+    granted: CustomLimitRequest,
+    body: UnreadBody<SubjectRequest>,
+) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     match granted.services.custom.reserve(ask).await.map_err(out)? {
@@ -169,7 +172,10 @@ pub async fn reserve(granted: Granted, body: UnreadBody<SubjectRequest>) -> Resu
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
-pub async fn peek(granted: Granted, body: UnreadBody<SubjectRequest>) -> Result<HttpResponse, Problem> {
+pub async fn peek(
+    granted: CustomLimitRequest,
+    body: UnreadBody<SubjectRequest>,
+) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
     let body = peeked(&granted.limit, &peek);
@@ -192,7 +198,10 @@ pub async fn peek(granted: Granted, body: UnreadBody<SubjectRequest>) -> Result<
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
-pub async fn refund(granted: Granted, body: UnreadBody<HitReturned>) -> Result<HttpResponse, Problem> {
+pub async fn refund(
+    granted: CustomLimitRequest,
+    body: UnreadBody<HitReturned>,
+) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
@@ -202,13 +211,14 @@ pub async fn refund(granted: Granted, body: UnreadBody<HitReturned>) -> Result<H
 }
 
 /// Before anything is read of what was sent.
-impl FromRequest for Granted {
+impl FromRequest for CustomLimitRequest {
     type Error = Problem;
     type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        let parts = (request.app_data::<Shared>().cloned(), request.app_data::<Data<Edge>>().cloned());
+        let parts =
+            (request.app_data::<ServicesData>().cloned(), request.app_data::<Data<WebContext>>().cloned());
         Box::pin(async move {
             let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
             let name = Path::<String>::extract(&request).await.map_err(|_| Problem::NotFound)?;
@@ -217,9 +227,14 @@ impl FromRequest for Granted {
     }
 }
 
-impl Granted {
+impl CustomLimitRequest {
     /// A token first; what limits there are is nobody else's to know.
-    async fn to(request: &HttpRequest, name: String, services: Shared, edge: &Edge) -> Result<Self, Problem> {
+    async fn to(
+        request: &HttpRequest,
+        name: String,
+        services: ServicesData,
+        edge: &WebContext,
+    ) -> Result<Self, Problem> {
         let client = ClientAddress::of(request, &edge.trusted);
         let bearer = extract::admit_token(request, &services, client).await?;
         if !bearer.scopes.hold(&name) {

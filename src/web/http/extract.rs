@@ -23,11 +23,11 @@ use crate::accounts::{ApiToken, TokenBearer};
 use crate::config::LiveSettings;
 use crate::custom::TokenCheck;
 use crate::sms::{Phone, PhoneError};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::connections::BodyTime;
-use crate::web::kit::error_page::answer;
-use crate::web::kit::problem::{InputError, Problem, WebError};
-use crate::web::kit::services::Services;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::connections::BodyTime;
+use crate::web::http::error_page::answer;
+use crate::web::http::problem::{InputError, Problem, WebError};
+use crate::web::http::services::Services;
 
 /// Sixteen times the longest valid form.
 pub const BODY_LIMIT: usize = 16 * 1024;

@@ -12,13 +12,13 @@ use utoipa::ToSchema;
 use crate::accounts::Realm;
 use crate::config::LiveSettings;
 use crate::sms::{Message, MessagePurpose, Phone, PhoneError, SendOutcome, SmsCode};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::describe::{self, BODY, NUMBER, PROGRAM};
-use crate::web::kit::extract::{self, SecretField, UnreadBody, parse_phone};
-use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
-use crate::web::machine::verifications::language;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::describe::{self, BODY, NUMBER, PROGRAM};
+use crate::web::http::extract::{self, SecretField, UnreadBody, parse_phone};
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
+use crate::web::programs::verifications::language;
 use crate::webhooks::HookCall;
 
 /// Supabase sends all that it knows of the user.
@@ -135,8 +135,8 @@ pub async fn logto(
     request: HttpRequest,
     name: Path<String>,
     body: Result<Bytes, Error>,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> HttpResponse {
     let relayed = async {
         let relay = relay_of(&request, &services, &edge).await?;
@@ -185,8 +185,8 @@ pub async fn supabase(
     request: HttpRequest,
     name: Path<String>,
     body: Result<Bytes, Error>,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> HttpResponse {
     let relayed = async {
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
@@ -233,8 +233,8 @@ pub async fn outcome(
     request: HttpRequest,
     id: Path<String>,
     body: UnreadBody<RelayOutcomeBody>,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> Result<HttpResponse, Problem> {
     let relay = relay_of(&request, &services, &edge).await?;
     let body = body.read().await?;
@@ -251,7 +251,11 @@ pub async fn outcome(
 }
 
 /// The relay of the token that was sent.
-async fn relay_of(request: &HttpRequest, services: &Shared, edge: &Data<Edge>) -> Result<Realm, Problem> {
+async fn relay_of(
+    request: &HttpRequest,
+    services: &ServicesData,
+    edge: &Data<WebContext>,
+) -> Result<Realm, Problem> {
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_token(request, services, client).await?;
     bearer.scopes.relay().cloned().ok_or(Problem::InsufficientScope)
@@ -273,8 +277,8 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 async fn forward(
-    services: &Shared,
-    edge: &Data<Edge>,
+    services: &ServicesData,
+    edge: &Data<WebContext>,
     name: &str,
     body: &[u8],
     said: RelayedCode<'_>,

@@ -15,12 +15,12 @@ use url::form_urlencoded;
 use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{PolicyAttempt, PolicyReport};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::extract::{self, SecretField, UnreadBody};
-use crate::web::kit::locale::Locale;
-use crate::web::kit::problem::{Problem, log_failure};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Edge;
+use crate::web::http::client::ClientAddress;
+use crate::web::http::extract::{self, SecretField, UnreadBody};
+use crate::web::http::locale::Locale;
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::{Problem, log_failure};
+use crate::web::http::services::{Services, ServicesData};
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
 /// need six characters for a byte.
@@ -60,8 +60,8 @@ enum PolicyCommand {
 pub async fn take(
     request: HttpRequest,
     body: UnreadBody<PolicyFields, LONGEST>,
-    services: Shared,
-    edge: Data<Edge>,
+    services: ServicesData,
+    edge: Data<WebContext>,
 ) -> HttpResponse {
     // A mail server reads no pages.
     answer(&request, body, &services, &edge).await.unwrap_or_else(|problem| problem.error_response())
@@ -71,7 +71,7 @@ async fn answer(
     request: &HttpRequest,
     body: UnreadBody<PolicyFields, LONGEST>,
     services: &Services,
-    edge: &Edge,
+    edge: &WebContext,
 ) -> Result<HttpResponse, Problem> {
     let mail_server = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_program(request, services, mail_server).await?;
@@ -116,7 +116,7 @@ fn parse(
     fields: &PolicyFields,
     realm: &Realm,
     services: &Services,
-    edge: &Edge,
+    edge: &WebContext,
 ) -> Option<(Arc<LiveSettings>, PolicyAttempt)> {
     let text = |field: &Option<SecretField>| field.as_ref().map(|field| field.expose().to_owned());
     let remote = fields.remote.as_ref().and_then(|remote| remote.expose().parse::<IpAddr>().ok());

@@ -20,7 +20,7 @@ use crate::login::{AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registra
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
-use crate::web::kit::client::TrustedProxies;
+use crate::web::http::client::TrustedProxies;
 use crate::webhooks::SignedHooks;
 
 pub struct Services {
@@ -66,7 +66,7 @@ pub struct Services {
     pub metrics_from: TrustedProxies,
 }
 
-pub type Shared = Data<Services>;
+pub type ServicesData = Data<Services>;
 
 /// The state of what this instance depends on.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -15,14 +15,14 @@ use crate::sms::{
     Message, MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
 };
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
-use crate::web::kit::call::{CaptchaSolution, limited, refused};
-use crate::web::kit::challenge::{Answered, Asker, BUSY};
-use crate::web::kit::client::ClientAddress;
-use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
-use crate::web::kit::extract::{SecretField, UnreadBody};
-use crate::web::kit::locale::{Locale, whole_seconds};
-use crate::web::kit::problem::{Problem, WebResult};
-use crate::web::machine::{Program, Verify};
+use crate::web::http::api::{CaptchaSolution, limited, refused};
+use crate::web::http::challenge::{BUSY, CaptchaOutcome, ChallengeContext};
+use crate::web::http::client::ClientAddress;
+use crate::web::http::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
+use crate::web::http::extract::{SecretField, UnreadBody};
+use crate::web::http::locale::{Locale, whole_seconds};
+use crate::web::http::problem::{Problem, WebResult};
+use crate::web::programs::{Program, Verify};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";
@@ -98,7 +98,7 @@ fn approved() -> utoipa::openapi::schema::ObjectBuilder {
 struct ServedClient<'a> {
     program: &'a Program<Verify>,
     live: Arc<LiveSettings>,
-    asker: Asker<'a>,
+    asker: ChallengeContext<'a>,
 }
 
 /// Have a code sent to a number
@@ -144,7 +144,12 @@ pub async fn start(
     let purpose = purpose.ok_or_else(|| Problem::wrong("purpose", "Use 1 to 64 of a-z, 0-9 and -."))?;
     let (locale, language) = language(body.locale.as_deref())?;
     let once = idempotency_key(request.headers())?;
-    let asker = Asker { form: CaptchaForm::Verification, client, browser: None, realm: Some(&program.name) };
+    let asker = ChallengeContext {
+        form: CaptchaForm::Verification,
+        client,
+        browser: None,
+        realm: Some(&program.name),
+    };
     let live = program.edge.live(&program.services, client);
     let served = ServedClient { program: &program, live, asker };
     let (address, network) = (client.subject(), client.network());
@@ -229,13 +234,13 @@ impl ServedClient<'_> {
     async fn redeem(&self, solution: Option<&CaptchaSolution>) -> Result<bool, Problem> {
         let Some(solution) = solution else { return Ok(false) };
         match self.asker.redeem(&self.program.services, &self.live, solution.answer()).await {
-            Answered::Solved => Ok(true),
+            CaptchaOutcome::Solved => Ok(true),
             // A form that passes its empty fields on.
-            Answered::Nothing => Ok(false),
-            Answered::Wrong => Err(Problem::CaptchaInvalid {
+            CaptchaOutcome::Nothing => Ok(false),
+            CaptchaOutcome::Wrong => Err(Problem::CaptchaInvalid {
                 captcha: self.asker.challenge(&self.program.services, &self.live).await,
             }),
-            Answered::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
+            CaptchaOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
         }
     }
 

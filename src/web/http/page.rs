@@ -26,18 +26,18 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::web::kit::assets;
-use crate::web::kit::client::{ClientAddress, TrustedProxies, is_here};
-use crate::web::kit::cookies::{self, Cookies};
-use crate::web::kit::csrf::{Browser, Csrf, Provenance};
-use crate::web::kit::locale::{Locale, Wait};
-use crate::web::kit::message::{Field, FieldErrors};
-use crate::web::kit::next::Next;
-use crate::web::kit::problem::Problem;
+use crate::web::http::assets;
+use crate::web::http::client::{ClientAddress, TrustedProxies, is_here};
+use crate::web::http::cookies::{self, Cookies};
+use crate::web::http::csrf::{Browser, Csrf, Provenance};
+use crate::web::http::locale::{Locale, Wait};
+use crate::web::http::message::{Field, FieldErrors};
+use crate::web::http::next::Next;
+use crate::web::http::problem::Problem;
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
-pub struct Edge {
+pub struct WebContext {
     pub trusted: TrustedProxies,
     pub cookies: Cookies,
     pub csrf: Csrf,
@@ -54,7 +54,7 @@ pub struct Edge {
     pub alarm: Arc<AtomicBool>,
 }
 
-impl Edge {
+impl WebContext {
     pub fn new(
         public_url: &Url,
         trusted: TrustedProxies,
@@ -78,7 +78,7 @@ impl Edge {
     }
 }
 
-impl Edge {
+impl WebContext {
     /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
@@ -99,13 +99,13 @@ impl Edge {
 
 /// A handler's argument. Its answers set the necessary cookies.
 #[derive(Clone)]
-pub struct Visit {
+pub struct PageRequest {
     pub client: ClientAddress,
     pub locale: Locale,
     /// The id that the browser sent, or a new one that this answer sets.
     pub browser: Browser,
     pub flash: Option<Flash>,
-    edge: web::Data<Edge>,
+    edge: web::Data<WebContext>,
     provenance: Provenance,
     session: Option<String>,
     device: Option<String>,
@@ -120,8 +120,8 @@ pub struct Visit {
     outbox: Option<String>,
 }
 
-impl Visit {
-    pub fn of(request: &HttpRequest, edge: web::Data<Edge>) -> Self {
+impl PageRequest {
+    pub fn of(request: &HttpRequest, edge: web::Data<WebContext>) -> Self {
         let headers = request.headers();
         let sent = edge.browser(headers);
         let flash = cookies::value(headers, edge.cookies.flash_name());
@@ -262,7 +262,7 @@ impl Visit {
     }
 }
 
-impl Visit {
+impl PageRequest {
     /// To the sign-in, and from there to `page`: of a reader who has no session, or no longer one. Says so, and
     /// that what was sent is not saved.
     pub fn sign_in_first(&self, page: &str) -> HttpResponse {
@@ -304,19 +304,19 @@ fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-impl FromRequest for Visit {
+impl FromRequest for PageRequest {
     type Error = actix_web::Error;
     type Future = Ready<Result<Self, Self::Error>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let edge = request.app_data::<web::Data<Edge>>().cloned();
+        let edge = request.app_data::<web::Data<WebContext>>().cloned();
         let edge =
             edge.ok_or_else(|| actix_web::error::ErrorInternalServerError("no Edge in the app's data"));
         ready(edge.map(|edge| Self::of(request, edge)))
     }
 }
 
-impl Edge {
+impl WebContext {
     /// What identifies this browser to accounts that have signed in from it.
     pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
         self.recognise(cookies::only_value(headers, self.cookies.device_name()))
@@ -333,7 +333,7 @@ impl Edge {
     }
 }
 
-impl Visit {
+impl PageRequest {
     /// What the account's owner sees of this client, and what identifies its browser to the account.
     pub fn sign_in_client(&self) -> SignInClient {
         SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
@@ -351,7 +351,7 @@ impl Visit {
     }
 }
 
-/// The layout of a page. Made by `Visit::layout`.
+/// The layout of a page. Made by `PageRequest::layout`.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub locale: Locale,
@@ -535,7 +535,7 @@ fn mac(key: &SubKey, flash: Flash) -> [u8; 16] {
 }
 
 #[cfg(test)]
-#[path = "visit_tests.rs"]
+#[path = "page_tests.rs"]
 mod request_tests;
 
 #[cfg(test)]

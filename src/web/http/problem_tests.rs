@@ -1,6 +1,6 @@
 //! What callers of the API may rely on in a refusal.
 
-use crate::web::kit::problem_kind;
+use crate::web::http::problem_kind;
 use actix_web::body::to_bytes;
 use rust_i18n::t;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use url::{Url, form_urlencoded};
 
 use crate::gate::ReturnUrl;
-use crate::web::kit::headers;
+use crate::web::http::headers;
 
 const LONGEST: usize = 512;
 
