@@ -39,14 +39,18 @@ impl SteeredClock {
     }
 }
 
-/// The preloaded library, compiled once. Test processes that start at once each compile their own and rename
-/// it to the same path.
+/// The preloaded library, compiled once for each state of its source: each test is a process of its own. Processes
+/// that start at once may each compile it and rename it to the same path.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/steered_clock.c");
+        let state = blake3::hash(include_bytes!("steered_clock.c")).to_hex();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let library = folder.join("steered_clock.so");
+        let library = folder.join(format!("steered_clock-{}.so", &state[..16]));
+        if library.exists() {
+            return library;
+        }
         let draft = folder.join(format!("steered_clock.{}.so", std::process::id()));
         let compiled =
             Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&draft).arg(source).status();
