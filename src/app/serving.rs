@@ -232,18 +232,18 @@ impl Health for AppParts {
     fn report(&self) -> Pin<Box<dyn Future<Output = Report> + Send + '_>> {
         Box::pin(async {
             let state = |up| if up { State::Up } else { State::Down };
+            let backend = match self.live.backend() {
+                BackendKind::Fixed | BackendKind::File => None,
+                BackendKind::Redis | BackendKind::Nacos => Some(state(self.live.backend_down().is_none())),
+            };
             Report {
                 database: state(self.database_is_up().await),
                 store: state(self.store_is_up()),
                 limits: Limits {
                     version: self.live.version(),
                     refused: self.live.last_refused().is_some(),
-                    home: match self.live.backend() {
-                        BackendKind::Fixed | BackendKind::File => None,
-                        BackendKind::Redis | BackendKind::Nacos => {
-                            Some(state(self.live.backend_down().is_none()))
-                        }
-                    },
+                    backend,
+                    home: backend,
                 },
             }
         })

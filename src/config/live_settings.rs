@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strum::{IntoStaticStr, VariantArray};
+
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{NoDefault, ParseResult, SectionReader, WithinSection, section};
 use super::sections::{StoreUrl, redis_url};
 use super::values::{MINUTE, SECOND, SecretRef, duration, secret, text, word};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[strum(const_into_str, serialize_all = "lowercase")]
 pub enum BackendKind {
     /// None: nothing reloads this configuration, and nothing can save it.
     #[default]
@@ -20,19 +23,6 @@ pub enum BackendKind {
     Redis,
     /// A document in a Nacos-compatible config centre with the live settings only.
     Nacos,
-}
-
-impl BackendKind {
-    pub const ALL: [Self; 4] = [Self::Fixed, Self::File, Self::Redis, Self::Nacos];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::File => "file",
-            Self::Redis => "redis",
-            Self::Nacos => "nacos",
-        }
-    }
 }
 
 section! {

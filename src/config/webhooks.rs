@@ -1,5 +1,6 @@
 //! `[[webhooks]]`: who is told what, besides the console.
 
+use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use url::{Host, Url};
 
 use super::document::ValueNode;
@@ -22,48 +23,30 @@ pub struct WebhookSettings {
     pub allow_private: bool,
 }
 
-/// What a webhook can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What a webhook can be told. Its words are those of the configuration, and the `type` of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, VariantNames)]
+#[strum(const_into_str)]
 pub enum WebhookEvent {
+    #[strum(serialize = "attack.began")]
     AttackBegan,
+    #[strum(serialize = "attack.ended")]
     AttackEnded,
     /// Codes to a dialling prefix are nearly stopped.
+    #[strum(serialize = "sms.brake")]
     BrakeBegan,
     /// After too many wrong ones in a row.
+    #[strum(serialize = "password.disabled")]
     PasswordDisabled,
     /// Half, or four fifths, of all messages are spent.
+    #[strum(serialize = "sms.total")]
     MessagesSpent,
+    #[strum(serialize = "limits.changed")]
     LimitsChanged,
     /// The store or the database.
+    #[strum(serialize = "dependency.down")]
     DependencyDown,
+    #[strum(serialize = "dependency.up")]
     DependencyUp,
-}
-
-impl WebhookEvent {
-    pub const ALL: [Self; 8] = [
-        Self::AttackBegan,
-        Self::AttackEnded,
-        Self::BrakeBegan,
-        Self::PasswordDisabled,
-        Self::MessagesSpent,
-        Self::LimitsChanged,
-        Self::DependencyDown,
-        Self::DependencyUp,
-    ];
-
-    /// Its name in the configuration, and the `type` of its message.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AttackBegan => "attack.began",
-            Self::AttackEnded => "attack.ended",
-            Self::BrakeBegan => "sms.brake",
-            Self::PasswordDisabled => "password.disabled",
-            Self::MessagesSpent => "sms.total",
-            Self::LimitsChanged => "limits.changed",
-            Self::DependencyDown => "dependency.down",
-            Self::DependencyUp => "dependency.up",
-        }
-    }
 }
 
 /// Every receiver in the document.
@@ -90,7 +73,7 @@ fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {
     let secret = section.required("secret", missing, here, secret);
     let events = section
         .list("events", MOST_ENTRIES, event)
-        .map_or_else(|| WebhookEvent::ALL.to_vec(), |lists| lists.concat());
+        .map_or_else(|| <WebhookEvent as VariantArray>::VARIANTS.to_vec(), |lists| lists.concat());
     let allow_private = section.value("allow_private", false, yes_or_no);
     if let (Some(url), Some(at)) = (&url, at)
         && !allow_private
@@ -132,11 +115,10 @@ fn address(node: ValueNode) -> ParseResult<Url> {
 fn event(node: ValueNode) -> ParseResult<Vec<WebhookEvent>> {
     let text = node.text()?;
     if text == "*" {
-        return Ok(WebhookEvent::ALL.to_vec());
+        return Ok(<WebhookEvent as VariantArray>::VARIANTS.to_vec());
     }
-    let names = || WebhookEvent::ALL.map(WebhookEvent::as_str).join(", ");
-    let named = WebhookEvent::ALL.into_iter().find(|event| event.as_str() == text);
-    named
-        .map(|event| vec![event])
-        .ok_or_else(|| format!("{text:?} is not allowed; use *, or some of: {}", names()))
+    let names = || <WebhookEvent as VariantNames>::VARIANTS.join(", ");
+    let event =
+        text.parse().map_err(|_| format!("{text:?} is not allowed; use *, or some of: {}", names()))?;
+    Ok(vec![event])
 }

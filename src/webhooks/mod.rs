@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn an_outage_is_told_once_and_so_is_its_end_but_a_hiccup_is_not() {
         let mut state = DependencyState::default();
-        let mut look = |up| state.look(up).map(WebhookEvent::as_str);
+        let mut look = |up| state.look(up).map(|event| event.into_str());
         assert_eq!([false, false, true].map(&mut look), [None; 3]);
         assert_eq!([false, false, false, false].map(&mut look), [None, None, Some("dependency.down"), None]);
         assert_eq!([true, true, false, true].map(&mut look), [Some("dependency.up"), None, None, None]);

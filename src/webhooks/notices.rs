@@ -29,13 +29,13 @@ impl WebhookNotice {
     /// `identity` tells it from every other.
     pub fn new(event: WebhookEvent, identity: &[u8], at: Micros, data: Value) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 webhook id");
-        hasher.update(event.as_str().as_bytes()).update(&[0]).update(identity);
+        hasher.update(event.into_str().as_bytes()).update(&[0]).update(identity);
         Self { id: format!("msg_{}", &hasher.finalize().to_hex()[..32]), event, at, data }
     }
 
     /// The same bytes whoever asks.
     pub fn body(&self) -> String {
-        json!({ "type": self.event.as_str(), "timestamp": time(self.at), "data": self.data }).to_string()
+        json!({ "type": self.event.into_str(), "timestamp": time(self.at), "data": self.data }).to_string()
     }
 }
 

@@ -14,7 +14,9 @@ use askama::Template;
 use gatehouse_limiter::{Limit, LimitMode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::VariantArray;
 use utoipa::ToSchema;
+use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
 use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
@@ -57,7 +59,7 @@ async fn page(visit: &PageRequest, services: &Services, admin: &Admin) -> Result
         visit,
         admin.login(),
         current.version.clone(),
-        current.backend.as_str().to_owned(),
+        current.backend.into_str().to_owned(),
         cards.collect(),
     );
     let (latest, _) = changes(services, &current, None, LATEST).await?;
@@ -175,6 +177,7 @@ impl LimitsPage {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
     "version": "5d1f0c2a9b3e",
+    "backend": "file",
     "home": "file",
     "limits": { "sms-phone": LimitSettings::example(), "custom": {} },
     "sources": { "sms-phone": "document" },
@@ -189,9 +192,16 @@ struct LimitsInForce {
     version: String,
     /// What keeps the limits.
     #[schema(schema_with = backends)]
-    home: &'static str,
+    backend: &'static str,
     /// Why that does not answer; its last answer is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
+    backend_down: Option<String>,
+    /// The former name of `backend`.
+    #[schema(schema_with = former_backends)]
+    home: &'static str,
+    /// The former name of `backend_down`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(deprecated)]
     home_down: Option<String>,
     #[schema(value_type = LimitsDocument)]
     limits: Value,
@@ -261,11 +271,13 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Resul
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let (sources, toml) = (sources(&current), current.limits_toml());
-    let CurrentLimits { version, backend: home, backend_down: home_down, live, refused, .. } = current;
+    let CurrentLimits { version, backend, backend_down, live, refused, .. } = current;
     let body = LimitsInForce {
         version: version.clone(),
-        home: home.as_str(),
-        home_down,
+        backend: backend.into_str(),
+        home: backend.into_str(),
+        home_down: backend_down.clone(),
+        backend_down,
         limits: limits_json(&live.limits),
         sources,
         toml,
@@ -412,7 +424,11 @@ impl LimitSettings {
 
 /// What may keep the limits.
 pub fn backends() -> ObjectBuilder {
-    describe::one_of(BackendKind::ALL.map(BackendKind::as_str))
+    describe::one_of(BackendKind::VARIANTS.iter().map(|kind| kind.into_str()))
+}
+
+fn former_backends() -> ObjectBuilder {
+    backends().description(Some("The former name of `backend`.")).deprecated(Some(Deprecated::True))
 }
 
 /// Where a limit comes from.

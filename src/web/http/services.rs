@@ -9,6 +9,8 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa::openapi::Deprecated;
+use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::accounts::{Accounts, ApiTokens, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
@@ -21,6 +23,7 @@ use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
+use crate::web::http::describe;
 use crate::webhooks::SignedHooks;
 
 pub struct Services {
@@ -100,7 +103,16 @@ pub struct Limits {
     pub refused: bool,
     /// Whether the service that keeps the limits answers. While it does not, its last answer is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = former_backend)]
     pub home: Option<State>,
+}
+
+/// Written out, because a reference to a schema cannot be deprecated.
+fn former_backend() -> ObjectBuilder {
+    let states = describe::one_of(["up", "down"]);
+    states.description(Some("The former name of `backend`.")).deprecated(Some(Deprecated::True))
 }
 
 /// Looks at the dependencies. Each look waits at most a second.

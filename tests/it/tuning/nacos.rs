@@ -110,7 +110,10 @@ async fn nonsense_changes_nothing_and_is_told() {
             body["refused"]["reason"].as_str().is_some_and(|told| told.contains(reason))
         };
         until(&format!("{text:?} is refused with {reason:?}"), told).await;
-        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": true, "home": "up" }));
+        assert_eq!(
+            ready(&boss).await,
+            json!({ "version": 1, "refused": true, "backend": "up", "home": "up" })
+        );
         assert_eq!((max(&app), nacos.get().await.as_deref()), (50, Some(text)));
         let (version, limits) = shown(&boss).await;
         assert_eq!(save(&boss, &version, &with_max(&limits, 9)).await.status, 412, "nobody has seen it");
@@ -131,7 +134,7 @@ async fn what_was_in_force_is_put_back_where_it_was_deleted() {
     nacos.remove().await;
     until("it is back", async || nacos.get().await.is_some()).await;
     assert_eq!((max(&app), nacos.get().await.unwrap()), (7, document(7)), "and not what the file says");
-    assert_eq!(ready(&boss).await, json!({ "version": 2, "refused": false, "home": "up" }));
+    assert_eq!(ready(&boss).await, json!({ "version": 2, "refused": false, "backend": "up", "home": "up" }));
     let (version, limits) = shown(&boss).await;
     assert_eq!(save(&boss, &version, &with_max(&limits, 9)).await.status, 200);
     assert_eq!((max(&app), nacos.get().await.unwrap()), (9, document(9)));
@@ -147,16 +150,16 @@ async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
     nacos.kill();
-    until("the outage is seen", async || ready(&boss).await["home"] == "down").await;
+    until("the outage is seen", async || ready(&boss).await["backend"] == "down").await;
     let version = saved.body["version"].as_str().unwrap();
     assert_eq!((max(&app), shown(&boss).await.0.as_str()), (8, version));
-    let down = boss.get(LIMITS).await.body["home_down"].as_str().unwrap().to_owned();
+    let down = boss.get(LIMITS).await.body["backend_down"].as_str().unwrap().to_owned();
     assert!(down.contains("does not answer"), "{down}");
     assert_eq!(app.client().login("boss", PASSWORD).await.status, 200, "a sign-in asks nothing of it");
     let answer = save(&boss, version, &with_max(&limits, 9)).await;
     assert_eq!((answer.status, answer.problem(), max(&app)), (409, "not-saved", 8), "{}", answer.text);
     let nacos = nacos.start_again().await;
-    until("it is seen again", async || ready(&boss).await["home"] == "up").await;
+    until("it is seen again", async || ready(&boss).await["backend"] == "up").await;
     assert_eq!(save(&boss, version, &with_max(&limits, 9)).await.status, 200);
     assert_eq!(max(&app), 9);
     nacos.set(&document(5)).await;
@@ -172,15 +175,18 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     // Without the secret the file applies, and the reason is reported.
     let app = on(&nacos, &account).await;
     let boss = admin(&app, "boss").await;
-    let down = async || boss.get(LIMITS).await.body["home_down"].as_str().unwrap_or_default().to_owned();
+    let down = async || boss.get(LIMITS).await.body["backend_down"].as_str().unwrap_or_default().to_owned();
     until("it is told", async || down().await.contains("the sign-in at")).await;
     assert!(down().await.contains("cannot be read"), "{}", down().await);
-    assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "home": "down" }));
+    assert_eq!(
+        ready(&boss).await,
+        json!({ "version": 1, "refused": false, "backend": "down", "home": "down" })
+    );
     drop(app);
     std::fs::write(&password, "keeper\n").unwrap();
     let (app, stranger) = tokio::join!(on(&nacos, &account), on(&nacos, ""));
     let boss = admin(&app, "boss").await;
-    until("it is let in", async || ready(&boss).await["home"] == "up").await;
+    until("it is let in", async || ready(&boss).await["backend"] == "up").await;
     let (version, limits) = shown(&boss).await;
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
@@ -188,7 +194,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     until("the other follows", async || max(&other) == 8).await;
     // A server that knows none of its tokens any more.
     let nacos = nacos.start_again().await;
-    until("it is let in again", async || ready(&boss).await["home"] == "up").await;
+    until("it is let in again", async || ready(&boss).await["backend"] == "up").await;
     assert_eq!(ready(&stranger.client()).await["home"], "down", "without an account nothing is read");
     assert_eq!(max(&stranger), 50);
     drop(nacos);

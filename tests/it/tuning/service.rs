@@ -58,7 +58,10 @@ async fn an_empty_home_is_filled_with_the_live_part_of_the_file_alone() {
     set(&redis, "[sms]\ncode_ttl = \"2m\"\n");
     until("it is followed", async || max(&app) == 3).await;
     assert_eq!(app.services.live.snapshot().sms.code_ttl, Duration::from_secs(120));
-    assert_eq!(ready(&app.client()).await, json!({ "version": 2, "refused": false, "home": "up" }));
+    assert_eq!(
+        ready(&app.client()).await,
+        json!({ "version": 2, "refused": false, "backend": "up", "home": "up" })
+    );
     drop(app);
     let next = on(redis.port).await;
     assert_eq!(
@@ -97,7 +100,10 @@ async fn nonsense_changes_nothing_and_is_told() {
     for (text, reason) in nonsense {
         set(&redis, text);
         until(&format!("{text:?} is refused with {reason:?}"), async || told(reason).await).await;
-        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": true, "home": "up" }));
+        assert_eq!(
+            ready(&boss).await,
+            json!({ "version": 1, "refused": true, "backend": "up", "home": "up" })
+        );
         assert_eq!(
             (max(&app), get(&redis).as_deref()),
             (50, Some(text)),
@@ -129,16 +135,16 @@ async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
     redis.kill();
-    until("the outage is seen", async || ready(&boss).await["home"] == "down").await;
+    until("the outage is seen", async || ready(&boss).await["backend"] == "down").await;
     let version = saved.body["version"].as_str().unwrap();
     assert_eq!((max(&app), shown(&boss).await.0.as_str()), (8, version));
-    assert!(boss.get(LIMITS).await.body["home_down"].is_string());
+    assert!(boss.get(LIMITS).await.body["backend_down"].is_string());
     assert_eq!(app.client().login("boss", PASSWORD).await.status, 200, "a sign-in asks nothing of it");
     let answer = save(&boss, version, &with_max(&limits, 9)).await;
     assert_eq!((answer.status, answer.problem(), max(&app)), (409, "not-saved", 8), "{}", answer.text);
     // It comes back empty.
     let redis = RedisServer::start_at(redis.port, |_| {});
-    until("it is seen again", async || ready(&boss).await["home"] == "up").await;
+    until("it is seen again", async || ready(&boss).await["backend"] == "up").await;
     assert!(get(&redis).unwrap().ends_with(&document(8)), "what was in force, and not what the file says");
     assert_eq!(save(&boss, version, &with_max(&limits, 9)).await.status, 200);
     assert_eq!(max(&app), 9);
@@ -149,12 +155,15 @@ async fn without_it_a_start_goes_by_the_file_and_says_so() {
     let port = free_port();
     let app = on(port).await;
     assert_eq!(max(&app), 50);
-    assert_eq!(ready(&app.client()).await, json!({ "version": 1, "refused": false, "home": "down" }));
+    assert_eq!(
+        ready(&app.client()).await,
+        json!({ "version": 1, "refused": false, "backend": "down", "home": "down" })
+    );
     let redis = RedisServer::start_at(port, |_| {});
     until("it is filled", async || get(&redis).is_some()).await;
     set(&redis, &document(6));
     until("it is followed", async || max(&app) == 6).await;
-    assert_eq!(ready(&app.client()).await["home"], "up");
+    assert_eq!(ready(&app.client()).await["backend"], "up");
 }
 
 #[test]
@@ -183,7 +192,10 @@ async fn it_may_stand_on_sentinels_or_a_cluster() {
         let (app, other) =
             (TestApp::with(Store::Memory, &live).await, TestApp::with(Store::Memory, &live).await);
         let boss = admin(&app, "boss").await;
-        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "home": "up" }));
+        assert_eq!(
+            ready(&boss).await,
+            json!({ "version": 1, "refused": false, "backend": "up", "home": "up" })
+        );
         let (version, limits) = shown(&boss).await;
         // The other instance listens by now; a change before that would be found by reading.
         let saved = save(&boss, &version, &with_max(&limits, 7)).await;
