@@ -17,14 +17,14 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::LONGEST_REASON;
-use super::confirm::carried::{self, FormPairs};
+use super::confirm::{self, FormPairs};
 use super::document::{
     DocumentSaved, checked_reason, if_match, in_force_response, read_draft, record_save, save_edit,
     save_response,
 };
 use super::guard::Admin;
+use super::guard::{Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
-use super::permitted::{Permitted, ReadAccess, SaveAccess};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
@@ -172,7 +172,7 @@ pub async fn submit(
     pairs: Form<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let value = |name| carried::value(&pairs, name);
+    let value = |name| confirm::value(&pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
@@ -197,7 +197,7 @@ pub async fn submit(
     if form.has_mistakes() {
         return page(&visit, &services, &admin, Some(form), SaveNotice::None).await;
     }
-    let confirmed = carried::require(&visit, &services, &admin, HERE, &pairs).await?;
+    let confirmed = confirm::require(&visit, &services, &admin, HERE, &pairs).await?;
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
     let result = async {
         match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
@@ -225,7 +225,7 @@ pub async fn end(
     pairs: Form<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let value = |name| carried::value(&pairs, name);
+    let value = |name| confirm::value(&pairs, name);
     if !visit.admits_form(value("csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
         return page(&visit, &services, &admin, None, SaveNotice::Expired).await;
@@ -236,7 +236,7 @@ pub async fn end(
         const WHY: &str = "it is set by an environment variable of the server; change it there";
         return page(&visit, &services, &admin, None, SaveNotice::NotSaved(WHY.to_owned())).await;
     }
-    let confirmed = carried::require(&visit, &services, &admin, END, &pairs).await?;
+    let confirmed = confirm::require(&visit, &services, &admin, END, &pairs).await?;
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
     let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect();
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });

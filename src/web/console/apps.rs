@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::confirm::carried::FormPairs;
+use super::confirm::FormPairs;
 use super::document::{
     BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
     TomlDraft, in_force_response, read_draft, submitted,
 };
 use super::guard::Admin;
+use super::guard::{Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
-use super::permitted::{Permitted, ReadApps, SaveApps, TryApps};
 use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
 use crate::db::DbError;

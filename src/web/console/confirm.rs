@@ -34,7 +34,6 @@ use crate::web::http::problem::{WebError, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 use crate::web::sign_in::{parse_current, verify};
 
-pub use crate::web::console::confirm as carried;
 pub use crate::web::form::{FormPairs, value};
 
 /// The default target.

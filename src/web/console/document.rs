@@ -14,7 +14,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
 use super::LONGEST_REASON;
-use super::confirm::carried;
+use super::confirm;
 use super::guard::Admin;
 use crate::config::{DraftEdit, LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
@@ -305,7 +305,7 @@ pub async fn submitted(
     page: &dyn Fn(TomlDraft) -> HttpResponse,
 ) -> Result<Submitted, WebError> {
     // Browsers submit lines that end in CR LF.
-    let toml = carried::value(pairs, "toml").replace("\r\n", "\n");
+    let toml = confirm::value(pairs, "toml").replace("\r\n", "\n");
     let draft = TomlDraft::new(part, toml, Controls::read(pairs));
     if !visit.admits_form(&draft.controls.csrf_token) {
         admin.was_foreign(services, visit.pattern());
@@ -352,7 +352,7 @@ impl DraftSave<'_> {
                 return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
             }
         };
-        let confirmed = carried::require(visit, services, admin, action, pairs).await?;
+        let confirmed = confirm::require(visit, services, admin, action, pairs).await?;
         let answer = async {
             let (words, Controls { version, reason, .. }) = (part.words(), &controls);
             Ok(match save_edit(services, admin, words.act, Ok(edit), version, reason).await {

@@ -23,8 +23,6 @@ use crate::web::http::locale::Moment;
 use crate::web::http::page::Layout;
 use crate::web::http::problem::Problem;
 
-pub use guard as permitted;
-
 /// The longest reason of a change, in characters: a sentence or two.
 pub const LONGEST_REASON: usize = 500;
 

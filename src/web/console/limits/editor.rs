@@ -12,7 +12,7 @@ use strum::VariantArray;
 use super::preview::{Trial, tried};
 use crate::config::{LimitName, Limits};
 use crate::tuning::{CurrentLimits, DraftError, with_limit};
-use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::confirm::FormPairs;
 use crate::web::console::document::{
     Act, Controls, DocumentPart, DraftSave, EditorNotice, Stretch, Submitted, TomlDraft, read_draft, status,
     submitted,

@@ -10,12 +10,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
-use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::confirm::{self, FormPairs};
 use crate::web::console::document::{
     self, Controls, DiffKind, DiffLine, DocumentSaved, checked_reason, if_match, record_save, save_response,
 };
 use crate::web::console::guard::Admin;
-use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
+use crate::web::console::guard::{Permitted, ReadLimits, SaveLimits};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::error_page::{ErrorKind, ErrorPage};
 use crate::web::http::extract::UnreadBody;
@@ -137,7 +137,7 @@ pub async fn rollback(
     pairs: Form<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let (controls, id) = (Controls::read(&pairs), carried::value(&pairs, "change").to_owned());
+    let (controls, id) = (Controls::read(&pairs), confirm::value(&pairs, "change").to_owned());
     let again = async |problem| {
         let page = rollback_page(&visit, &services, &admin, &id).await?;
         let status = match &problem {
@@ -155,7 +155,7 @@ pub async fn rollback(
         return again(RollbackProblem::ReasonMissing).await;
     }
     let action = "/admin/limits/rollback";
-    let confirmed = carried::require(&visit, &services, &admin, action, &pairs).await?;
+    let confirmed = confirm::require(&visit, &services, &admin, action, &pairs).await?;
     let answer = async {
         let Controls { version, reason, .. } = &controls;
         Ok(match roll_back(&services, &admin, &id, version, reason).await {

@@ -16,8 +16,8 @@ use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, Incomplet
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
 use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Stretch, read_draft};
 use crate::web::console::guard::Admin;
+use crate::web::console::guard::{Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
-use crate::web::console::permitted::{Permitted, TryLimits};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::http::locale::Locale;
