@@ -15,7 +15,7 @@ use gatehouse::config;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::gateway::{
-    self, DeliveryResult, GatewayParts, ReportCall, ReportedMessage, SmsGateway, SmsMessage,
+    self, DeliveryResult, GatewayDeps, ReportCall, ReportedMessage, SmsGateway, SmsMessage,
 };
 use gatehouse::sms::{MessageId, Phone, SmsCode};
 use hmac::{Hmac, KeyInit, Mac};
@@ -89,7 +89,7 @@ async fn serve(listener: TcpListener, answer: Arc<Mutex<(u16, Vec<u8>)>>, asked:
 fn open(settings: &str, here: &str) -> Arc<dyn SmsGateway> {
     let text = format!("[sms]\n{}", settings.replace("{here}", here));
     let read = config::parse(Path::new("x"), &text, &[]).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let parts = GatewayParts {
+    let parts = GatewayDeps {
         master: &MasterKey::from_bytes([7; 32]),
         public_url: &Url::parse("https://auth.example").expect("a URL"),
         timeout: Duration::from_secs(2),
