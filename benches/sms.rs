@@ -185,7 +185,8 @@ impl Rig {
 
     async fn send(&self, number: u64) -> SendOutcome {
         let phone = phone(number);
-        let ask = Message::new(phone, Purpose::Login, "en").asked_from(b"203.0.113.7", b"203.0.113.0/24");
+        let ask =
+            RequestedMessage::new(phone, Purpose::Login, "en").asked_from(b"203.0.113.7", b"203.0.113.0/24");
         self.codes.send(&self.live, ask).await.expect("the database answers")
     }
 

@@ -12,7 +12,7 @@ use crate::denied::Denied;
 
 /// A message with a code, as a page, a program or an identity provider asks for it.
 #[derive(Debug, Clone)]
-pub struct Message {
+pub struct RequestedMessage {
     pub phone: Phone,
     pub purpose: MessagePurpose,
     /// A code that somebody else has made, and checks.
@@ -32,7 +32,7 @@ pub struct Message {
     pub language: Option<String>,
 }
 
-impl Message {
+impl RequestedMessage {
     pub fn new(phone: Phone, purpose: impl Into<MessagePurpose>, locale: &str) -> Self {
         Self {
             phone,

@@ -8,7 +8,7 @@ use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, Sub
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::BrakedPrefix;
-use super::{Message, ProgramKind};
+use super::{ProgramKind, RequestedMessage};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, Limits, LiveSettings};
 use crate::throttle::Limiter;
@@ -254,8 +254,8 @@ impl MessageLimits {
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
 impl MessageKeys {
-    pub fn of(limiter: &Limiter, limits: &MessageLimits, message: &Message) -> Self {
-        let Message { phone, purpose, origin, once, .. } = message;
+    pub fn of(limiter: &Limiter, limits: &MessageLimits, message: &RequestedMessage) -> Self {
+        let RequestedMessage { phone, purpose, origin, once, .. } = message;
         let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
         let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
         let once = once.as_ref().map(|name| {

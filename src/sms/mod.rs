@@ -30,7 +30,7 @@ pub use gateway::{
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use message::{Message, SendOutcome, SendReceipt, SmsError};
+pub use message::{RequestedMessage, SendOutcome, SendReceipt, SmsError};
 pub use phone::{Phone, PhoneError};
 pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
 pub use send::{InTurn, TurnResult};

@@ -1,7 +1,7 @@
 //! How requests for codes are recorded as events.
 
 use super::codes::SmsCodes;
-use super::message::{Message, SendAnswer, SendOutcome};
+use super::message::{RequestedMessage, SendAnswer, SendOutcome};
 use super::message_limits::BudgetShare;
 use super::send::SendJob;
 use super::{DeliveryResult, MessagePurpose};
@@ -86,7 +86,7 @@ impl SendJob {
 
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
     fn record_event(&self, event: AuditEvent<'_>) {
-        let Message { phone, purpose, origin, solved, .. } = &self.message;
+        let RequestedMessage { phone, purpose, origin, solved, .. } = &self.message;
         let origin = origin.as_ref();
         self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),

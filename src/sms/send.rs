@@ -13,7 +13,7 @@ use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
-use super::message::{HandoverFlag, Message, SendAnswer, SendOutcome, SendReceipt, SmsError};
+use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, RELAYED, SendPath};
 use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
 use crate::clock::Micros;
@@ -37,7 +37,7 @@ const READING: Duration = Duration::from_millis(500);
 /// One request on its own task, and the limits that were in force when it came.
 pub struct SendJob {
     pub codes: SmsCodes,
-    pub message: Message,
+    pub message: RequestedMessage,
     pub limits: Arc<MessageLimits>,
     pub keys: MessageKeys,
     brake: Brake,
@@ -67,7 +67,11 @@ pub enum TurnResult {
 impl SmsCodes {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
     /// end.
-    pub async fn send(&self, live: &LiveSettings, message: Message) -> Result<SendOutcome, SmsError> {
+    pub async fn send(
+        &self,
+        live: &LiveSettings,
+        message: RequestedMessage,
+    ) -> Result<SendOutcome, SmsError> {
         SendJob::new(self.clone(), live, message).send(live).await
     }
 
@@ -78,7 +82,7 @@ impl SmsCodes {
     pub async fn turn(
         &self,
         live: &LiveSettings,
-        message: Message,
+        message: RequestedMessage,
         look: bool,
     ) -> Result<TurnResult, SmsError> {
         SendJob::new(self.clone(), live, message).turn(live, look).await
@@ -87,7 +91,11 @@ impl SmsCodes {
     /// Sends the code of an identity provider once for its name, within the time that the provider waits. If that takes
     /// too long, a message that was handed to the gateway is on its way: this one, or that of the same request before,
     /// which the ledger knows. Otherwise none is sent any more.
-    pub async fn relay(&self, live: &LiveSettings, message: Message) -> Result<SendOutcome, SmsError> {
+    pub async fn relay(
+        &self,
+        live: &LiveSettings,
+        message: RequestedMessage,
+    ) -> Result<SendOutcome, SmsError> {
         let flag = HandoverFlag::default();
         let job = SendJob { handover: Some(flag.clone()), ..SendJob::new(self.clone(), live, message) };
         let once = job.keys.once;
@@ -157,7 +165,7 @@ impl WriteStep {
 }
 
 impl SendJob {
-    fn new(codes: SmsCodes, live: &LiveSettings, message: Message) -> Self {
+    fn new(codes: SmsCodes, live: &LiveSettings, message: RequestedMessage) -> Self {
         let limits = codes.message_limits(live);
         let keys = MessageKeys::of(codes.0.budgets.limiter(), &limits, &message);
         Self {

@@ -20,7 +20,7 @@ use crate::denied::Denied;
 use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
 use crate::web::http::extract::{self, SecretField};
@@ -127,10 +127,10 @@ fn unknown() -> ObjectBuilder {
 /// Sends a code, unless the same request sent one. `challenged`: it may come with an answer that is used up.
 async fn send(
     by: &Actor<'_>,
-    message: sms::Message,
+    message: sms::RequestedMessage,
     challenged: bool,
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<SendReceipt, Refusal> {
+) -> Result<SendReceipt, ActionRefusal> {
     let Actor { services, live, .. } = by;
     // Before the challenge is checked: the first of two requests has already used it up.
     let sending = match services.codes.turn(live, message, challenged).await? {
@@ -142,8 +142,8 @@ async fn send(
     };
     match sending {
         SendOutcome::Sent(sent) => Ok(sent),
-        SendOutcome::NotSent => Err(Refusal::NotSent),
-        SendOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Message)),
+        SendOutcome::NotSent => Err(ActionRefusal::NotSent),
+        SendOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Message)),
     }
 }
 
@@ -186,10 +186,10 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     let (address, network) = (call.client.subject(), call.client.network());
     let locale = language(headers, call.edge.cookies).code();
     let (browser, named) = call.named_browser();
-    let message = sms::Message {
+    let message = sms::RequestedMessage {
         browser: Some(browser.bytes().to_vec()),
         once: once.map(str::to_owned),
-        ..sms::Message::new(phone.clone(), purpose, locale)
+        ..sms::RequestedMessage::new(phone.clone(), purpose, locale)
     };
     let message = message.asked_from(address.as_ref(), network.as_ref());
     let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
@@ -199,7 +199,7 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
             if let Some(cookie) = named {
                 set(&mut response, cookie);
             }
-            Ok(call.with_quota(Counted::Message, response, None))
+            Ok(call.with_quota(CountedAs::Message, response, None))
         }
         Err(refusal) => Err(call.refused(CaptchaForm::SmsCode, refusal).await),
     }
@@ -299,11 +299,11 @@ pub async fn send_and_show(
     let FormReply { visit, live, .. } = *reply;
     let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
     let (address, network) = (visit.client.subject(), visit.client.network());
-    let message = sms::Message {
+    let message = sms::RequestedMessage {
         browser: Some(visit.browser.bytes().to_vec()),
         // A page can send one message. A second press of the button is the same request.
         once: Some(guarded.csrf_token.clone()),
-        ..sms::Message::new(phone.clone(), purpose, visit.locale.code())
+        ..sms::RequestedMessage::new(phone.clone(), purpose, visit.locale.code())
     };
     let message = message.asked_from(address.as_ref(), network.as_ref());
     let sent = send(&reply.actor(), message, guarded.was_challenged(), guarded.answer()).await;
@@ -315,7 +315,7 @@ pub async fn send_and_show(
             let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };
             Ok(show(CodeStep::sent(sent, now), Notice::None, CaptchaBlock::Absent))
         }
-        Err(Refusal::Denied(Denied::Throttled { retry_after, .. }, _)) => {
+        Err(ActionRefusal::Denied(Denied::Throttled { retry_after, .. }, _)) => {
             let step = step_of(fields, now).not_before(retry_after, now);
             Ok(show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent))
         }

@@ -22,7 +22,7 @@ use crate::gate::ReturnUrl;
 use crate::login::{Password, SignedInOwner};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use crate::web::http::action::{Actor, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor};
 use crate::web::http::challenge::{BUSY, ChallengeContext};
 use crate::web::http::error_page::problem_page;
 use crate::web::http::extract::{SecretField, UnreadBody};
@@ -148,27 +148,29 @@ impl FormReply<'_> {
     }
 
     /// A refusal as the form again, with a challenge if one helps.
-    pub async fn refused(&self, refusal: Refusal) -> WebError {
+    pub async fn refused(&self, refusal: ActionRefusal) -> WebError {
         let page = match refusal {
-            Refusal::CaptchaWrong => self.challenged(Notice::CaptchaWrong).await,
-            Refusal::CaptchaBusy => self.plain(Notice::Busy(self.until(BUSY))),
-            Refusal::Denied(denied, _) => self.denied(&denied).await,
-            Refusal::WrongLogin { captcha_required } => self.again(Notice::Rejected, captcha_required).await,
-            Refusal::WrongCurrent { field, captcha_required } => {
+            ActionRefusal::CaptchaWrong => self.challenged(Notice::CaptchaWrong).await,
+            ActionRefusal::CaptchaBusy => self.plain(Notice::Busy(self.until(BUSY))),
+            ActionRefusal::Denied(denied, _) => self.denied(&denied).await,
+            ActionRefusal::WrongLogin { captcha_required } => {
+                self.again(Notice::Rejected, captcha_required).await
+            }
+            ActionRefusal::WrongCurrent { field, captcha_required } => {
                 let wrong = FieldErrors::one(field, Message::CurrentPasswordWrong);
                 self.again(Notice::Invalid(wrong), captcha_required).await
             }
             // The account page says since when the password is disabled, and what to do.
-            Refusal::PasswordDisabled => self.visit.see_other("/account", None),
-            Refusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
-            Refusal::LoginTaken => self.invalid(Field::Login, Message::LoginTaken),
-            Refusal::PhoneTaken => self.invalid(Field::Phone, Message::PhoneTaken),
-            Refusal::NoAccount => self.invalid(Field::Phone, Message::NoAccount),
-            Refusal::PasswordRequired => self.plain(Notice::PasswordRequired),
-            Refusal::AccountDisabled => self.plain(Notice::AccountDisabled),
-            Refusal::NotSent => self.plain(Notice::NotSent),
-            Refusal::Unfit(field, unfit) => self.invalid(field, unfit.into()),
-            Refusal::Problem(problem) => return problem.into(),
+            ActionRefusal::PasswordDisabled => self.visit.see_other("/account", None),
+            ActionRefusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
+            ActionRefusal::LoginTaken => self.invalid(Field::Login, Message::LoginTaken),
+            ActionRefusal::PhoneTaken => self.invalid(Field::Phone, Message::PhoneTaken),
+            ActionRefusal::NoAccount => self.invalid(Field::Phone, Message::NoAccount),
+            ActionRefusal::PasswordRequired => self.plain(Notice::PasswordRequired),
+            ActionRefusal::AccountDisabled => self.plain(Notice::AccountDisabled),
+            ActionRefusal::NotSent => self.plain(Notice::NotSent),
+            ActionRefusal::Unfit(field, unfit) => self.invalid(field, unfit.into()),
+            ActionRefusal::Problem(problem) => return problem.into(),
         };
         page.into()
     }

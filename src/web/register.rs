@@ -18,7 +18,7 @@ use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
 };
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract::{self, SecretField, UnreadBody};
@@ -68,7 +68,7 @@ async fn register(
     (login, phone): &NewAccount,
     password: &SecretField,
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<Box<Account>, Refusal> {
+) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem(answer).await?;
     let request = RegistrationRequest {
         login,
@@ -80,11 +80,11 @@ async fn register(
     };
     match by.services.registration.register(by.live, request).await? {
         RegistrationOutcome::Made(account) => Ok(account),
-        RegistrationOutcome::LoginTaken => Err(Refusal::LoginTaken),
-        RegistrationOutcome::PhoneTaken => Err(Refusal::PhoneTaken),
-        RegistrationOutcome::WrongCode => Err(Refusal::WrongCode),
-        RegistrationOutcome::Unfit(unfit) => Err(Refusal::Unfit(Field::Password, unfit)),
-        RegistrationOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Account)),
+        RegistrationOutcome::LoginTaken => Err(ActionRefusal::LoginTaken),
+        RegistrationOutcome::PhoneTaken => Err(ActionRefusal::PhoneTaken),
+        RegistrationOutcome::WrongCode => Err(ActionRefusal::WrongCode),
+        RegistrationOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::Password, unfit)),
+        RegistrationOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Account)),
     }
 }
 
@@ -127,7 +127,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
             // None: the new password was already reset. The user can sign in with the reset one.
             Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
         }
-        Err(Refusal::PhoneTaken) => {
+        Err(ActionRefusal::PhoneTaken) => {
             let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
             Ok(page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent))
         }

@@ -16,7 +16,7 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::extract::{SecretField, UnreadBody};
@@ -47,17 +47,17 @@ async fn reset(
     (phone, code): &(Phone, SmsCode),
     new_password: &SecretField,
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<Box<Account>, Refusal> {
+) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem(answer).await?;
     let request = ResetRequest { entry: by.entry(phone, code, solved), new_password: new_password.expose() };
     match by.services.by_code.reset(by.live, request).await? {
         ResetOutcome::Done(account) => Ok(account),
-        ResetOutcome::NoAccount => Err(Refusal::NoAccount),
-        ResetOutcome::PasswordRequired => Err(Refusal::PasswordRequired),
-        ResetOutcome::AccountDisabled => Err(Refusal::AccountDisabled),
-        ResetOutcome::WrongCode => Err(Refusal::WrongCode),
-        ResetOutcome::Unfit(unfit) => Err(Refusal::Unfit(Field::NewPassword, unfit)),
-        ResetOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+        ResetOutcome::NoAccount => Err(ActionRefusal::NoAccount),
+        ResetOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
+        ResetOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
+        ResetOutcome::WrongCode => Err(ActionRefusal::WrongCode),
+        ResetOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::NewPassword, unfit)),
+        ResetOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
     }
 }
 
@@ -101,7 +101,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             visit.remember_device(&mut response, &account);
             Ok(response)
         }
-        Err(Refusal::NoAccount) => {
+        Err(ActionRefusal::NoAccount) => {
             let unknown = Notice::Invalid(FieldErrors::one(Field::Phone, Message::NoAccount));
             Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
         }

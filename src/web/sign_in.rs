@@ -13,7 +13,7 @@ use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
 use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
 use crate::web::http::extract::{SecretField, UnreadBody};
@@ -57,7 +57,7 @@ async fn sign_in(
     by: &Actor<'_>,
     (login, password): (Username, Password),
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<Box<SignedInOwner>, Refusal> {
+) -> Result<Box<SignedInOwner>, ActionRefusal> {
     let solved = by.redeem(answer).await?;
     by.try_password(login, password, solved).await
 }
@@ -140,9 +140,9 @@ pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
         Err(refusal) => return Err(call.refused(FORM, refusal).await),
     };
     match welcome_program(&call, &owner, owner.shown(), HttpResponse::Ok()).await? {
-        Some(response) => Ok(call.with_quota(Counted::Password, response, None)),
+        Some(response) => Ok(call.with_quota(CountedAs::Password, response, None)),
         // The password was changed while this one was verified.
-        None => Err(call.refused(FORM, Refusal::WrongLogin { captcha_required: false }).await),
+        None => Err(call.refused(FORM, ActionRefusal::WrongLogin { captcha_required: false }).await),
     }
 }
 

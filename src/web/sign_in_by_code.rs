@@ -15,7 +15,7 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::extract::{SecretField, UnreadBody};
@@ -43,14 +43,14 @@ async fn sign_in(
     by: &Actor<'_>,
     (phone, code): (Phone, SmsCode),
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<(Box<Account>, bool), Refusal> {
+) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem(answer).await?;
     match by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await? {
         ByCodeOutcome::SignedIn { account, made } => Ok((account, made)),
-        ByCodeOutcome::PasswordRequired => Err(Refusal::PasswordRequired),
-        ByCodeOutcome::AccountDisabled => Err(Refusal::AccountDisabled),
-        ByCodeOutcome::WrongCode => Err(Refusal::WrongCode),
-        ByCodeOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+        ByCodeOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
+        ByCodeOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
+        ByCodeOutcome::WrongCode => Err(ActionRefusal::WrongCode),
+        ByCodeOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
     }
 }
 
@@ -121,7 +121,7 @@ pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     match sign_in(&call.actor(FORM), parsed, answer).await {
         Ok((account, _)) => {
             let response = welcome_program(&call, &account, SignedInBy::Code, HttpResponse::Ok()).await?;
-            Ok(call.with_quota(Counted::Guess, response.ok_or(Problem::InvalidCode)?, None))
+            Ok(call.with_quota(CountedAs::Guess, response.ok_or(Problem::InvalidCode)?, None))
         }
         Err(refusal) => Err(call.refused(FORM, refusal).await),
     }

@@ -15,7 +15,7 @@ use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::brake::BrakedPrefix;
 use crate::sms::message_limits::{BudgetShare, MessageKeys};
-use crate::sms::{DeliveryResult, Message, MessageId, MessagePurpose};
+use crate::sms::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
 /// the database some seconds before and after.
@@ -24,7 +24,7 @@ const NEVER_SETTLED: &str = "the process that sent it ended before the gateway a
 
 pub struct MessageDraft<'a> {
     pub id: MessageId,
-    pub message: &'a Message,
+    pub message: &'a RequestedMessage,
     pub keys: &'a MessageKeys,
     pub hit: HitId,
     /// By which events name the number, if they cannot otherwise.
@@ -77,7 +77,7 @@ impl Ledger {
         if let Some(refusal) = evaluate(draft.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
-        let Message { phone, purpose, .. } = draft.message;
+        let RequestedMessage { phone, purpose, .. } = draft.message;
         if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
             && !draft.satisfies(braked)
         {

@@ -23,7 +23,7 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
-use crate::web::http::action::{Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, CountedAs};
 use crate::web::http::extract::{SecretField, UnreadBody};
 use crate::web::http::locale::{Device, Moment};
 use crate::web::http::message::{Field, FieldErrors, Message};
@@ -123,10 +123,10 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
             Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))
         }
         PasswordChangeOutcome::Unfit(unfit) => {
-            Err(reply.refused(Refusal::Unfit(Field::NewPassword, unfit)).await)
+            Err(reply.refused(ActionRefusal::Unfit(Field::NewPassword, unfit)).await)
         }
         PasswordChangeOutcome::Denied(denied) => {
-            Err(reply.refused(Refusal::Denied(denied, Counted::Password)).await)
+            Err(reply.refused(ActionRefusal::Denied(denied, CountedAs::Password)).await)
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::web::code::{
     send_and_show, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
@@ -67,14 +67,14 @@ async fn set_phone(
     account: &Account,
     ((phone, code), password): ((&Phone, &SmsCode), Password),
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<(), Refusal> {
+) -> Result<(), ActionRefusal> {
     let solved = by.redeem(answer).await?;
     let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
     match by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await? {
         PhoneOutcome::Done => Ok(()),
-        PhoneOutcome::PhoneTaken => Err(Refusal::PhoneTaken),
-        PhoneOutcome::WrongCode => Err(Refusal::WrongCode),
-        PhoneOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Guess)),
+        PhoneOutcome::PhoneTaken => Err(ActionRefusal::PhoneTaken),
+        PhoneOutcome::WrongCode => Err(ActionRefusal::WrongCode),
+        PhoneOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
     }
 }
 
@@ -84,7 +84,7 @@ async fn remove_phone(
     account: &Account,
     password: Password,
     answer: Option<CaptchaAnswer<'_>>,
-) -> Result<bool, Refusal> {
+) -> Result<bool, ActionRefusal> {
     let solved = by.redeem(answer).await?;
     let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
     Ok(by.services.by_code.take_away(&owner).await?)
@@ -141,7 +141,7 @@ async fn submit_once(
     let input = ((&phone, &code), password);
     match set_phone(&reply.actor(), &who.account, input, form.guarded.answer()).await {
         Ok(()) => Ok(visit.see_other("/account", Some(Flash::PhoneSet))),
-        Err(Refusal::PhoneTaken) => {
+        Err(ActionRefusal::PhoneTaken) => {
             let taken = Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken));
             Ok(page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent))
         }

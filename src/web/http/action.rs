@@ -30,12 +30,12 @@ pub struct Actor<'a> {
 }
 
 /// Why an action was not done.
-pub enum Refusal {
+pub enum ActionRefusal {
     CaptchaWrong,
     /// The answer could not be looked at for now, and is still good.
     CaptchaBusy,
     /// By the limits of what was asked for.
-    Denied(Denied, Counted),
+    Denied(Denied, CountedAs),
     WrongLogin {
         captcha_required: bool,
     },
@@ -61,7 +61,7 @@ pub enum Refusal {
 
 /// Whose limits decide, so that an answer can show them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum CountedAs {
     Password,
     Guess,
     Message,
@@ -69,7 +69,7 @@ pub enum Counted {
     Account,
 }
 
-impl<P: Into<Problem>> From<P> for Refusal {
+impl<P: Into<Problem>> From<P> for ActionRefusal {
     fn from(problem: P) -> Self {
         Self::Problem(problem.into())
     }
@@ -86,12 +86,12 @@ impl Actor<'_> {
     }
 
     /// Whether a challenge was solved with the request. None: it came without an answer.
-    pub async fn redeem(&self, answer: Option<CaptchaAnswer<'_>>) -> Result<bool, Refusal> {
+    pub async fn redeem(&self, answer: Option<CaptchaAnswer<'_>>) -> Result<bool, ActionRefusal> {
         let Some(answer) = answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
             CaptchaOutcome::Solved => Ok(true),
-            CaptchaOutcome::Nothing | CaptchaOutcome::Wrong => Err(Refusal::CaptchaWrong),
-            CaptchaOutcome::Busy => Err(Refusal::CaptchaBusy),
+            CaptchaOutcome::Nothing | CaptchaOutcome::Wrong => Err(ActionRefusal::CaptchaWrong),
+            CaptchaOutcome::Busy => Err(ActionRefusal::CaptchaBusy),
         }
     }
 
@@ -101,13 +101,15 @@ impl Actor<'_> {
         login: Username,
         password: Password,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, Refusal> {
+    ) -> Result<Box<SignedInOwner>, ActionRefusal> {
         let (origin, client) = (self.origin.clone(), self.shown());
         let attempt = SignInAttempt { login, password, origin, client, denied: self.denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
-            SignInOutcome::Rejected { captcha_required } => Err(Refusal::WrongLogin { captcha_required }),
-            SignInOutcome::Denied(denied) => Err(Refusal::Denied(denied, Counted::Password)),
+            SignInOutcome::Rejected { captcha_required } => {
+                Err(ActionRefusal::WrongLogin { captcha_required })
+            }
+            SignInOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Password)),
         }
     }
 
@@ -118,13 +120,15 @@ impl Actor<'_> {
         password: Password,
         field: Field,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, Refusal> {
+    ) -> Result<Box<SignedInOwner>, ActionRefusal> {
         if !self.services.sign_in.is_open_to(self.live, account, &self.shown()).await? {
-            return Err(Refusal::PasswordDisabled);
+            return Err(ActionRefusal::PasswordDisabled);
         }
         let tried = self.try_password(account.login.clone(), password, solved).await;
         tried.map_err(|refusal| match refusal {
-            Refusal::WrongLogin { captcha_required } => Refusal::WrongCurrent { field, captcha_required },
+            ActionRefusal::WrongLogin { captcha_required } => {
+                ActionRefusal::WrongCurrent { field, captcha_required }
+            }
             other => other,
         })
     }

@@ -16,7 +16,7 @@ use crate::accounts::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::web::http::action::{Actor, Counted, Refusal};
+use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::challenge::{BUSY, ChallengeContext};
 use crate::web::http::client::ClientAddress;
 use crate::web::http::csrf::Browser;
@@ -184,33 +184,34 @@ impl ApiRequest {
     }
 
     /// A refusal as a problem, with a challenge if one helps, and with the limits that decided.
-    pub async fn refused(&self, form: CaptchaForm, refusal: Refusal) -> WebError {
+    pub async fn refused(&self, form: CaptchaForm, refusal: ActionRefusal) -> WebError {
         let problem = match refusal {
-            Refusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
-            Refusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
-            Refusal::Denied(denied, counted) => {
+            ActionRefusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
+            ActionRefusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
+            ActionRefusal::Denied(denied, counted) => {
                 let problem = self.denied(form, &denied).await;
                 return match (counted, denied.full()) {
-                    (Counted::Account, _) | (_, None) => problem.into(),
+                    (CountedAs::Account, _) | (_, None) => problem.into(),
                     (_, full) => self.with_quota(counted, problem.respond(), full).into(),
                 };
             }
-            Refusal::WrongLogin { captcha_required } | Refusal::WrongCurrent { captcha_required, .. } => {
+            ActionRefusal::WrongLogin { captcha_required }
+            | ActionRefusal::WrongCurrent { captcha_required, .. } => {
                 let problem = Problem::InvalidCredentials { captcha_required };
-                return self.with_quota(Counted::Password, problem.respond(), None).into();
+                return self.with_quota(CountedAs::Password, problem.respond(), None).into();
             }
-            Refusal::WrongCode => {
-                return self.with_quota(Counted::Guess, Problem::InvalidCode.respond(), None).into();
+            ActionRefusal::WrongCode => {
+                return self.with_quota(CountedAs::Guess, Problem::InvalidCode.respond(), None).into();
             }
-            Refusal::PasswordDisabled => Problem::PasswordDisabled,
-            Refusal::LoginTaken => Problem::LoginTaken,
-            Refusal::PhoneTaken => Problem::PhoneTaken,
-            Refusal::NoAccount => Problem::NoAccount,
-            Refusal::PasswordRequired => Problem::PasswordRequired,
-            Refusal::AccountDisabled => Problem::AccountDisabled,
-            Refusal::NotSent => Problem::NotSent,
-            Refusal::Unfit(field, unfit) => Problem::invalid(&FieldErrors::one(field, unfit.into())),
-            Refusal::Problem(problem) => problem,
+            ActionRefusal::PasswordDisabled => Problem::PasswordDisabled,
+            ActionRefusal::LoginTaken => Problem::LoginTaken,
+            ActionRefusal::PhoneTaken => Problem::PhoneTaken,
+            ActionRefusal::NoAccount => Problem::NoAccount,
+            ActionRefusal::PasswordRequired => Problem::PasswordRequired,
+            ActionRefusal::AccountDisabled => Problem::AccountDisabled,
+            ActionRefusal::NotSent => Problem::NotSent,
+            ActionRefusal::Unfit(field, unfit) => Problem::invalid(&FieldErrors::one(field, unfit.into())),
+            ActionRefusal::Problem(problem) => problem,
         };
         problem.into()
     }
@@ -219,25 +220,25 @@ impl ApiRequest {
     /// tells that the browser is known there.
     pub fn with_quota(
         &self,
-        counted: Counted,
+        counted: CountedAs,
         response: HttpResponse,
         full: Option<(&str, Duration)>,
     ) -> HttpResponse {
         let limits = &self.live.limits;
         let own = match (counted, full) {
-            (Counted::Password, Some((name, _))) if name == limits.login_device.name() => {
+            (CountedAs::Password, Some((name, _))) if name == limits.login_device.name() => {
                 &limits.login_device
             }
-            (Counted::Password, _) => &limits.login_account,
-            (Counted::Guess, _) => &limits.sms_guess,
-            (Counted::Message, _) => {
+            (CountedAs::Password, _) => &limits.login_account,
+            (CountedAs::Guess, _) => &limits.sms_guess,
+            (CountedAs::Message, _) => {
                 return limited(
                     response,
                     &[&limits.sms_phone, &limits.sms_address, &limits.sms_network],
                     full,
                 );
             }
-            (Counted::Account, _) => return response,
+            (CountedAs::Account, _) => return response,
         };
         limited(response, &[own, &limits.login_address, &limits.login_network], full)
     }

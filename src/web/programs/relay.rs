@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::accounts::Realm;
 use crate::config::LiveSettings;
-use crate::sms::{Message, MessagePurpose, Phone, PhoneError, SendOutcome, SmsCode};
+use crate::sms::{MessagePurpose, Phone, PhoneError, RequestedMessage, SendOutcome, SmsCode};
 use crate::web::http::client::ClientAddress;
 use crate::web::http::describe::{self, BODY, NUMBER, PROGRAM};
 use crate::web::http::extract::{self, SecretField, UnreadBody, parse_phone};
@@ -295,12 +295,12 @@ async fn forward(
     let phone = stored_number(&live, said.number)?;
     // What cannot be a language is none that we have.
     let (locale, language) = language(said.locale).unwrap_or_default();
-    let message = Message {
+    let message = RequestedMessage {
         code: Some(code.clone()),
         origin: client.map(|client| [client.subject().as_ref().to_vec(), client.network().as_ref().to_vec()]),
         once: Some(blake3::hash(body).to_hex().to_string()),
         language: language.map(str::to_owned),
-        ..Message::new(phone, relay, locale.code())
+        ..RequestedMessage::new(phone, relay, locale.code())
     };
     match services.codes.relay(&live, message).await? {
         SendOutcome::Sent(sent) => {

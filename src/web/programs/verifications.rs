@@ -12,7 +12,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{
-    Message, MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
+    MessageId, ProgramPurpose, RequestedMessage, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
 };
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::http::api::{CaptchaSolution, limited, refused};
@@ -159,10 +159,10 @@ pub async fn start(
         return Err(Problem::Denied.into());
     }
     let phone = parse_sent_phone(&served.live, &body.to)?;
-    let message = Message {
+    let message = RequestedMessage {
         once: once.map(str::to_owned),
         language: language.map(str::to_owned),
-        ..Message::new(phone.clone(), purpose, locale.code())
+        ..RequestedMessage::new(phone.clone(), purpose, locale.code())
     };
     let message = message.asked_from(address.as_ref(), network.as_ref());
     let live = &served.live;

@@ -17,15 +17,15 @@ fn verify(program: &str) -> ProgramPurpose {
 async fn verified(instance: &Instance, program: &str, phone: &Phone, solved: bool) -> SendOutcome {
     let (purpose, address) = (verify(program), address());
     let network = &address[..6];
-    let asked = Message { solved, ..Message::new(phone.clone(), purpose, "en") };
+    let asked = RequestedMessage { solved, ..RequestedMessage::new(phone.clone(), purpose, "en") };
     let asked = asked.asked_from(&address, network);
     instance.codes.send(instance.live(), asked).await.unwrap()
 }
 
 async fn relayed(instance: &Instance, phone: &Phone, once: &str) -> SendOutcome {
     let (relay, code) = (MessagePurpose::relayed("idp").unwrap(), SmsCode::relayed("012345").unwrap());
-    let message = Message::new(phone.clone(), relay, "en");
-    let asked = Message { code: Some(code), once: Some(once.to_owned()), ..message };
+    let message = RequestedMessage::new(phone.clone(), relay, "en");
+    let asked = RequestedMessage { code: Some(code), once: Some(once.to_owned()), ..message };
     instance.codes.relay(instance.live(), asked).await.unwrap()
 }
 

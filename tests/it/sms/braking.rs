@@ -58,7 +58,7 @@ pub(super) fn challenged(sending: SendOutcome) -> (String, std::time::Duration) 
 
 pub(super) async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
     let address = address();
-    instance.ask(Message { solved: true, ..ask(phone, &address) }).await
+    instance.ask(RequestedMessage { solved: true, ..ask(phone, &address) }).await
 }
 
 pub(super) async fn settled(instance: &Instance) {
@@ -81,7 +81,7 @@ async fn one_network_trips_no_brake(store: Store) {
         let (instance, phone) = (instance.clone(), neighbour(&crowd));
         async move {
             let address = [9, 2, 3, 4, 5, n, 0, 0];
-            sent(instance.ask(Message { solved: true, ..ask(&phone, &address) }).await).short
+            sent(instance.ask(RequestedMessage { solved: true, ..ask(&phone, &address) }).await).short
         }
     };
     for n in 0..3 * 30 {
@@ -125,7 +125,8 @@ async fn a_braked_prefix_is_short_and_spares_older_accounts(store: Store) {
     assert_eq!([&old, &young, &nobodys].map(|phone| rig.sent_to(phone)), [1, 0, 0]);
     let address = address();
     for (purpose, solved) in [(Purpose::Register, true), (Purpose::Verify, false)] {
-        let refused = instance.ask(Message { purpose: purpose.into(), solved, ..ask(&old, &address) }).await;
+        let refused =
+            instance.ask(RequestedMessage { purpose: purpose.into(), solved, ..ask(&old, &address) }).await;
         assert_eq!(throttled(refused), ("sms-brake".to_owned(), HOUR));
     }
     // An instance that has not met the brake yet finds it in the ledger.
@@ -232,7 +233,7 @@ async fn a_repeated_request_is_answered_through_a_brake(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, crowd) = (rig.instance().await, phone());
     let (phone, address) = (neighbour(&crowd), address());
-    let named = Message { once: Some("click".to_owned()), ..ask(&phone, &address) };
+    let named = RequestedMessage { once: Some("click".to_owned()), ..ask(&phone, &address) };
     let first = sent(instance.ask(named.clone()).await);
     for _ in 0..9 {
         sent(instance.send(&neighbour(&crowd)).await);
@@ -264,7 +265,7 @@ async fn what_was_refused_counts_for_no_brake(store: Store) {
 async fn from_networks(instance: &Instance, phone: &Phone, networks: u16, turn: u16) -> SendOutcome {
     let [high, low] = (turn % networks).to_be_bytes();
     let address = [7, 7, 7, 7, high, low, 0, 0];
-    instance.ask(Message { solved: true, ..ask(phone, &address) }).await
+    instance.ask(RequestedMessage { solved: true, ..ask(phone, &address) }).await
 }
 
 async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundred_more(store: Store) {
@@ -276,9 +277,9 @@ async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundre
     // A number in none of these blocks.
     assert_eq!(challenged(instance.send(&crowd).await), ("sms-brake".to_owned(), HOUR));
     let address = address();
-    let register = Message { purpose: Purpose::Register.into(), ..ask(&crowd, &address) };
+    let register = RequestedMessage { purpose: Purpose::Register.into(), ..ask(&crowd, &address) };
     assert_eq!(challenged(instance.ask(register.clone()).await).0, "sms-brake", "a registration, too");
-    assert!(!sent(instance.ask(Message { solved: true, ..register.clone() }).await).short);
+    assert!(!sent(instance.ask(RequestedMessage { solved: true, ..register.clone() }).await).short);
     // Ninety-nine networks do not brake a million numbers, whatever they solve; the registration was another.
     for n in 0..600 {
         let phone = other_block(&crowd, 1000 + n);
@@ -287,11 +288,11 @@ async fn a_range_asks_for_challenges_from_a_hundred_and_is_braked_at_five_hundre
     for n in 0..4 {
         let phone = other_block(&crowd, 2000 + n);
         let address = [8, 8, 8, 8, 8, 8, 0, 0];
-        let asked = Message { solved: true, ..ask(&phone, &address) };
+        let asked = RequestedMessage { solved: true, ..ask(&phone, &address) };
         assert!(!sent(instance.ask(asked).await).short, "{n}");
     }
     assert!(sent(from_networks(&instance, &other_block(&crowd, 3000), 99, 0).await).short);
-    let register = Message { solved: true, ..register };
+    let register = RequestedMessage { solved: true, ..register };
     assert_eq!(throttled(instance.ask(register).await), ("sms-brake".to_owned(), HOUR));
     let brakes = instance.codes.ledger().brakes().await.unwrap();
     assert_eq!((brakes.len(), brakes[0].prefix.as_str()), (1, crowd.range()));
@@ -305,7 +306,7 @@ async fn two_hundred_at_once_climb_no_rung_far_beyond(store: Store) {
     let many = async |solved: bool| {
         let answers = all((0..200).map(|_| {
             let (instance, phone, address) = (instance.clone(), neighbour(&crowd), address());
-            async move { instance.ask(Message { solved, ..ask(&phone, &address) }).await }
+            async move { instance.ask(RequestedMessage { solved, ..ask(&phone, &address) }).await }
         }));
         answers.await.iter().filter(|answer| matches!(answer, SendOutcome::Sent(sent) if !sent.short)).count()
     };

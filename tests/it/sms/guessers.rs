@@ -29,7 +29,7 @@ async fn rig(store: Store, toml: &str) -> (Rig, Instance, Phone) {
 }
 
 async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8]) -> SmsCode {
-    sent(instance.ask(Message { browser: Some(browser.to_vec()), ..ask(phone, &address()) }).await);
+    sent(instance.ask(RequestedMessage { browser: Some(browser.to_vec()), ..ask(phone, &address()) }).await);
     rig.last_code()
 }
 

@@ -172,7 +172,7 @@ async fn a_store_that_forgets_gives_a_number_no_new_guesses(store: Store) {
             Store::Memory => instance = rig.instance().await,
         }
         let here = address();
-        sent(instance.ask(Message { purpose: purpose.into(), ..ask(&phone, &here) }).await);
+        sent(instance.ask(RequestedMessage { purpose: purpose.into(), ..ask(&phone, &here) }).await);
         let code = rig.last_code();
         let newer = CodeGuess { purpose, ..guess(&phone, &code, &here) };
         assert!(refused(instance.guess(newer).await), "{purpose:?}");

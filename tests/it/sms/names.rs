@@ -85,7 +85,7 @@ async fn a_message_left_pending_is_told_as_one_that_may_have_gone_out(store: Sto
 async fn what_an_earlier_request_was_answered_is_known_before_the_next_one_asks(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
-    let ask = Message { once: Some("click".to_owned()), ..ask(&phone, &address) };
+    let ask = RequestedMessage { once: Some("click".to_owned()), ..ask(&phone, &address) };
     let look = async || instance.codes.turn(instance.live(), ask.clone(), true).await.unwrap();
     let TurnResult::Mine(turn) = look().await else { panic!("nobody has asked") };
     let mut second = std::pin::pin!(look());
@@ -130,7 +130,11 @@ async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Sto
 
 async fn named(instance: &Instance, phone: &Phone, purpose: Purpose, name: &str) -> SendOutcome {
     instance
-        .ask(Message { once: Some(name.to_owned()), purpose: purpose.into(), ..ask(phone, &address()) })
+        .ask(RequestedMessage {
+            once: Some(name.to_owned()),
+            purpose: purpose.into(),
+            ..ask(phone, &address())
+        })
         .await
 }
 

@@ -59,7 +59,7 @@ async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql()
     let rig = Rig::new(Store::Redis, "").await;
     let (one, other, phone, owner) =
         (rig.instance().await, rig.instance().await, phone(), b"the owner's browser");
-    sent(one.ask(Message { browser: Some(owner.to_vec()), ..ask(&phone, &address()) }).await);
+    sent(one.ask(RequestedMessage { browser: Some(owner.to_vec()), ..ask(&phone, &address()) }).await);
     let code = rig.last_code();
     let strangers = (0..40).map(|turn| {
         let instance = if turn % 2 == 0 { one.clone() } else { other.clone() };

@@ -77,7 +77,7 @@ async fn a_flood_at_one_block_costs_many_networks_ten_messages_and_twenty_challe
     assert_eq!((tally.sent, tally.by("sms-brake")), (10, 2_990));
     for index in 0..40 {
         let (phone, address) = (number_of(&format!("+861380013{:04}", 5000 + index)), address_of(50, index));
-        let asked = Message { solved: true, ..ask(&phone, &address) };
+        let asked = RequestedMessage { solved: true, ..ask(&phone, &address) };
         assert_eq!(sent(instance.ask(asked).await).short, index >= 20, "{index}");
     }
     honest_users_get_theirs(&rig, &instance).await;
@@ -116,5 +116,5 @@ async fn a_flood_over_all_blocks_costs_a_hundred_networks_a_thousand_messages() 
     // What the defaults cannot tell from honest people: ten per range and per network, and no block twice.
     assert_eq!((tally.sent, tally.by("sms-total")), (1_000, 2_000));
     let (phone, address) = (phone(), address());
-    sent(instance.ask(Message { solved: true, ..ask(&phone, &address) }).await);
+    sent(instance.ask(RequestedMessage { solved: true, ..ask(&phone, &address) }).await);
 }

@@ -232,7 +232,7 @@ async fn a_name_is_known_again_after_a_flush() {
     let rig = rig(Loss::Flush, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     let address = address();
-    let named = Message { once: Some("click".to_owned()), ..ask(&phone, &address) };
+    let named = RequestedMessage { once: Some("click".to_owned()), ..ask(&phone, &address) };
     let first = instance.ask(named.clone()).await;
     rig.flush();
     assert_eq!(instance.ask(named).await, first);

@@ -183,7 +183,7 @@ impl Instance {
         self.ask(ask(phone, address)).await
     }
 
-    pub async fn ask(&self, ask: Message) -> SendOutcome {
+    pub async fn ask(&self, ask: RequestedMessage) -> SendOutcome {
         self.codes.send(&self.live, ask).await.unwrap()
     }
 
@@ -235,9 +235,9 @@ impl Instance {
 }
 
 /// The network of an address is its first six bytes: a /48.
-pub fn ask(phone: &Phone, address: &[u8]) -> Message {
+pub fn ask(phone: &Phone, address: &[u8]) -> RequestedMessage {
     let network = &address[..address.len().min(6)];
-    Message::new(phone.clone(), Purpose::Login, "en").asked_from(address, network)
+    RequestedMessage::new(phone.clone(), Purpose::Login, "en").asked_from(address, network)
 }
 
 /// A guess without a browser or a known device.

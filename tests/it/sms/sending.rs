@@ -30,7 +30,8 @@ async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
     for (locale, words) in [("en", "valid for 4 min"), ("zh-CN", "4 分钟内有效"), ("tlh", "valid for 4 min")]
     {
         let phone = phone();
-        let answer = sent(instance.ask(Message { locale: locale.to_owned(), ..ask(&phone, &address) }).await);
+        let answer =
+            sent(instance.ask(RequestedMessage { locale: locale.to_owned(), ..ask(&phone, &address) }).await);
         assert_eq!(
             answer,
             SendReceipt {
@@ -118,7 +119,7 @@ async fn resend_after_is_the_true_time(store: Store) {
     let (instance, phone) = (rig.instance().await, phone());
     for count in 1..=12 {
         let address = address();
-        let solved = Message { solved: true, ..ask(&phone, &address) };
+        let solved = RequestedMessage { solved: true, ..ask(&phone, &address) };
         let resend_after = sent(instance.ask(solved.clone()).await).resend_after;
         assert!(resend_after >= MINUTE, "{count}: {resend_after:?}");
         rig.advance(resend_after - MICRO);
@@ -140,7 +141,7 @@ async fn the_fourth_of_a_day_to_a_number_takes_a_challenge(store: Store) {
         matches!(asked, SendOutcome::Denied(Denied::Challenged { ref limit, .. }) if limit == "sms-phone"),
         "{asked:?}"
     );
-    sent(instance.ask(Message { solved: true, ..ask(&phone, &address) }).await);
+    sent(instance.ask(RequestedMessage { solved: true, ..ask(&phone, &address) }).await);
 }
 
 async fn a_store_that_forgot_a_number_lets_no_sixth_message_out(store: Store) {
@@ -189,7 +190,7 @@ async fn a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too(store: St
         );
         instance.forget("sms-phone", phone.as_str().as_bytes()).await;
     }
-    let solved = Message { solved: true, ..ask(&phone, &address) };
+    let solved = RequestedMessage { solved: true, ..ask(&phone, &address) };
     assert_eq!(sent(instance.ask(solved.clone()).await).resend_after, HOUR, "the rule that nothing lifts");
     for _ in 0..2 {
         assert_eq!(throttled(instance.ask(solved.clone()).await).1, HOUR);

@@ -57,7 +57,7 @@ async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
 }
 
 pub(super) async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> SendOutcome {
-    instance.ask(Message { solved: true, ..ask(phone, address) }).await
+    instance.ask(RequestedMessage { solved: true, ..ask(phone, address) }).await
 }
 
 #[track_caller]
@@ -141,7 +141,7 @@ async fn nobody_is_told_apart_in_a_shortage(store: Store) {
         // What anybody else can see of what is spent.
         let other = super::rig::phone();
         let refused =
-            instance.ask(Message { purpose: Purpose::Register.into(), ..ask(&other, &asker) }).await;
+            instance.ask(RequestedMessage { purpose: Purpose::Register.into(), ..ask(&other, &asker) }).await;
         assert_eq!(throttled(refused), ("sms-total".to_owned(), 24 * HOUR));
     }
     assert_eq!(told[0], told[1]);
@@ -180,8 +180,9 @@ async fn whoever_registers_is_refused_alike(store: Store) {
     for purpose in [Purpose::Register, Purpose::Verify] {
         for solved in [false, true] {
             for phone in [&owned(&rig), &phone()] {
-                let told =
-                    instance.ask(Message { purpose: purpose.into(), solved, ..ask(phone, &asker) }).await;
+                let told = instance
+                    .ask(RequestedMessage { purpose: purpose.into(), solved, ..ask(phone, &asker) })
+                    .await;
                 assert_eq!(throttled(told), ("sms-total".to_owned(), 24 * HOUR), "{purpose:?}");
             }
         }
@@ -190,7 +191,7 @@ async fn whoever_registers_is_refused_alike(store: Store) {
     for phone in [&mine, &nobodys] {
         short(
             instance
-                .ask(Message { purpose: Purpose::Reset.into(), solved: true, ..ask(phone, &asker) })
+                .ask(RequestedMessage { purpose: Purpose::Reset.into(), solved: true, ..ask(phone, &asker) })
                 .await,
         );
     }
@@ -270,14 +271,14 @@ async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
     let asker = address();
     for phone in [owned(&rig), phone()] {
         rig.mood(Mood::Hangs);
-        let named = Message { solved: true, once: Some("click".to_owned()), ..ask(&phone, &asker) };
+        let named = RequestedMessage { solved: true, once: Some("click".to_owned()), ..ask(&phone, &asker) };
         let first = short(instance.ask(named.clone()).await);
         assert_eq!(short(instance.ask(named.clone()).await), first, "while it is handed over");
         rig.gateway.let_go.add_permits(1);
         rig.mood(Mood::Accepts);
         settled(&instance).await;
         assert_eq!(
-            short(instance.ask(Message { solved: false, ..named.clone() }).await),
+            short(instance.ask(RequestedMessage { solved: false, ..named.clone() }).await),
             first,
             "and after it"
         );
@@ -333,7 +334,7 @@ async fn a_look_up_that_fails_fails_alike(store: Store) {
     rig.owners.out.store(true, Ordering::SeqCst);
     let asker = address();
     for phone in [owned(&rig), phone()] {
-        let asked = Message { solved: true, ..ask(&phone, &asker) };
+        let asked = RequestedMessage { solved: true, ..ask(&phone, &asker) };
         assert!(instance.codes.send(instance.live(), asked).await.is_err());
         assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "it is given back");
     }
