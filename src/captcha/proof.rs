@@ -4,6 +4,8 @@
 //! A challenge follows from the id of its image, which carries form, client and expiry, and from its price. So giving
 //! one out costs two hashes, and nothing is kept: an answer's challenge is made once more, and must be the same.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -65,12 +67,12 @@ pub struct ProofChallenge {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ProofParameters {
-    algorithm: String,
+    algorithm: Cow<'static, str>,
     cost: u32,
     data: ProofData,
     expires_at: i64,
     key_length: usize,
-    key_prefix: String,
+    key_prefix: Cow<'static, str>,
     nonce: String,
     salt: String,
 }
@@ -84,12 +86,12 @@ struct ProofData {
 impl ProofChallenge {
     fn new(id: &str, expires_at: i64, effort: Effort, (nonce, salt, signature): (u128, u128, u128)) -> Self {
         let parameters = ProofParameters {
-            algorithm: ALGORITHM.to_owned(),
+            algorithm: ALGORITHM.into(),
             cost: effort.cost(),
             data: ProofData { id: id.to_owned() },
             expires_at,
             key_length: KEY_BYTES,
-            key_prefix: PREFIX.to_owned(),
+            key_prefix: PREFIX.into(),
             nonce: format!("{nonce:032x}"),
             salt: format!("{salt:032x}"),
         };

@@ -54,7 +54,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 pub struct CaptchaService {
     captchas: Captchas,
-    prices: Prices,
+    standings: Standings,
     drawing: Limiter<MemoryStore>,
     proving: Limiter<MemoryStore>,
     /// Half of the cores draw, so that the other half answers requests.
@@ -78,7 +78,7 @@ impl CaptchaService {
         let (derivers, at_work) = a_tenth(cores);
         Self {
             captchas,
-            prices: Prices::default(),
+            standings: Standings::default(),
             drawing,
             proving,
             easels: Slots::new((cores / 2).max(1), MOST_WAITING),
@@ -96,23 +96,17 @@ impl CaptchaService {
         client: &CaptchaClient<'_>,
         used: impl AsyncFnOnce() -> Option<f64>,
     ) -> Result<Challenge, ImageRefusal> {
-        let counted = self.captchas.ids.counted(client);
-        let by = counted.as_ref().map_or_else(|| client.requester(), CountedClient::requester);
-        let limits = images(live);
-        let share = share(&self.drawing, limits[TOTALS], by).await;
-        let refused = full(&self.drawing, &buckets(&self.drawing, limits, &share, by)).await;
-        let proof = match live.captcha.proof_of_work {
-            true => Some(self.effort(live, form, client, used).await),
-            false => None,
+        let CaptchaTunables { difficulty, ttl, proof_of_work, .. } = live.captcha;
+        let (proof, refused) = if proof_of_work {
+            let Standing { failed, refused } = self.standing(live, form, client, used).await;
+            (Some(self.answered(live, client).await.max(failed)), refused)
+        } else if let Some(refusal) = self.image_refused(live, client).await {
+            return Err(later(form, refusal));
+        } else {
+            (None, None)
         };
-        match (refused, &proof) {
-            (Some(refusal), None) => Err(later(form, refusal)),
-            (refused, _) => {
-                let image_after = refused.map(|refusal| refusal.retry_after);
-                let CaptchaTunables { difficulty, ttl, .. } = live.captcha;
-                Ok(Challenge { image_after, ..self.captchas.issue(form, client, difficulty, ttl, proof) })
-            }
-        }
+        let image_after = refused.map(|refusal| refusal.retry_after);
+        Ok(Challenge { image_after, ..self.captchas.issue(form, client, difficulty, ttl, proof) })
     }
 
     /// The image of a challenge. If it has to be drawn, that counts and waits for its turn: on who fetches it, or on the
@@ -211,14 +205,42 @@ impl CaptchaService {
         }
     }
 
-    /// What a proof costs the client now: by what it has failed, and by what was answered at its address.
-    async fn effort(
+    /// Of a client that may answer by a proof of work; worked out once a second, for each refusal carries a challenge.
+    async fn standing(
         &self,
         live: &LiveSettings,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         used: impl AsyncFnOnce() -> Option<f64>,
-    ) -> Effort {
+    ) -> Standing {
+        let (key, now) = (self.captchas.ids.short(form.as_str(), client.address), self.captchas.clock.now());
+        if let Some((at, standing)) = self.standings.known.get(&key)
+            && now.since(at) < STANDING_KEPT
+        {
+            return standing;
+        }
+        // Boxed, because few get this far, and it would make the future of every refusal larger.
+        let standing = Box::pin(async {
+            let refused = self.image_refused(live, client).await;
+            let used = if self.standings.may_ask(now) { used().await } else { None };
+            Standing { failed: Effort::after(used), refused }
+        });
+        let standing = standing.await;
+        self.standings.known.insert(key, (now, standing));
+        standing
+    }
+
+    /// Why no image would be drawn for the client now, if none would be.
+    async fn image_refused(&self, live: &LiveSettings, client: &CaptchaClient<'_>) -> Option<Refusal> {
+        let counted = self.captchas.ids.counted(client);
+        let by = counted.as_ref().map_or_else(|| client.requester(), CountedClient::requester);
+        let limits = images(live);
+        let share = share(&self.drawing, limits[TOTALS], by).await;
+        full(&self.drawing, &buckets(&self.drawing, limits, &share, by)).await
+    }
+
+    /// The price by what was answered at the client's address and network.
+    async fn answered(&self, live: &LiveSettings, client: &CaptchaClient<'_>) -> Effort {
         let [address, network, _] = proofs(live);
         let answered = async |limit: &Limit, subject: &[u8]| {
             let peek = self.proving.peek(self.proving.bucket(limit, subject)).await;
@@ -228,9 +250,7 @@ impl CaptchaService {
             if limit.mode() == LimitMode::Enforce { used.fold(0.0, f64::max) * DEAR_BEFORE_FULL } else { 0.0 }
         };
         let network = answered(&network, client.network).await.min(MOST_OF_NETWORK);
-        let answered = Effort::after(Some(answered(&address, client.address).await.max(network)));
-        let price = self.captchas.ids.short(form.as_str(), client.address);
-        answered.max(self.prices.of(price, self.captchas.clock.now(), used).await)
+        Effort::after(Some(answered(&address, client.address).await.max(network)))
     }
 
     /// A hit on every limit, and a turn to draw: networks take turns, and so do programs.
@@ -371,45 +391,37 @@ fn share_of(total: &Limit, spent: &[RulePeek]) -> Limit {
     Limit::new(total.name(), rules, total.mode()).expect("its rules are the total's, but for a smaller max")
 }
 
-/// By what a price is known: a hash of the form and the address.
-type PriceKey = [u8; 16];
+/// The price of a proof of work by what the client has failed, and why no image would be drawn for it, if none would be.
+#[derive(Clone, Copy)]
+struct Standing {
+    failed: Effort,
+    refused: Option<Refusal>,
+}
 
-const PRICE_KEPT: Duration = Duration::from_secs(1);
+/// A hash of the form and the address.
+type ClientKey = [u8; 16];
+
+const STANDING_KEPT: Duration = Duration::from_secs(1);
 const CLIENTS: usize = 4_096;
-/// How often the store is asked in [`PRICE_KEPT`], whoever the clients are. Beyond it the price is that of an outage.
+/// How often the store is asked in [`STANDING_KEPT`], whoever the clients are. Beyond it the price is that of an outage.
 const MOST_ASKED: u32 = 500;
 
-/// What is known of how much a client has used up, for a second: each refusal carries a proof of work, and must not
-/// ask the store for its price.
-struct Prices {
-    known: Cache<PriceKey, (Micros, Effort)>,
+struct Standings {
+    known: Cache<ClientKey, (Micros, Standing)>,
     /// Since when, and how often, the store was asked.
     asked: Mutex<(Micros, u32)>,
 }
 
-impl Default for Prices {
+impl Default for Standings {
     fn default() -> Self {
         Self { known: Cache::new(CLIENTS), asked: Mutex::new((Micros(0), 0)) }
     }
 }
 
-impl Prices {
-    async fn of(&self, key: PriceKey, now: Micros, ask: impl AsyncFnOnce() -> Option<f64>) -> Effort {
-        if let Some((_, effort)) = self.known.get(&key).filter(|(at, _)| now.since(*at) < PRICE_KEPT) {
-            return effort;
-        }
-        if !self.may_ask(now) {
-            return Effort::after(None);
-        }
-        // Boxed, because few get this far, and it would make the future of every refusal larger.
-        let effort = Effort::after(Box::pin(ask()).await);
-        self.known.insert(key, (now, effort));
-        effort
-    }
-
+impl Standings {
     fn may_ask(&self, now: Micros) -> bool {
         let mut asked = self.asked.lock();
-        if now.since(asked.0) >= PRICE_KEPT {
+        if now.since(asked.0) >= STANDING_KEPT {
             *asked = (now, 0);
         }
         asked.1 += 1;

@@ -207,7 +207,9 @@ impl Problem {
     }
 
     pub fn respond(&self) -> HttpResponse {
-        let body = serde_json::to_vec(&self.body()).expect("strings and numbers are JSON");
+        // Room for a challenge.
+        let mut body = Vec::with_capacity(1_024);
+        serde_json::to_writer(&mut body, &self.body()).expect("strings and numbers are JSON");
         let kind = HeaderValue::from_static("application/problem+json");
         let mut response =
             HttpResponse::build(self.kind().status).insert_header((CONTENT_TYPE, kind)).body(body);
