@@ -12,6 +12,8 @@ use crate::db::{DbError, on_db};
 pub const MOST_IN_A_STATEMENT: usize = 5_000;
 /// Each is a condition of its own: SQLite nests at most 1,000 of them, and tries each on every account.
 const WEIGHT_OF_A_GROUP: usize = 50;
+/// Names looked up at once: SQLite compares the name of each parameter with those of all before it.
+const NAMES_AT_ONCE: usize = 250;
 /// How many accounts of a comparison are named.
 pub const MOST_NAMED: usize = 20;
 
@@ -254,7 +256,7 @@ impl Accounts {
             tally.add_groups(&groups, accounts.unsigned_abs());
         }
         let names: Vec<&str> = tally.names.keys().copied().collect();
-        for names in names.chunks(MOST_IN_A_STATEMENT) {
+        for names in names.chunks(NAMES_AT_ONCE) {
             let placeholders: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
             let sql = format!("{NAMES} ({})", placeholders.join(", "));
             let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
