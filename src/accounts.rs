@@ -20,7 +20,7 @@ use sqlx::{query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, DbLock, on_db, on_tx, traced};
+use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::sms::{Phone, PhoneOwners};
 
@@ -132,8 +132,7 @@ impl Accounts {
             Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
             None => None,
         };
-        let rows = on_db!(&self.db, pool => insert!(account, since).execute(pool).await
-            .map(|done| done.rows_affected()))?;
+        let rows = execute!(&self.db => insert!(account, since))?;
         match &account.phone {
             _ if rows > 0 => Ok(account),
             Some(phone) if self.find_by_phone(phone).await.map_err(CreateError::Db)?.is_some() => {
@@ -408,9 +407,7 @@ impl Accounts {
     /// meantime.
     pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
-            .execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
+        Ok(execute!(&self.db => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str()))? > 0)
     }
 }
 
@@ -472,18 +469,14 @@ impl Accounts {
     pub async fn forget_failures(&self, account: &Account) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_failures = 0
             WHERE id = $1 AND password_version = $2 AND password_disabled_at IS NULL";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string())
-            .bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
+        Ok(execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(account.password_version))? > 0)
     }
 
     /// Re-enables a disabled password. False if it is not disabled.
     pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
             WHERE id = $1 AND password_disabled_at IS NOT NULL";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
+        Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
     }
 }
 
@@ -561,9 +554,7 @@ impl Accounts {
     pub async fn forget_device_failures(&self, account: &Account, device: DeviceId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE device_failures SET failures = 0
             WHERE account = $1 AND device = $2 AND spent_at IS NULL";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string()).bind(device.to_string())
-            .execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
+        Ok(execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(device.to_string()))? > 0)
     }
 
     /// Whether a device has had too many wrong passwords.
@@ -584,7 +575,7 @@ impl Accounts {
             FROM device_failures) AS ranked WHERE place > $1)";
         let before = self.clock.now().minus(DEVICE_LIFE).0;
         for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
-            on_db!(&self.db, pool => query(sql).bind(bound).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(sql).bind(bound))?;
         }
         Ok(())
     }
@@ -621,8 +612,8 @@ impl Accounts {
             WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
         let now = self.db.now(&self.clock).await?;
-        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(account.id.to_string())
-            .bind(now.0).bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))
+        let set = execute!(&self.db => query(SQL).bind(phone.as_str()).bind(account.id.to_string())
+            .bind(now.0).bind(account.password_version))
         .map_err(DbError::from);
         match set {
             Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
@@ -639,9 +630,7 @@ impl Accounts {
         const SQL: &str =
             "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
             WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
+        Ok(execute!(&self.db => query(SQL).bind(id.to_string()))? > 0)
     }
 }
 

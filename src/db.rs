@@ -387,13 +387,19 @@ macro_rules! on_tx {
         }
     };
 }
+/// Runs a statement and returns how many rows it changed: `execute!(&self.db => query(SQL).bind(id))`.
+macro_rules! execute {
+    ($db:expr => $query:expr) => {
+        $crate::db::on_db!($db, pool => $query.execute(pool).await.map(|done| done.rows_affected()))
+    };
+}
 /// In a span that names this line, if it is traced.
 macro_rules! traced {
     ($system:literal, $run:expr) => {
         tracing::Instrument::instrument(async { $run }, $crate::spans::sql($system, file!(), line!())).await
     };
 }
-pub(crate) use {on_db, on_tx, traced};
+pub(crate) use {execute, on_db, on_tx, traced};
 
 // Errors of a database: on opening it, and on using it.
 

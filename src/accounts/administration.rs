@@ -5,17 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::session_changes;
-use super::{Account, AccountRow, Accounts};
-use crate::accounts::AccountId;
+use super::{Account, AccountId, AccountRow, Accounts, session_changes};
 use crate::clock::Micros;
-use crate::db;
-use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
+use crate::config::is_custom_name;
+use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::Phone;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AccountAct {
     /// Nothing opens it any more, and its sessions end.
@@ -56,16 +54,6 @@ pub type AccountPage = db::RowPage<Account, String>;
 pub type AccountCursor = db::RowCursor<String>;
 
 impl AccountAct {
-    pub const ALL: [Self; 7] = [
-        Self::Disable,
-        Self::Enable,
-        Self::EndSessions,
-        Self::RequireNewPassword,
-        Self::MakeAdmin,
-        Self::UnmakeAdmin,
-        Self::Delete,
-    ];
-
     /// The name in URLs.
     pub const fn as_str(self) -> &'static str {
         self.into_str()
@@ -80,12 +68,12 @@ impl AccountAct {
         matches!(self, Self::MakeAdmin | Self::UnmakeAdmin)
     }
 
-    /// Whether an administrator would shut themselves out.
+    /// Whether an administrator would shut themselves out. Such a change is noted with its time.
     pub const fn shuts_out(self) -> bool {
         matches!(self, Self::Disable | Self::Delete)
     }
 
-    /// `$1` is the account, `$2` the time, if there are two. A new version lets no sign-in that is under way
+    /// `$1` is the account, `$2` the time if it shuts out. A new version lets no sign-in that is under way
     /// start a session, and makes every browser unknown.
     const fn sql(self) -> &'static str {
         match self {
@@ -107,11 +95,6 @@ impl AccountAct {
                 password_disabled_at = NULL, password_version = password_version + 1 WHERE id = $1"
             }
         }
-    }
-
-    /// Whether its statement has a second parameter.
-    const fn notes_time(self) -> bool {
-        matches!(self, Self::Disable | Self::Delete)
     }
 
     const fn ends(self) -> &'static [&'static str] {
@@ -169,7 +152,7 @@ impl Accounts {
         }
         on_tx!(&mut tx, connection => {
             let change = query(act.sql()).bind(&account);
-            let change = if act.notes_time() { change.bind(now) } else { change };
+            let change = if act.shuts_out() { change.bind(now) } else { change };
             change.execute(connection).await.map(drop)
         })?;
         for sql in act.ends() {
@@ -250,7 +233,7 @@ pub enum GroupsError {
 impl Groups {
     pub fn parse<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, GroupsError> {
         let names: BTreeSet<&str> = names.into_iter().collect();
-        if let Some(name) = names.iter().find(|name| !is_group(name)) {
+        if let Some(name) = names.iter().find(|name| !is_custom_name(name)) {
             return Err(GroupsError::Name(name.chars().take(LONGEST_GROUP).collect()));
         }
         if names.len() > MOST_GROUPS {
@@ -276,17 +259,8 @@ impl Groups {
 /// As they are stored: with a comma in between.
 impl fmt::Display for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, name) in self.names().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            write!(f, "{comma}{name}")?;
-        }
-        Ok(())
+        f.write_str(&self.names().collect::<Vec<_>>().join(","))
     }
-}
-
-fn is_group(name: &str) -> bool {
-    let fits = |letter| matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    (1..=LONGEST_GROUP).contains(&name.len()) && name.bytes().all(fits)
 }
 
 impl Accounts {

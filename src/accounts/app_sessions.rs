@@ -11,7 +11,7 @@ use super::Groups;
 use super::sessions::TOUCH_EVERY;
 use super::{AccountId, SessionId, SessionSettings, SessionToken, Username, id};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -91,10 +91,10 @@ impl AppSessions {
         let code = SessionToken::random(&self.entropy);
         let expires_at = self.db.now(&self.clock).await?.plus(CODE_LASTS).0;
         let (hash, session) = (text(self.hash_of_code(host, &code)), session.to_string());
-        on_db!(&self.db, pool => query(SQL).bind(&hash).bind(&session).bind(state).bind(target).bind(expires_at)
-            .execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(&hash).bind(&session).bind(state).bind(target)
+            .bind(expires_at))?;
         let others = i64::try_from(MOST_CODES - 1).unwrap_or(i64::MAX);
-        on_db!(&self.db, pool => query(END).bind(&session).bind(&hash).bind(others).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(END).bind(&session).bind(&hash).bind(others))?;
         Ok(code)
     }
 
@@ -124,14 +124,13 @@ impl AppSessions {
             return Ok(if is_second { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
         let token = self.new_token(host);
-        let rows = on_db!(&self.db, pool => query(START).bind(text(self.stored(host, &token).0)).bind(&session)
-            .bind(host).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
+        let rows = execute!(&self.db => query(START).bind(text(self.stored(host, &token).0)).bind(&session)
+            .bind(host).bind(now.0))?;
         if rows == 0 {
             return Ok(RedeemedCode::Nothing);
         }
         // The browser keeps one cookie for the host. Not the newest: tabs that were opened at once each bring a code.
-        on_db!(&self.db, pool => query(END).bind(&session).bind(host).bind(now.minus(CODE_LASTS).0)
-            .execute(pool).await.map(drop))?;
+        execute!(&self.db => query(END).bind(&session).bind(host).bind(now.minus(CODE_LASTS).0))?;
         Ok(RedeemedCode::Session { token, target })
     }
 
@@ -153,8 +152,8 @@ impl AppSessions {
         let mut visitor = row.parse()?;
         if now.since(last_seen) >= TOUCH_EVERY {
             visitor.idle_until = now.plus(self.settings.idle).min(ends_at);
-            on_db!(&self.db, pool => query(TOUCH).bind(now.0).bind(visitor.idle_until.0)
-                .bind(visitor.session.to_string()).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(TOUCH).bind(now.0).bind(visitor.idle_until.0)
+                .bind(visitor.session.to_string()))?;
         }
         Ok(Some(visitor))
     }
@@ -185,8 +184,7 @@ impl AppSessions {
         const SQL: &str = "DELETE FROM app_codes WHERE code_hash IN (SELECT code_hash FROM app_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         let now = self.db.now(&self.clock).await?.0;
-        Ok(on_db!(&self.db, pool => query(SQL).bind(now).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(now).bind(i64::from(batch)))?)
     }
 
     /// None for a token that was never given out at this host: strangers cannot make us ask the database.

@@ -1,16 +1,14 @@
 //! Imported accounts in the database: all of a file or none, and the slowest of their passwords.
 
 use std::collections::HashMap;
-use std::io;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 
-use super::Accounts;
-use crate::accounts::stored_hash::HashCost;
-use crate::accounts::{AccountId, Phc, Username};
+use super::stored_hash::HashCost;
+use super::{AccountId, Accounts, Phc, Username};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::{Phone, PhoneError};
 
@@ -123,52 +121,39 @@ fn placeholders(after: usize, count: usize) -> String {
 
 /// The rows whose name or number is taken, in their order.
 async fn conflicts(tx: &mut Tx, rows: &[ImportRow]) -> Result<Vec<(usize, ImportConflict)>, DbError> {
-    let logins: HashMap<&str, usize> =
-        rows.iter().enumerate().map(|(row, account)| (account.login.as_str(), row)).collect();
-    let phones: HashMap<&str, usize> = rows
-        .iter()
-        .enumerate()
-        .filter_map(|(row, account)| Some((account.phone.as_ref()?.as_str(), row)))
-        .collect();
-    let mut found: Vec<_> = taken(tx, "login", &logins)
-        .await?
-        .into_iter()
-        .map(|(row, deleted)| match deleted {
-            true => (row, ImportConflict::LoginDeleted),
-            false => (row, ImportConflict::LoginTaken),
-        })
-        .collect();
-    found.extend(
-        taken(tx, "phone", &phones).await?.into_iter().map(|(row, _)| (row, ImportConflict::PhoneTaken)),
-    );
-    found.sort_unstable_by_key(|(row, _)| *row);
+    let mut found = Vec::new();
+    for (first, batch) in (0..).step_by(BATCH).zip(rows.chunks(BATCH)) {
+        let logins = batch.iter().map(|row| Some(row.login.as_str()));
+        let phones = batch.iter().map(|row| row.phone.as_ref().map(Phone::as_str));
+        let (logins, phones) = (taken(tx, "login", logins).await?, taken(tx, "phone", phones).await?);
+        for (row, ImportRow { login, phone, .. }) in (first..).zip(batch) {
+            match logins.get(login.as_str()) {
+                Some(true) => found.push((row, ImportConflict::LoginDeleted)),
+                Some(false) => found.push((row, ImportConflict::LoginTaken)),
+                None => {}
+            }
+            if phone.as_ref().is_some_and(|phone| phones.contains_key(phone.as_str())) {
+                found.push((row, ImportConflict::PhoneTaken));
+            }
+        }
+    }
     Ok(found)
 }
 
-/// The rows whose value an account has in that column, and whether that account was deleted.
+/// Those of the values that an account has in that column, and whether that account was deleted.
 async fn taken(
     tx: &mut Tx,
     column: &'static str,
-    rows: &HashMap<&str, usize>,
-) -> Result<Vec<(usize, bool)>, DbError> {
-    let (values, mut found) = (rows.keys().copied().collect::<Vec<_>>(), Vec::new());
-    for batch in values.chunks(BATCH) {
-        let sql = format!(
-            "SELECT {column}, deleted_at FROM accounts WHERE {column} IN {}",
-            placeholders(0, batch.len())
-        );
-        let there: Vec<(String, Option<i64>)> = on_tx!(&mut *tx, connection => {
-            let mut select = query_as(AssertSqlSafe(sql));
-            for value in batch {
-                select = select.bind(*value);
-            }
-            select.fetch_all(connection).await
-        })?;
-        found.extend(
-            there.into_iter().filter_map(|(value, deleted)| Some((*rows.get(&*value)?, deleted.is_some()))),
-        );
-    }
-    Ok(found)
+    values: impl ExactSizeIterator<Item = Option<&str>>,
+) -> Result<HashMap<String, bool>, DbError> {
+    let sql = format!(
+        "SELECT {column}, deleted_at FROM accounts WHERE {column} IN {}",
+        placeholders(0, values.len())
+    );
+    let there: Vec<(String, Option<i64>)> = on_tx!(tx, connection => {
+        values.fold(query_as(AssertSqlSafe(sql)), |select, value| select.bind(value)).fetch_all(connection).await
+    })?;
+    Ok(there.into_iter().map(|(value, deleted)| (value, deleted.is_some())).collect())
 }
 
 // Reading a file of accounts to import: JSON lines, each checked as registration checks its fields, and every mistake

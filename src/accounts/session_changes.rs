@@ -10,7 +10,7 @@ use sqlx::{query, query_as};
 use super::AccountId;
 use super::id::stored;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, Tx, on_db, on_tx};
+use crate::db::{Db, DbError, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 
 /// How long a change can be read, by the database's clock: longer than any transaction takes from it to its commit.
@@ -53,8 +53,7 @@ impl SessionChanges {
     pub async fn purge(&self) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM session_changes WHERE at <= $1";
         let before = self.db.now(&self.clock).await?.minus(CHANGES_LAST).0;
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(before))?)
     }
 }
 

@@ -16,7 +16,7 @@ use super::AccountRow;
 use super::{Account, AccountId, DeviceId, SessionId, SignInClient, id, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
-use crate::db::{Db, DbError, on_db, on_tx, traced};
+use crate::db::{Db, DbError, execute, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -96,7 +96,7 @@ impl Sessions {
             session.last_seen = now;
             session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
             let (seen, idle_until) = (now.0, session.idle_until.0);
-            on_db!(&self.db, pool => query(TOUCH).bind(seen).bind(idle_until).bind(hash).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(TOUCH).bind(seen).bind(idle_until).bind(hash))?;
         }
         Ok(Some(AuthenticatedSession { session, account }))
     }
@@ -108,8 +108,8 @@ impl Sessions {
         const SQL: &str = "UPDATE sessions SET token_hash = $1, verified_at = $2
             WHERE token_hash = $3 AND idle_until > $2";
         let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
-        let rows = on_db!(&self.db, pool => query(SQL).bind(self.hash(&fresh)).bind(now.0)
-            .bind(self.hash(token)).execute(pool).await.map(|done| done.rows_affected()))?;
+        let rows = execute!(&self.db => query(SQL).bind(self.hash(&fresh)).bind(now.0)
+            .bind(self.hash(token)))?;
         Ok((rows > 0).then_some(fresh))
     }
 
@@ -159,9 +159,7 @@ impl Sessions {
         const SQL: &str = "DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions
             WHERE idle_until <= $1 ORDER BY idle_until LIMIT $2)";
         let now = self.clock.now().0;
-        let rows = on_db!(&self.db, pool => query(SQL).bind(now).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        Ok(rows)
+        Ok(execute!(&self.db => query(SQL).bind(now).bind(i64::from(batch)))?)
     }
 
     /// Ends sessions of one account, of which every instance learns; returns how many.
@@ -441,8 +439,8 @@ impl Sessions {
             flash = excluded.flash, session = excluded.session";
         let now = self.db.now(&self.clock).await?;
         let hash = token.map(|token| self.hash(token));
-        on_db!(&self.db, pool => query(SQL).bind(text(form)).bind(now.0).bind(&answer.location)
-            .bind(&answer.flash).bind(&hash).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(text(form)).bind(now.0).bind(&answer.location)
+            .bind(&answer.flash).bind(&hash))?;
         Ok(())
     }
 
@@ -459,8 +457,8 @@ impl Sessions {
         let answer = FormAnswer { location, flash };
         let Some(session) = session else { return Ok(Some(RepeatedForm { answer, session: None })) };
         let token = SessionToken(self.entropy.bytes());
-        let renewed = on_db!(&self.db, pool => query(RENEW).bind(self.hash(&token)).bind(session)
-            .bind(self.clock.now().0).execute(pool).await.map(|done| done.rows_affected()))?;
+        let renewed = execute!(&self.db => query(RENEW).bind(self.hash(&token)).bind(session)
+            .bind(self.clock.now().0))?;
         if renewed == 0 {
             return Ok(None);
         }
@@ -473,8 +471,7 @@ impl Sessions {
         const SQL: &str = "DELETE FROM finished_forms WHERE form IN (SELECT form FROM finished_forms
             WHERE at <= $1 ORDER BY at LIMIT $2)";
         let before = self.db.now(&self.clock).await?.minus(RECOGNISED).0;
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(before).bind(i64::from(batch)))?)
     }
 }
 

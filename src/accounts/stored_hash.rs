@@ -23,7 +23,7 @@ const MEMORY_DIGITS: usize = 4;
 pub struct Phc(String);
 
 /// A parsed hash with parameters within bounds.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct StoredHash {
     pub(crate) function: HashFunction,
     pub(crate) salt: Vec<u8>,
@@ -36,9 +36,7 @@ impl StoredHash {
     /// None if it is neither ours nor imported, or exceeds the bounds; `current` always passes.
     pub(crate) fn parse(phc: &str, current: &Params) -> Option<Self> {
         if let Some(marked) = phc.strip_prefix(IMPORTED) {
-            let ImportedHash { function, salt, output } =
-                ImportedHash::parse(marked.splitn(3, '$').nth(2)?).ok()?;
-            return Some(Self { function, salt, output, imported: true });
+            return Self::parse_imported(marked.splitn(3, '$').nth(2)?).ok();
         }
         let hash = (phc.len() <= MAX_PHC_BYTES).then(|| PasswordHash::new(phc).ok())??;
         let ours = hash.algorithm == ARGON2ID_IDENT && hash.version == Some(Version::V0x13.into());
@@ -46,12 +44,9 @@ impl StoredHash {
         let function = HashFunction::own(params).within_bounds(Some(current)).ok()?;
         let (salt, output) = (hash.salt?, hash.hash?);
         // A short output could be matched by chance.
-        (output.len() >= 16 && salt.len() >= argon2::MIN_SALT_LEN).then(|| Self {
-            function,
-            salt: salt.to_vec(),
-            output: output.as_bytes().to_vec(),
-            imported: false,
-        })
+        let sound = output.len() >= 16 && salt.len() >= argon2::MIN_SALT_LEN;
+        let (salt, output) = (salt.to_vec(), output.as_bytes().to_vec());
+        sound.then_some(Self { function, salt, output, imported: false })
     }
 
     pub(crate) fn cost(&self) -> HashCost {
@@ -73,8 +68,7 @@ impl Phc {
 
     /// A hash that another system made.
     pub(crate) fn import(foreign: &str) -> Result<Self, ImportedHashError> {
-        let hash = ImportedHash::parse(foreign)?;
-        let HashCost { millis, memory_mib } = hash.function.cost(hash.output.len());
+        let HashCost { millis, memory_mib } = StoredHash::parse_imported(foreign)?.cost();
         let cost = format!("{millis:0MILLIS_DIGITS$}${memory_mib:0MEMORY_DIGITS$}");
         Ok(Self(format!("{IMPORTED}{cost}${foreign}")))
     }
@@ -104,13 +98,8 @@ const SALTS: std::ops::RangeInclusive<usize> = 8..=128;
 const OUTPUTS: std::ops::RangeInclusive<usize> = 16..=64;
 const BCRYPT_OUTPUT: usize = 23;
 
-/// A hash with its function, whose parameters are within bounds.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ImportedHash {
-    pub function: HashFunction,
-    pub salt: Vec<u8>,
-    pub output: Vec<u8>,
-}
+/// Function, salt and output.
+type HashParts = (HashFunction, Vec<u8>, Vec<u8>);
 
 /// Why a text is no hash that can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -125,18 +114,24 @@ pub enum ImportedHashError {
     Salt,
     #[error("has a hash of fewer than 16 or more than 64 bytes")]
     Output,
-    #[error(transparent)]
-    Bounds(#[from] OutOfBounds),
+    #[error("has parameters of argon2 beyond m = 65536 (64 MiB), m × t = 262144 and p = 16")]
+    Argon2,
+    #[error("has parameters of scrypt beyond N × r × p = 2^20 (128 MiB)")]
+    Scrypt,
+    #[error("has a cost of bcrypt that is not 4 to 14")]
+    Bcrypt,
+    #[error("has iterations of PBKDF2 that are not 1 to 2000000")]
+    Pbkdf2,
 }
 
-impl ImportedHash {
+impl StoredHash {
     /// Reads PHC strings of argon2 and scrypt, bcrypt, and PBKDF2 as PHC, passlib and Django write it.
-    pub fn parse(text: &str) -> Result<Self, ImportedHashError> {
+    pub(crate) fn parse_imported(text: &str) -> Result<Self, ImportedHashError> {
         if text.len() > LONGEST {
             return Err(ImportedHashError::Format);
         }
         let fields: Vec<&str> = text.split('$').collect();
-        let Self { function, salt, output } = match fields[..] {
+        let (function, salt, output) = match fields[..] {
             ["", "argon2id" | "argon2i" | "argon2d", ..] => argon2_hash(text),
             ["", "scrypt", params, salt, output] => scrypt_hash(params, salt, output),
             ["", "2a" | "2b" | "2y", cost, rest] => bcrypt_hash(cost, rest),
@@ -157,11 +152,11 @@ impl ImportedHash {
         if !OUTPUTS.contains(&output.len()) {
             return Err(ImportedHashError::Output);
         }
-        Ok(Self { function: function.within_bounds(None)?, salt, output })
+        Ok(Self { function: function.within_bounds(None)?, salt, output, imported: true })
     }
 }
 
-fn argon2_hash(text: &str) -> Option<ImportedHash> {
+fn argon2_hash(text: &str) -> Option<HashParts> {
     let hash = PasswordHash::new(text).ok()?;
     let params = Params::try_from(&hash).ok()?;
     // A secret key beside the password, which is not in the hash.
@@ -172,22 +167,22 @@ fn argon2_hash(text: &str) -> Option<ImportedHash> {
     let version = hash.version.map_or(Ok(Version::V0x10), Version::try_from).ok()?;
     let algorithm = Algorithm::new(hash.algorithm.as_str()).ok()?;
     let function = HashFunction::Argon2 { algorithm, version, params };
-    Some(ImportedHash { function, salt: hash.salt?.to_vec(), output: hash.hash?.as_bytes().to_vec() })
+    Some((function, hash.salt?.to_vec(), hash.hash?.as_bytes().to_vec()))
 }
 
 /// `ln=17,r=8,p=1`, in this order, as passlib writes it, too.
-fn scrypt_hash(params: &str, salt: &str, output: &str) -> Option<ImportedHash> {
+fn scrypt_hash(params: &str, salt: &str, output: &str) -> Option<HashParts> {
     let mut parts = params.split(',');
     let log_n = number(parts.next()?.strip_prefix("ln=")?)?;
     let r = number(parts.next()?.strip_prefix("r=")?)?;
     let p = number(parts.next()?.strip_prefix("p=")?)?;
     let function = HashFunction::Scrypt { log_n: u8::try_from(log_n).ok()?, r, p };
     parts.next().is_none().then_some(())?;
-    Some(ImportedHash { function, salt: base64_of(salt)?, output: base64_of(output)? })
+    Some((function, base64_of(salt)?, base64_of(output)?))
 }
 
 /// Two digits, then 22 letters of salt and 31 of hash.
-fn bcrypt_hash(cost: &str, rest: &str) -> Option<ImportedHash> {
+fn bcrypt_hash(cost: &str, rest: &str) -> Option<HashParts> {
     // The last letter of each holds bits that belong to no byte, and some implementations set them.
     const LETTERS: GeneralPurpose = engine(&alphabet::BCRYPT);
     if cost.len() != 2 || rest.len() != 53 || !rest.is_ascii() {
@@ -196,11 +191,11 @@ fn bcrypt_hash(cost: &str, rest: &str) -> Option<ImportedHash> {
     let (salt, output) = rest.split_at(22);
     let function = HashFunction::Bcrypt { cost: number(cost)? };
     let (salt, output) = (LETTERS.decode(salt).ok()?, LETTERS.decode(output).ok()?);
-    (output.len() == BCRYPT_OUTPUT).then_some(ImportedHash { function, salt, output })
+    (output.len() == BCRYPT_OUTPUT).then_some((function, salt, output))
 }
 
 /// `i=600000,l=32` (PHC) or `29000` (passlib).
-fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ImportedHash> {
+fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<HashParts> {
     let output = base64_of(output)?;
     let iterations = match rounds.strip_prefix("i=") {
         None => number(rounds)?,
@@ -213,13 +208,13 @@ fn pbkdf2_hash(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> 
         },
     };
     let function = HashFunction::Pbkdf2 { digest, iterations };
-    Some(ImportedHash { function, salt: base64_of(salt)?, output })
+    Some((function, base64_of(salt)?, output))
 }
 
 /// The salt is a text, and hashed as it stands there.
-fn django(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<ImportedHash> {
+fn django(digest: Pbkdf2Digest, rounds: &str, salt: &str, output: &str) -> Option<HashParts> {
     let function = HashFunction::Pbkdf2 { digest, iterations: number(rounds)? };
-    Some(ImportedHash { function, salt: salt.as_bytes().to_vec(), output: base64_of(output)? })
+    Some((function, salt.as_bytes().to_vec(), base64_of(output)?))
 }
 
 /// Digits only, without a sign.
@@ -284,19 +279,6 @@ pub struct HashCost {
     pub memory_mib: u32,
 }
 
-/// Parameters beyond the bounds: says which are within.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfBounds {
-    #[error("has parameters of argon2 beyond m = 65536 (64 MiB), m × t = 262144 and p = 16")]
-    Argon2,
-    #[error("has parameters of scrypt beyond N × r × p = 2^20 (128 MiB)")]
-    Scrypt,
-    #[error("has a cost of bcrypt that is not 4 to 14")]
-    Bcrypt,
-    #[error("has iterations of PBKDF2 that are not 1 to 2000000")]
-    Pbkdf2,
-}
-
 impl HashFunction {
     /// argon2id, as this server hashes.
     pub const fn own(params: Params) -> Self {
@@ -305,7 +287,7 @@ impl HashFunction {
 
     /// A stored hash brings its own parameters, and somebody who can write one must not be able to occupy a worker for
     /// long, or much memory (m = 1 GiB takes seconds). `own` always passes.
-    pub fn within_bounds(self, own: Option<&Params>) -> Result<Self, OutOfBounds> {
+    pub fn within_bounds(self, own: Option<&Params>) -> Result<Self, ImportedHashError> {
         let work = |params: &Params| u64::from(params.m_cost()) * u64::from(params.t_cost());
         let own = |bound: u64, of: &dyn Fn(&Params) -> u64| own.map_or(bound, |own| bound.max(of(own)));
         let (sound, error) = match &self {
@@ -313,7 +295,7 @@ impl HashFunction {
                 u64::from(params.m_cost()) <= own(MOST_ARGON2_KIB.into(), &|own| own.m_cost().into())
                     && u64::from(params.p_cost()) <= own(MOST_LANES.into(), &|own| own.p_cost().into())
                     && work(params) <= own(MOST_ARGON2_WORK_KIB, &work),
-                OutOfBounds::Argon2,
+                ImportedHashError::Argon2,
             ),
             &Self::Scrypt { log_n, r, p } => {
                 let space = 1_u64.checked_shl(log_n.into()).and_then(|n| n.checked_mul(r.into()));
@@ -325,13 +307,13 @@ impl HashFunction {
                     && within(space, MOST_SCRYPT_SPACE)
                     && within(work, MOST_SCRYPT_WORK)
                     && within(lanes, MOST_SCRYPT_LANES);
-                (sound, OutOfBounds::Scrypt)
+                (sound, ImportedHashError::Scrypt)
             }
             Self::Bcrypt { cost } => {
-                ((LEAST_BCRYPT_COST..=MOST_BCRYPT_COST).contains(cost), OutOfBounds::Bcrypt)
+                ((LEAST_BCRYPT_COST..=MOST_BCRYPT_COST).contains(cost), ImportedHashError::Bcrypt)
             }
             Self::Pbkdf2 { iterations, .. } => {
-                ((1..=MOST_ITERATIONS).contains(iterations), OutOfBounds::Pbkdf2)
+                ((1..=MOST_ITERATIONS).contains(iterations), ImportedHashError::Pbkdf2)
             }
         };
         if sound { Ok(self) } else { Err(error) }

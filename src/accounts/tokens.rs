@@ -21,7 +21,7 @@ use super::realm::Realm;
 use super::{AccountId, id};
 use crate::clock::{Clock, Micros};
 use crate::config::{is_custom_name, nearest};
-use crate::db::{Db, DbError, DbLock, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -169,8 +169,7 @@ impl ApiTokens {
         const SQL: &str = "UPDATE api_tokens SET revoked_at = $1, revoked_by = $2
             WHERE id = $3 AND revoked_at IS NULL";
         let now = self.clock.now().0;
-        let revoked = on_db!(&self.db, pool => query(SQL).bind(now).bind(by.to_string()).bind(id.to_string())
-            .execute(pool).await.map(|done| done.rows_affected()))?;
+        let revoked = execute!(&self.db => query(SQL).bind(now).bind(by.to_string()).bind(id.to_string()))?;
         let mut known = self.known();
         known.revoked += 1;
         known.tokens.retain(|_, believed| believed.bearer.id != id);
@@ -249,8 +248,8 @@ impl ApiTokens {
         if !self.known().takes_touch(hash, now) {
             return;
         }
-        let touched: Result<(), sqlx::Error> = on_db!(&self.db, pool => query(SQL).bind(now.0)
-            .bind(id.to_string()).execute(pool).await.map(drop));
+        let touched: Result<u64, sqlx::Error> = execute!(&self.db => query(SQL).bind(now.0)
+            .bind(id.to_string()));
         if let Err(error) = touched {
             tracing::warn!(%error, "the last use of a token could not be recorded");
         }

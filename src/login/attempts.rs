@@ -9,20 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 use gatehouse_limiter::window::HOLD_LIFE;
-use gatehouse_limiter::{Refusal, RuleAction, StoreError};
+use gatehouse_limiter::{HitId, OwnedBucket, Refusal, RuleAction, StoreError};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr};
 
-use self::ticket::{AttemptSeen, NotedRule};
+use self::ticket::{AttemptSeen, AttemptTicket, NotedRule};
 use super::RequestOrigin;
 use super::guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
 use crate::accounts::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin};
-use crate::audit;
-use crate::audit::{Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
+use crate::audit::{self, Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
@@ -30,7 +29,7 @@ use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 
-pub use ticket::{AttemptOutcomes, AttemptTicket};
+pub use ticket::{AttemptOutcomes, call};
 
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
@@ -68,15 +67,6 @@ pub enum GuardedDevice<'a> {
     Known(DeviceId),
 }
 
-#[derive(Debug)]
-pub enum GuardedOutcome {
-    /// The password may be looked at. Settle it with the ticket.
-    Go {
-        ticket: String,
-    },
-    Denied(Denied),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AttemptOutcome {
@@ -101,14 +91,6 @@ pub enum AttemptSettled {
     Unknown,
 }
 
-impl GuardedAttempt<'_> {
-    /// As a stranger's, and is recorded then: nobody can show a challenge to this device.
-    fn is_asked_again(&self, refusal: &Refusal) -> bool {
-        let known = matches!(self.device, GuardedDevice::Known(_));
-        known && !self.means.challenges && refusal.then == RuleAction::Captcha
-    }
-}
-
 impl GuardedAttempts {
     pub fn new(
         guard: Arc<LoginGuard>,
@@ -131,14 +113,14 @@ impl GuardedAttempts {
         }))
     }
 
-    /// Decides on an attempt before its password is looked at.
+    /// Decides on an attempt before its password is looked at. Returns the ticket with which it is settled.
     pub async fn ask(
         &self,
         live: &LiveSettings,
         attempt: GuardedAttempt<'_>,
-    ) -> Result<GuardedOutcome, DbError> {
-        let AttemptsParts { guard, devices, subjects, .. } = &*self.0;
-        let account = attempt.login.id(attempt.realm, subjects);
+    ) -> Result<Result<String, Denied>, DbError> {
+        let AttemptsParts { guard, devices, .. } = &*self.0;
+        let account = self.account(attempt.realm, attempt.login);
         let device = match attempt.device {
             GuardedDevice::Stranger => None,
             GuardedDevice::Sent(text) => devices.recognise(text).at(account),
@@ -153,7 +135,7 @@ impl GuardedAttempts {
         if mode == CountingMode::Stranger
             && let Some(denied) = check_access_rules()
         {
-            return Ok(GuardedOutcome::Denied(denied));
+            return Ok(Err(denied));
         }
         let origin = Self::origin(attempt.realm, attempt.origin);
         let who = GuardRequest {
@@ -165,29 +147,29 @@ impl GuardedAttempts {
             device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
-        match guard.admit(&live.limits, who, mode).await {
-            GuardAdmission::Held(slot) => {
-                Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, (account, device), slot) })
-            }
+        Ok(match guard.admit(&live.limits, who, mode).await {
+            GuardAdmission::Held(slot) => Ok(self.begin(&attempt, (account, device), slot)),
             GuardAdmission::Refused { mode, refusal, .. }
                 if mode.device().is_some()
                     && refusal.then == RuleAction::Block
                     && let Some(denied) = check_access_rules() =>
             {
-                Ok(GuardedOutcome::Denied(denied))
+                Err(denied)
             }
             GuardAdmission::Refused { mode, limit, refusal } => {
-                if !attempt.is_asked_again(&refusal) {
+                // Nobody can show a challenge to such a device: it asks again as a stranger, and is recorded then.
+                let asks_again =
+                    matches!(attempt.device, GuardedDevice::Known(_)) && !attempt.means.challenges;
+                if !asks_again || refusal.then != RuleAction::Captcha {
                     guard.record_refused(self.event(&attempt, &account, mode), limit, &refusal);
                 }
-                Ok(GuardedOutcome::Denied(Denied::by(limit, &refusal)))
+                Err(Denied::by(limit, &refusal))
             }
             GuardAdmission::Busy { retry_after } => {
                 self.audit().record(self.event(&attempt, &account, mode));
-                let limit = LimitName::GuardAccount.as_str().into();
-                Ok(GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }))
+                Err(Denied::Throttled { limit: LimitName::GuardAccount.as_str().into(), retry_after })
             }
-        }
+        })
     }
 
     /// A name's failures count no longer: its owner has proved who they are in another way.
@@ -197,7 +179,7 @@ impl GuardedAttempts {
         realm: &Realm,
         login: &RealmLogin,
     ) -> Result<(), StoreError> {
-        let account = login.id(realm, &self.0.subjects);
+        let account = self.account(realm, login);
         self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await?;
         let audit = self.audit();
         audit.record(AuditEvent {
@@ -230,24 +212,25 @@ impl GuardedAttempts {
         slot: AttemptSlot,
     ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
-        let mode = slot.mode();
+        let names = slot.mode().limits(GuardedLogin::Realm);
         let (hit, buckets) = slot.hit();
-        let names = mode.limits(GuardedLogin::Realm).iter().copied();
+        let log = |(name, bucket): (&LimitName, &OwnedBucket)| (name.as_str().to_owned(), bucket.key.0);
         let noted = |refusal: Refusal| NotedRule {
-            limit: mode.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
+            limit: names[refusal.bucket].as_str().to_owned(),
             rule: refusal.rule,
             frees_at: refusal.frees_at.0,
         };
         let (key, mask) = (|subject| self.audit().subject(&subject), |subject| audit::mask(&subject));
         let (address, network) = (&attempt.origin.address, &attempt.origin.network);
+        // A copy of its entry shares its count.
+        let device = device.map_or_else(|| DeviceId::random(entropy), |device| device.id);
         let ticket = AttemptTicket {
-            realm: attempt.realm.clone(),
-            hit,
-            at: clock.now(),
-            logs: names.zip(buckets.iter().map(|bucket| bucket.key)).collect(),
-            account,
-            // A copy of its entry shares its count.
-            device: device.map_or_else(|| DeviceId::random(entropy), |device| device.id),
+            realm: attempt.realm.as_str().to_owned(),
+            hit: hit.0,
+            at: clock.now().0,
+            logs: names.iter().zip(buckets).map(log).collect(),
+            account: *account.as_bytes(),
+            device: *device.as_bytes(),
             seen: AttemptSeen {
                 at: slot.taken().at.0,
                 solved: attempt.solved,
@@ -265,16 +248,14 @@ impl GuardedAttempts {
 
     /// What the outcome is noted under.
     fn mark(&self, ticket: &AttemptTicket) -> [u8; 16] {
-        let at = ticket.at.0.to_be_bytes();
-        self.0
-            .subjects
-            .short_hash(*b"attempt ", &[&ticket.hit.0[..], &at, ticket.account.as_bytes()].concat())
+        let parts = [&ticket.hit[..], &ticket.at.to_be_bytes(), &ticket.account].concat();
+        self.0.subjects.short_hash(*b"attempt ", &parts)
     }
 
     fn told(&self, ticket: &AttemptTicket, outcome: AttemptOutcome) -> AttemptSettled {
-        let device = (outcome == AttemptOutcome::Success)
-            .then(|| self.0.devices.entry(ticket.account, ticket.device, REALM_VERSION));
-        AttemptSettled::Told { device }
+        let (account, device) = (AccountId::from(ticket.account), DeviceId::from(ticket.device));
+        let entry = || self.0.devices.entry(account, device, REALM_VERSION);
+        AttemptSettled::Told { device: (outcome == AttemptOutcome::Success).then(entry) }
     }
 
     /// Settles an attempt: its outcome is noted first, once for all instances, and then carried out. Telling the same
@@ -287,11 +268,9 @@ impl GuardedAttempts {
         outcome: AttemptOutcome,
     ) -> Result<AttemptSettled, SettleError> {
         let AttemptsParts { tickets, clock, .. } = &*self.0;
-        let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
-        else {
-            return Ok(AttemptSettled::Unknown);
-        };
-        if clock.now().since(ticket.at) >= ticket::KEPT {
+        let ticket = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == realm.as_str());
+        let Some(ticket) = ticket else { return Ok(AttemptSettled::Unknown) };
+        if ticket.age(clock.now()) >= ticket::KEPT {
             // Its outcome is forgotten, and no window may count it anew.
             return Ok(AttemptSettled::Lapsed);
         }
@@ -307,8 +286,8 @@ impl GuardedAttempts {
         ticket: AttemptTicket,
         outcome: AttemptOutcome,
     ) -> Result<AttemptSettled, SettleError> {
-        let AttemptsParts { outcomes, clock, .. } = &*self.0;
-        let age = clock.now().since(ticket.at);
+        let AttemptsParts { guard, outcomes, clock, .. } = &*self.0;
+        let age = ticket.age(clock.now());
         let lapsed = age >= HOLD_LIFE;
         let id = self.mark(&ticket);
         let noted = if lapsed { AttemptOutcome::Lapsed } else { outcome };
@@ -323,10 +302,8 @@ impl GuardedAttempts {
             Ok(Some(before)) if before == outcome => {
                 // What was noted may not have been carried out, because something was out.
                 if !lapsed {
-                    self.0
-                        .guard
-                        .settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome))
-                        .await?;
+                    let hit = HitId(ticket.hit);
+                    guard.settle_elsewhere(&live.limits, &ticket.logs, hit, failed(outcome)).await?;
                 }
                 Ok(self.told(&ticket, outcome))
             }
@@ -359,9 +336,9 @@ impl GuardedAttempts {
                 Ok(None)
             }
             (None, _) => {
-                let guard = &self.0.guard;
-                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
-                settled.await.map(|()| Some((self.audit().now(), false)))
+                let (guard, hit) = (&self.0.guard, HitId(ticket.hit));
+                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, hit, failed(outcome)).await;
+                settled.map(|()| Some((self.audit().now(), false)))
             }
         };
         self.record_settled(ticket, outcome, done.as_ref().copied().unwrap_or_default());
@@ -373,14 +350,14 @@ impl GuardedAttempts {
         const AT_ONCE: usize = 64;
         let now = self.0.clock.now();
         let overdue = |(id, (ticket, _)): (&[u8; 16], &(AttemptTicket, AttemptSlot))| {
-            (now.since(ticket.at) >= HOLD_LIFE).then(|| (*id, ticket.clone()))
+            (ticket.age(now) >= HOLD_LIFE).then(|| (*id, ticket.clone()))
         };
         let overdue: Vec<_> = self.0.in_flight.lock().iter().filter_map(overdue).collect();
         let out = AtomicBool::new(false);
         let ends = overdue.into_iter().map(|(id, ticket)| {
             let out = &out;
             async move {
-                let patient = now.since(ticket.at) < 2 * HOLD_LIFE;
+                let patient = ticket.age(now) < 2 * HOLD_LIFE;
                 if patient && out.load(Ordering::Relaxed) {
                     return;
                 }
@@ -444,12 +421,17 @@ impl GuardedAttempts {
             // It counts nowhere.
             AttemptOutcome::Abandoned => return,
         };
-        let id = ticket.account.as_bytes();
-        let account = self.audit().subject(&EventSubject::Realm { id, login: "" });
+        let account = self.audit().subject(&EventSubject::Realm { id: &ticket.account, login: "" });
+        let why = seen.noted.as_ref().map(|NotedRule { limit, rule, frees_at }| EventRule {
+            limit,
+            rule: *rule,
+            frees_at: Micros(*frees_at),
+            noted: true,
+        });
         self.audit().record(AuditEvent {
             settled: settled.map(|(at, _)| at),
-            name: Some(ticket.realm.as_str()),
-            why: seen.noted.as_ref().map(noted),
+            name: Some(&ticket.realm),
+            why,
             detail: detail(ticket.known_device(), more),
             solved: seen.solved,
             account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
@@ -471,9 +453,4 @@ fn detail(device: Option<DeviceId>, more: impl IntoIterator<Item = (&'static str
     let more = more.into_iter().map(|(name, is)| (name.to_owned(), Value::from(is)));
     let detail: Map<String, Value> = device.into_iter().chain(more).collect();
     (!detail.is_empty()).then(|| Value::Object(detail).to_string())
-}
-
-/// By a limit in monitor mode.
-fn noted(rule: &NotedRule) -> EventRule<'_> {
-    EventRule { limit: &rule.limit, rule: rule.rule, frees_at: Micros(rule.frees_at), noted: true }
 }

@@ -3,32 +3,28 @@
 use std::sync::Arc;
 
 use gatehouse_limiter::LimitMode;
-use metrics::Counter;
 use zeroize::Zeroizing;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::{GuardedLogin, LoginGuard};
-use super::sign_in::signed_in_counter;
-use super::{HashCaller, HasherBusy, PasswordError, PasswordHasher, RequestOrigin, ServiceError};
+use super::sign_in::sign_ins;
+use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, ServiceError};
 use crate::accounts::{Account, Accounts, CreateError, KnownDevices, PhoneSet, ShownBy, Username};
-use crate::audit::{Action, AuditEvent};
+use crate::audit::{self, Action, AuditEvent};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
+use crate::request_id;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
-use crate::{audit, request_id};
 
 #[derive(Clone)]
-pub struct ByCode(Arc<ByCodeInner>);
-
-struct ByCodeInner {
+pub struct ByCode {
     codes: SmsCodes,
     guard: Arc<LoginGuard>,
     accounts: Accounts,
     hasher: PasswordHasher,
     entropy: Entropy,
-    signed_in: Counter,
 }
 
 /// A number, and the code entered for it.
@@ -97,21 +93,14 @@ pub enum PhoneOutcome {
 }
 
 impl ByCode {
-    pub fn new(
+    pub const fn new(
         codes: SmsCodes,
         guard: Arc<LoginGuard>,
         accounts: Accounts,
         hasher: PasswordHasher,
         entropy: Entropy,
     ) -> Self {
-        Self(Arc::new(ByCodeInner {
-            codes,
-            guard,
-            accounts,
-            hasher,
-            entropy,
-            signed_in: signed_in_counter(),
-        }))
+        Self { codes, guard, accounts, hasher, entropy }
     }
 
     /// For a browser that is known at any account, looks up whether the number's account knows it. That this
@@ -126,7 +115,7 @@ impl ByCode {
             entry;
         let known = !known.is_empty()
             && are_devices_known(live)
-            && self.0.accounts.find_by_phone(phone).await?.is_some_and(|account| {
+            && self.accounts.find_by_phone(phone).await?.is_some_and(|account| {
                 known.at(account.id).is_some_and(|device| device.password_version == account.password_version)
             });
         Ok(CodeGuess { phone, purpose, code, address, network, browser, known, solved })
@@ -138,7 +127,7 @@ impl ByCode {
         live: &LiveSettings,
         entry: CodeEntry<'_>,
     ) -> Result<ByCodeOutcome, ServiceError> {
-        let ByCodeInner { codes, guard, accounts, .. } = &*self.0;
+        let Self { codes, guard, accounts, .. } = self;
         let proven = match codes.check(live, self.guess(live, entry, Purpose::Login).await?).await? {
             CheckOutcome::Right(proven) => proven,
             CheckOutcome::Wrong => return Ok(ByCodeOutcome::WrongCode),
@@ -173,13 +162,13 @@ impl ByCode {
 
     /// Apart from the guess, which was right: no password limit has counted anything.
     fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
-        self.0.signed_in.increment(1);
+        sign_ins("signed-in").increment(1);
         self.record(account, entry, (Action::SignIn, Some("code")));
     }
 
     /// Records what a code did for an account, beside the guess.
     fn record(&self, account: &Account, entry: CodeEntry<'_>, (action, name): (Action, Option<&str>)) {
-        let audit = self.0.guard.audit();
+        let audit = self.guard.audit();
         audit.record(AuditEvent {
             name,
             solved: entry.solved,
@@ -194,7 +183,7 @@ impl ByCode {
     /// A name such as `user-7k3m9q2x`, of letters and digits that are not easily confused.
     fn name(&self) -> Username {
         const ALPHABET: &[u8; 32] = b"23456789abcdefghijkmnpqrstuvwxyz";
-        let letters = self.0.entropy.bytes::<8>().map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
+        let letters = self.entropy.bytes::<8>().map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
         let name = format!("user-{}", letters.iter().collect::<String>());
         Username::parse(&name).expect("small letters, digits and a dash")
     }
@@ -206,10 +195,10 @@ impl ByCode {
         live: &LiveSettings,
         ask: ResetRequest<'_>,
     ) -> Result<ResetOutcome, ServiceError> {
-        let ByCodeInner { codes, guard, hasher, .. } = &*self.0;
+        let Self { codes, guard, accounts, hasher, .. } = self;
         let caller = HashCaller::stranger(&ask.entry.origin.network, ask.entry.solved);
         if let Err(busy) = hasher.has_room(&caller).await {
-            return Ok(no_room(&caller, busy));
+            return Ok(ResetOutcome::Denied(Denied::no_room(caller.solved(), busy.retry_after)));
         }
         let guess = self.guess(live, ask.entry, Purpose::Reset).await?;
         let everyone = guard.challenges_everyone(live, guess.solved);
@@ -225,10 +214,10 @@ impl ByCode {
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
         // task.
         let compared = request_id::spawn(async move {
-            let not = match service.0.hasher.hash_new_for(&caller, &password, phone.as_str()).await {
+            let not = match service.hasher.hash_new_for(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
                 Ok(Err(unfit)) => ResetOutcome::Unfit(unfit),
-                Err(busy) => no_room(&caller, busy),
+                Err(busy) => ResetOutcome::Denied(Denied::no_room(caller.solved(), busy.retry_after)),
             };
             admitted.refund().await;
             Err(not)
@@ -243,7 +232,7 @@ impl ByCode {
             CheckOutcome::Denied(denied) => return Ok(ResetOutcome::Denied(denied)),
         };
         let phone = proven.phone();
-        let Some(account) = self.0.accounts.find_by_phone(phone).await? else {
+        let Some(account) = accounts.find_by_phone(phone).await? else {
             return Ok(ResetOutcome::NoAccount);
         };
         if account.roles.admin {
@@ -252,7 +241,7 @@ impl ByCode {
         if account.disabled_at.is_some() {
             return Ok(ResetOutcome::AccountDisabled);
         }
-        let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
+        let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
         let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };
         // In an outage of the store there are no failures there to forgive.
         if let Err(error) = guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
@@ -274,12 +263,12 @@ impl ByCode {
         entry: CodeEntry<'_>,
     ) -> Result<PhoneOutcome, ServiceError> {
         let guess = self.guess(live, entry, Purpose::Verify).await?;
-        let proven = match self.0.codes.check(live, guess).await? {
+        let proven = match self.codes.check(live, guess).await? {
             CheckOutcome::Right(proven) => proven,
             CheckOutcome::Wrong => return Ok(PhoneOutcome::WrongCode),
             CheckOutcome::Denied(denied) => return Ok(PhoneOutcome::Denied(denied)),
         };
-        match self.0.accounts.set_phone(account, proven.phone()).await? {
+        match self.accounts.set_phone(account, proven.phone()).await? {
             PhoneSet::Done => Ok(PhoneOutcome::Done),
             PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
             // The account was changed during its own session, which has ended with that.
@@ -289,12 +278,8 @@ impl ByCode {
 
     /// Removes an account's number. False if it is the only way to sign in.
     pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
-        self.0.accounts.remove_phone(account.id).await
+        self.accounts.remove_phone(account.id).await
     }
-}
-
-const fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> ResetOutcome {
-    ResetOutcome::Denied(Denied::no_room(caller.solved(), retry_after))
 }
 
 /// An owner may configure that everyone is a stranger.

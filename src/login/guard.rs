@@ -38,13 +38,12 @@ use gatehouse_limiter::{
 use metrics::Counter;
 
 use self::counting::{LoginLimits, OWN, account_key};
-use self::failure_record::FailedAttempt;
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::RequestOrigin;
 use crate::accounts::{Account, AccountId, Accounts, Username};
 use crate::audit::{Audit, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, Limits, LiveSettings};
+use crate::config::{Limits, LiveSettings};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
 use crate::throttle::{Limiter, WindowRebuild};
@@ -366,20 +365,23 @@ impl LoginGuard {
     pub async fn settle_elsewhere(
         &self,
         limits: &Limits,
-        logs: &[(LimitName, SubjectKey)],
+        logs: &[(String, [u8; 16])],
         hit: HitId,
         failed: bool,
     ) -> Result<(), SettleError> {
-        let bucket = |(name, key): &(LimitName, SubjectKey)| {
-            limits.get(name.as_str()).map(|limit| Bucket { limit, key: *key }).expect("each name has a limit")
+        let bucket = |(name, key): &(String, [u8; 16])| {
+            limits
+                .get(name)
+                .map(|limit| Bucket { limit, key: SubjectKey(*key) })
+                .expect("each name has a limit")
         };
         let buckets: Vec<Bucket<'_>> = logs.iter().map(bucket).collect();
         if !failed {
             return Ok(self.limiter.refund(&buckets, hit).await?);
         }
         let owned: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        let failure = FailedAttempt::of(hit, &owned);
-        let (kept, written) = tokio::join!(self.limiter.keep(&buckets, hit), self.failures.write(&failure));
+        let (kept, written) =
+            tokio::join!(self.limiter.keep(&buckets, hit), self.failures.write(hit, &owned));
         written?;
         // It is in the record; a store that did not hear of it has it as a hold, which counts in a while.
         if let Err(error) = kept {

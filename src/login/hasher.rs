@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use argon2::{Block, Params};
 use parking_lot::{Mutex, RwLock};
@@ -24,7 +24,6 @@ use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::{secret, spans};
 
-pub use response_timing::AnswerTime;
 pub use workers::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
@@ -52,7 +51,10 @@ struct HasherPool {
     entropy: Entropy,
     workers: HashWorkers,
     worker_count: usize,
-    arenas: ArenaPool,
+    /// Memory of finished hashes, at most one for each worker, kept for the next. Under load memory use stays level, and
+    /// no hash has to fault in 19 MiB first (which took 0.2 to 0.9 ms of 17). It is not wiped (which takes 1 ms):
+    /// somebody who can read this memory can read passwords as they arrive, too.
+    arenas: Mutex<Vec<Vec<Block>>>,
     computed: AtomicU64,
     decoys: AtomicU64,
     mean_micros: AtomicU64,
@@ -66,10 +68,19 @@ struct HasherPool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyResult {
     pub ok: bool,
-    /// When to answer.
-    pub answer: AnswerTime,
+    /// Not before that time: all answers share a deadline while there are imported passwords.
+    answer_at: Option<Instant>,
     /// Right, but imported, or hashed with other parameters than today's: should be hashed again now.
     pub rehash: bool,
+}
+
+impl VerifyResult {
+    /// An answer before its time tells imported passwords from others.
+    pub async fn wait_for_answer(self) {
+        if let Some(at) = self.answer_at {
+            tokio::time::sleep_until(at.into()).await;
+        }
+    }
 }
 
 /// There was no room to wait, another caller had priority, or it took too long. Nothing was computed.
@@ -97,7 +108,7 @@ impl PasswordHasher {
             entropy,
             workers: HashWorkers::start(workers, queue, clock),
             worker_count: workers,
-            arenas: ArenaPool::default(),
+            arenas: Mutex::default(),
             computed: AtomicU64::new(0),
             decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
@@ -199,15 +210,15 @@ impl PasswordHasher {
             (secret::same(&computed, output), timing.map(|timing| (timing, turn)))
         });
         let (same, timed) = same.await?;
-        let answer = match timed {
-            Some((timing, turn)) => finish(timing, turn).await,
-            None => AnswerTime::AT_ONCE,
+        let answer_at = match timed {
+            Some((timing, turn)) => Some(finish(timing, turn).await),
+            None => None,
         };
         let ok = same & known;
         if !known {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(VerifyResult { ok, answer, rehash: ok && stale })
+        Ok(VerifyResult { ok, answer_at, rehash: ok && stale })
     }
 
     /// Follows the slowest of the imported passwords; None if there are none. Clones follow, too.
@@ -349,13 +360,14 @@ impl HasherPool {
 
     #[expect(clippy::disallowed_methods, reason = "measures how long a hash takes, for retry_after")]
     fn compute(&self, password: &[u8], function: &HashFunction, salt: &[u8], length: usize) -> Vec<u8> {
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let blocks = function.blocks();
-        let mut arena = self.arenas.take(blocks);
+        let kept = self.arenas.lock().pop().filter(|arena| arena.len() >= blocks);
+        let mut arena = kept.unwrap_or_else(|| arena_of(blocks));
         let output = function.compute(password, salt, length, &mut arena[..blocks]);
         // The extra memory of an expensive stored hash is freed.
         if arena.len() <= self.params.block_count() {
-            self.arenas.put_back(arena);
+            self.arenas.lock().push(arena);
         }
         self.computed.fetch_add(1, Ordering::SeqCst);
         metrics::counter!("gatehouse_password_hashes_total").increment(1);
@@ -367,36 +379,11 @@ impl HasherPool {
 }
 
 /// Ends a turn, and returns when it may be answered.
-async fn finish(timing: ResponseTiming, turn: HashTurn) -> AnswerTime {
+async fn finish(timing: ResponseTiming, turn: HashTurn) -> Instant {
     let started = turn.started;
     tokio::time::sleep(timing.turn.saturating_sub(started.elapsed())).await;
     drop(turn);
-    AnswerTime::at(started + timing.answer_after(started.elapsed()))
-}
-
-// Memory of finished hashes, kept for the next. Under load memory use stays level, and no hash has to fault
-// in 19 MiB first (which took 0.2 to 0.9 ms of 17).
-
-/// At most one arena a worker.
-#[derive(Default)]
-pub struct ArenaPool(Mutex<Vec<Vec<Block>>>);
-
-impl ArenaPool {
-    pub fn take(&self, blocks: usize) -> Vec<Block> {
-        let arena = self.0.lock().pop().unwrap_or_default();
-        if arena.len() < blocks { arena_of(blocks) } else { arena }
-    }
-
-    /// Not wiped (which takes 1 ms): somebody who can read this memory can read passwords as they arrive,
-    /// too.
-    pub fn put_back(&self, arena: Vec<Block>) {
-        self.0.lock().push(arena);
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.0.lock().len()
-    }
+    started + timing.answer_after(started.elapsed())
 }
 
 /// Memory for a hash, in huge pages if the system has them: a hash reads all over its 19 MiB, and looking up

@@ -12,8 +12,7 @@ mod sign_in;
 
 pub use crate::config::PasswordSettings as HashSettings;
 pub use attempts::{
-    AttemptOutcome, AttemptOutcomes, AttemptSettled, AttemptTicket, GuardedAttempt, GuardedAttempts,
-    GuardedDevice, GuardedOutcome,
+    AttemptOutcome, AttemptOutcomes, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use consecutive::password_enabled_counter;

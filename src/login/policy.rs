@@ -8,20 +8,21 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::window::HOLD_LIFE;
-use gatehouse_limiter::{CallError, RedisLink, StoreError};
+use gatehouse_limiter::{RedisLink, StoreError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
+use super::attempts::call;
 use super::{
-    AttemptOutcome, ClientCapabilities, GuardedAttempt, GuardedAttempts, GuardedDevice, GuardedOutcome,
-    RequestOrigin, SettleError,
+    AttemptOutcome, ClientCapabilities, GuardedAttempt, GuardedAttempts, GuardedDevice, RequestOrigin,
+    SettleError,
 };
 use crate::accounts::{DeviceId, Realm, RealmLogin};
 use crate::clock::{Clock, Micros};
 use crate::config::LiveSettings;
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, execute, on_db};
 use crate::denied::Denied;
 use crate::secret::{MasterKey, SubKey};
 
@@ -153,11 +154,11 @@ impl AuthPolicy {
         let device = self.device(attempt).await?;
         match self.ask(live, attempt, (device, false), PATIENCE).await? {
             // Whoever shares the address has used up what the pair has. It is not worse off than a stranger.
-            GuardedOutcome::Denied(Denied::Challenged { .. }) if device != GuardedDevice::Stranger => {
+            Err(Denied::Challenged { .. }) if device != GuardedDevice::Stranger => {
                 let left = PATIENCE.saturating_sub(asked.elapsed());
-                Ok(ticket(self.ask(live, attempt, (GuardedDevice::Stranger, false), left).await?))
+                Ok(self.ask(live, attempt, (GuardedDevice::Stranger, false), left).await?.ok())
             }
-            outcome => Ok(ticket(outcome)),
+            outcome => Ok(outcome.ok()),
         }
     }
 
@@ -166,7 +167,7 @@ impl AuthPolicy {
         let attempt = PolicyAttempt { denied: false, ..attempt.clone() };
         // It counts somewhere even while the database does not say where.
         let device = self.device(&attempt).await.unwrap_or(GuardedDevice::Stranger);
-        Ok(ticket(self.ask(live, &attempt, (device, true), PATIENCE).await?))
+        Ok(self.ask(live, &attempt, (device, true), PATIENCE).await?.ok())
     }
 
     async fn ask(
@@ -175,7 +176,7 @@ impl AuthPolicy {
         attempt: &PolicyAttempt,
         (device, solved): (GuardedDevice<'_>, bool),
         patience: Duration,
-    ) -> Result<GuardedOutcome, DbError> {
+    ) -> Result<Result<String, Denied>, DbError> {
         let origin = self.origin(attempt);
         let asked = GuardedAttempt {
             realm: &attempt.realm,
@@ -222,13 +223,6 @@ impl AuthPolicy {
         let parts = [&name[..], &origin.address, attempt.session.as_bytes(), attempt.password.as_bytes()];
         let sized = parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat());
         self.0.keys.short_hash(*b"attempt ", &sized.collect::<Vec<u8>>())
-    }
-}
-
-fn ticket(outcome: GuardedOutcome) -> Option<String> {
-    match outcome {
-        GuardedOutcome::Go { ticket } => Some(ticket),
-        GuardedOutcome::Denied(_) => None,
     }
 }
 
@@ -426,17 +420,6 @@ impl OpenAttemptStore {
     }
 }
 
-async fn call<T: redis::FromRedisValue>(link: &RedisLink, command: &redis::Cmd) -> Result<T, StoreError> {
-    match link.call(command).await {
-        Ok(value) => redis::from_redis_value::<T>(value).map_err(|_| StoreError::Down),
-        Err(CallError::Store(error)) => Err(error),
-        Err(CallError::Server(error)) => {
-            tracing::debug!(%error, "what was asked about an attempt could not be kept");
-            Err(StoreError::Down)
-        }
-    }
-}
-
 // Names and the addresses from which they signed in: what a known device is to clients that can keep nothing.
 // Somebody else at such an address shares the count of that one name there, and nothing else.
 
@@ -482,7 +465,7 @@ impl KnownPairs {
         if self.seen.get(&pair).is_some_and(|seen| now.since(seen) < FRESH) {
             return Ok(());
         }
-        on_db!(&self.db, pool => query(SQL).bind(pair.to_string()).bind(now.0).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(pair.to_string()).bind(now.0))?;
         self.seen.insert(pair, now);
         Ok(())
     }
@@ -492,8 +475,7 @@ impl KnownPairs {
         const SQL: &str = "DELETE FROM guard_pairs WHERE pair IN (SELECT pair FROM guard_pairs
             WHERE seen_at <= $1 ORDER BY seen_at LIMIT $2)";
         let before = self.clock.now().minus(KNOWN_FOR).0;
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(before).bind(i64::from(batch)))?)
     }
 }
 

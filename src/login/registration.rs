@@ -4,12 +4,9 @@ use std::sync::Arc;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
-use super::{
-    HashCaller, HasherBusy, PasswordError, PasswordHasher, RequestOrigin, ServiceError, SignedInOwner,
-};
+use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, ServiceError, SignedInOwner};
 use crate::accounts::{Account, Accounts, CreateError, Phc, Roles, ShownBy, Username};
-use crate::audit;
-use crate::audit::{Action, AuditEvent, EventRule};
+use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
 use crate::denied::Denied;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
@@ -17,9 +14,7 @@ use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
 #[derive(Clone)]
-pub struct Registration(Arc<RegistrationInner>);
-
-struct RegistrationInner {
+pub struct Registration {
     guard: Arc<LoginGuard>,
     accounts: Accounts,
     hasher: PasswordHasher,
@@ -70,8 +65,13 @@ fn is_reserved(live: &LiveSettings, login: &Username) -> bool {
 }
 
 impl Registration {
-    pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher, codes: SmsCodes) -> Self {
-        Self(Arc::new(RegistrationInner { guard, accounts, hasher, codes }))
+    pub const fn new(
+        guard: Arc<LoginGuard>,
+        accounts: Accounts,
+        hasher: PasswordHasher,
+        codes: SmsCodes,
+    ) -> Self {
+        Self { guard, accounts, hasher, codes }
     }
 
     /// Counts the address first, because an attacker would want us to compute hashes. A form that ends before its
@@ -83,14 +83,14 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
     ) -> Result<RegistrationOutcome, ServiceError> {
         let RegistrationRequest { origin, solved, .. } = newcomer;
-        let guard = &self.0.guard;
+        let guard = &self.guard;
         let everyone = guard.challenges_everyone(live, solved);
         if let Some(denied) = guard.check_access_rules(false, everyone, self.event(newcomer)) {
             return Ok(RegistrationOutcome::Denied(denied));
         }
-        if let Err(busy) = self.0.hasher.has_room(&HashCaller::stranger(&origin.network, solved)).await {
+        if let Err(busy) = self.hasher.has_room(&HashCaller::stranger(&origin.network, solved)).await {
             guard.audit().record(self.event(newcomer));
-            return Ok(refused(solved, busy));
+            return Ok(RegistrationOutcome::Denied(Denied::no_room(solved, busy.retry_after)));
         }
         let limit = &live.limits.register_address;
         let (counted, hit) = match guard.count_address(limit, &origin.address, solved).await {
@@ -115,9 +115,9 @@ impl Registration {
     async fn hash(&self, newcomer: RegistrationRequest<'_>) -> Result<Phc, RegistrationOutcome> {
         let RegistrationRequest { login, password, origin, solved, .. } = newcomer;
         let caller = HashCaller::stranger(&origin.network, solved);
-        match self.0.hasher.hash_new_for(&caller, password, login.as_str()).await {
+        match self.hasher.hash_new_for(&caller, password, login.as_str()).await {
             Ok(hash) => hash.map_err(RegistrationOutcome::Unfit),
-            Err(busy) => Err(refused(solved, busy)),
+            Err(busy) => Err(RegistrationOutcome::Denied(Denied::no_room(solved, busy.retry_after))),
         }
     }
 
@@ -127,7 +127,7 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
         hash: &Phc,
     ) -> Result<RegistrationOutcome, ServiceError> {
-        let RegistrationInner { accounts, codes, .. } = &*self.0;
+        let Self { accounts, codes, .. } = self;
         let RegistrationRequest { login, phone, origin, browser, solved, .. } = newcomer;
         let RequestOrigin { address, network } = origin;
         // Looked up although it is known, so that it takes the same time.
@@ -153,7 +153,7 @@ impl Registration {
     fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, ServiceError> {
         match created {
             Ok(account) => {
-                self.0.guard.account_created(&account);
+                self.guard.account_created(&account);
                 Ok(RegistrationOutcome::Made(Box::new(account)))
             }
             Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),
@@ -173,7 +173,7 @@ impl Registration {
             phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
             prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
             solved: newcomer.solved,
-            ..AuditEvent::new(self.0.guard.audit().now(), Action::Register, audit::Outcome::Busy)
+            ..AuditEvent::new(self.guard.audit().now(), Action::Register, audit::Outcome::Busy)
         }
     }
 
@@ -185,7 +185,7 @@ impl Registration {
         counted: CountedAttempt,
         registered: &RegistrationOutcome,
     ) {
-        let audit = self.0.guard.audit();
+        let audit = self.guard.audit();
         let (outcome, name) = match registered {
             RegistrationOutcome::Made(_) => (audit::Outcome::Ok, None),
             RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
@@ -216,18 +216,18 @@ impl Registration {
         verified: &SignedInOwner,
         new: &str,
     ) -> Result<PasswordChangeOutcome, ServiceError> {
-        let RegistrationInner { accounts, hasher, .. } = &*self.0;
-        let hash = match hasher.hash_new_for(caller, new, verified.login.as_str()).await {
+        let hash = match self.hasher.hash_new_for(caller, new, verified.login.as_str()).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(PasswordChangeOutcome::Unfit(unfit)),
-            Err(HasherBusy { retry_after }) => {
-                return Ok(PasswordChangeOutcome::Denied(Denied::no_room(caller.solved(), retry_after)));
+            Err(busy) => {
+                let denied = Denied::no_room(caller.solved(), busy.retry_after);
+                return Ok(PasswordChangeOutcome::Denied(denied));
             }
         };
         let version = verified.password_version;
         let shown =
             verified.device.map_or(ShownBy::Password(version), |from| ShownBy::PasswordFrom(version, from));
-        let Some(version) = accounts.set_password(verified.id, &hash, shown).await? else {
+        let Some(version) = self.accounts.set_password(verified.id, &hash, shown).await? else {
             return Ok(PasswordChangeOutcome::Stale);
         };
         if verified.password_disabled_at.is_some() {
@@ -236,8 +236,4 @@ impl Registration {
         let account = verified.account.clone().with_password(hash, version);
         Ok(PasswordChangeOutcome::Done(Box::new(account)))
     }
-}
-
-const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> RegistrationOutcome {
-    RegistrationOutcome::Denied(Denied::no_room(solved, retry_after))
 }

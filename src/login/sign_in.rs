@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::{Refusal, RuleAction};
-use metrics::{Counter, Histogram};
+use metrics::Counter;
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -18,13 +18,13 @@ use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, Ver
 use crate::accounts::{
     Account, Accounts, DeviceId, KnownDevice, KnownDevices, SignInClient, SignedInBy, Username,
 };
-use crate::audit::{Action, AuditEvent, EventRule, Outcome};
-use crate::clock::{Micros, RecentTimes};
+use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
+use crate::clock::RecentTimes;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
+use crate::request_id;
 use crate::telemetry::SIGN_IN_SECONDS;
-use crate::{audit, request_id};
 
 /// The retry time of a caller who waited in vain for others: about as long as those take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +40,8 @@ struct SignInInner {
     accounts: Accounts,
     consecutive: ConsecutiveFailures,
     hasher: PasswordHasher,
-    counters: SignInCounters,
+    /// How long those took whose password was compared, lately.
+    took: RecentTimes,
 }
 
 pub struct SignInAttempt {
@@ -99,13 +100,12 @@ enum VerifyEnd {
 impl SignInService {
     pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher) -> Self {
         let consecutive = ConsecutiveFailures::new(accounts.clone());
-        Self(Arc::new(SignInInner {
-            guard,
-            accounts,
-            consecutive,
-            hasher,
-            counters: SignInCounters::register(),
-        }))
+        // They are there from the start.
+        for outcome in ["signed-in", "rejected", "challenged", "throttled", "busy"] {
+            sign_ins(outcome).increment(0);
+        }
+        let _ = metrics::histogram!(SIGN_IN_SECONDS);
+        Self(Arc::new(SignInInner { guard, accounts, consecutive, hasher, took: RecentTimes::default() }))
     }
 
     pub fn guard(&self) -> &Arc<LoginGuard> {
@@ -128,13 +128,18 @@ impl SignInService {
     ) -> Result<SignInOutcome, DbError> {
         let begun = self.0.guard.audit().now();
         let outcome = self.decide(live, attempt).await?;
-        self.0.counters.count(&outcome, begun, self.0.guard.audit().now());
+        sign_ins(outcome.label()).increment(1);
+        if !matches!(outcome, SignInOutcome::Denied(_)) {
+            let now = self.0.guard.audit().now();
+            metrics::histogram!(SIGN_IN_SECONDS).record(now.since(begun));
+            self.0.took.record(now, now.since(begun));
+        }
         Ok(outcome)
     }
 
     /// Within this time, 95 of 100 of the last five minutes ended whose password was compared.
     pub fn took(&self) -> Option<Duration> {
-        self.0.counters.took.p95(self.0.guard.audit().now())
+        self.0.took.p95(self.0.guard.audit().now())
     }
 
     async fn decide(
@@ -264,7 +269,7 @@ impl SignInService {
             }
         };
         let outcome = self.settle(live, attempt, subject, slot, lookup, compared).await;
-        compared.answer.wait().await;
+        compared.wait_for_answer().await;
         outcome.map(VerifyEnd::Outcome)
     }
 
@@ -453,50 +458,19 @@ fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {
     }
 }
 
-/// Every successful sign-in, by any method.
-pub fn signed_in_counter() -> Counter {
-    metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
+/// Sign-ins by any method, by how they ended.
+pub fn sign_ins(outcome: &'static str) -> Counter {
+    metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome)
 }
 
-/// How sign-ins ended, and how long those took whose password was compared. The handles are kept, because refusals
-/// come by the million.
-struct SignInCounters {
-    signed_in: Counter,
-    rejected: Counter,
-    challenged: Counter,
-    throttled: Counter,
-    busy: Counter,
-    seconds: Histogram,
-    /// The same, lately.
-    took: RecentTimes,
-}
-
-impl SignInCounters {
-    fn register() -> Self {
-        let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
-        Self {
-            signed_in: signed_in_counter(),
-            rejected: counter("rejected"),
-            challenged: counter("challenged"),
-            throttled: counter("throttled"),
-            busy: counter("busy"),
-            seconds: metrics::histogram!(SIGN_IN_SECONDS),
-            took: RecentTimes::default(),
-        }
-    }
-
-    fn count(&self, outcome: &SignInOutcome, begun: Micros, now: Micros) {
-        let counter = match outcome {
-            SignInOutcome::SignedIn(_) => &self.signed_in,
-            SignInOutcome::Rejected { .. } => &self.rejected,
-            SignInOutcome::Denied(Denied::Challenged { .. }) => &self.challenged,
-            SignInOutcome::Denied(Denied::Throttled { .. } | Denied::AddressDenied) => &self.throttled,
-            SignInOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => &self.busy,
-        };
-        counter.increment(1);
-        if !matches!(outcome, SignInOutcome::Denied(_)) {
-            self.seconds.record(now.since(begun));
-            self.took.record(now, now.since(begun));
+impl SignInOutcome {
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::SignedIn(_) => "signed-in",
+            Self::Rejected { .. } => "rejected",
+            Self::Denied(Denied::Challenged { .. }) => "challenged",
+            Self::Denied(Denied::Throttled { .. } | Denied::AddressDenied) => "throttled",
+            Self::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => "busy",
         }
     }
 }

@@ -32,7 +32,8 @@ pub enum KeyFileError {
 }
 
 /// A step of a rotation, after each of which every instance is restarted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum KeyStep {
     /// Makes a new key, which is accepted and does not sign yet.
     Add,
@@ -40,22 +41,6 @@ pub enum KeyStep {
     Use,
     /// Removes the old key: what it has signed is not accepted any more.
     Drop,
-}
-
-impl KeyStep {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Add => "add",
-            Self::Use => "use",
-            Self::Drop => "drop",
-        }
-    }
-}
-
-impl std::fmt::Display for KeyStep {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// The content of the file.

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gatehouse_limiter::{CallError, HitId, RedisLink, StoreError, SubjectKey};
+use gatehouse_limiter::{CallError, RedisLink, StoreError};
 use parking_lot::Mutex;
-use redis::Value;
 use serde::{Deserialize, Serialize};
 
 use super::AttemptOutcome;
-use crate::accounts::{AccountId, DeviceId, Realm};
+use crate::accounts::DeviceId;
 use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
 use crate::secret::SigningKeys;
@@ -21,22 +20,22 @@ const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
 const LONGEST: usize = 2048;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttemptTicket {
-    pub realm: Realm,
-    pub hit: HitId,
+    pub realm: String,
+    pub hit: [u8; 6],
     /// When it was admitted, by the clock of the instance that did.
-    pub at: Micros,
-    /// The logs that count it, in order.
-    pub logs: Vec<(LimitName, SubjectKey)>,
-    pub account: AccountId,
+    pub at: i64,
+    /// The limits that count it, in order, and its keys there.
+    pub logs: Vec<(String, [u8; 16])>,
+    pub account: [u8; 16],
     /// The device that is known there after a success: the one from which it came, or a new one.
-    pub device: DeviceId,
+    pub device: [u8; 16],
     pub seen: AttemptSeen,
 }
 
 /// What its events say.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttemptSeen {
     /// When it was admitted, by the clock that decided.
     pub at: i64,
@@ -51,42 +50,26 @@ pub struct AttemptSeen {
     pub network_mask: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NotedRule {
     pub limit: String,
     pub rule: usize,
     pub frees_at: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Written {
-    realm: String,
-    hit: [u8; 6],
-    at: i64,
-    logs: Vec<(String, [u8; 16])>,
-    account: [u8; 16],
-    device: [u8; 16],
-    seen: AttemptSeen,
-}
-
 impl AttemptTicket {
     /// The device that alone counts it.
     pub fn known_device(&self) -> Option<DeviceId> {
-        matches!(self.logs.first(), Some((LimitName::GuardDevice, _))).then_some(self.device)
+        let (first, _) = self.logs.first()?;
+        (first == LimitName::GuardDevice.as_str()).then(|| DeviceId::from(self.device))
+    }
+
+    pub fn age(&self, now: Micros) -> Duration {
+        now.since(Micros(self.at))
     }
 
     pub fn sign(&self, keys: &SigningKeys) -> String {
-        let logs = self.logs.iter().map(|(name, key)| (name.as_str().to_owned(), key.0)).collect();
-        let written = Written {
-            realm: self.realm.as_str().to_owned(),
-            hit: self.hit.0,
-            at: self.at.0,
-            logs,
-            account: *self.account.as_bytes(),
-            device: *self.device.as_bytes(),
-            seen: self.seen.clone(),
-        };
-        let mut bytes = serde_json::to_vec(&written).expect("texts and numbers are JSON");
+        let mut bytes = serde_json::to_vec(self).expect("texts and numbers are JSON");
         let signature = keys.signing().hash(&[&bytes]);
         bytes.extend_from_slice(&signature);
         URL_SAFE_NO_PAD.encode(bytes)
@@ -100,18 +83,8 @@ impl AttemptTicket {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (said, signature) = bytes.split_at_checked(bytes.len().checked_sub(SIGNATURE)?)?;
         keys.signer(signature, |key| key.hash(&[said]))?;
-        let written: Written = serde_json::from_slice(said).ok()?;
-        let logs = written.logs.into_iter();
-        let logs = logs.map(|(name, key)| Some((LimitName::parse(&name)?, SubjectKey(key))));
-        Some(Self {
-            realm: Realm::parse(&written.realm)?,
-            hit: HitId(written.hit),
-            at: Micros(written.at),
-            logs: logs.collect::<Option<_>>()?,
-            account: AccountId::from(written.account),
-            device: DeviceId::from(written.device),
-            seen: written.seen,
-        })
+        let ticket: Self = serde_json::from_slice(said).ok()?;
+        ticket.logs.iter().all(|(limit, _)| LimitName::parse(limit).is_some()).then_some(ticket)
     }
 }
 
@@ -149,19 +122,9 @@ impl AttemptOutcomes {
         let mut command = redis::cmd("SET");
         command.arg(format!("{prefix}:attempt:{}", URL_SAFE_NO_PAD.encode(attempt)));
         command.arg(outcome.into_str()).arg("NX").arg("GET").arg("PX").arg(KEPT.as_millis() as u64);
-        match link.call(&command).await {
-            Ok(Value::Nil) => Ok(None),
-            Ok(value) => {
-                let text: String = redis::from_redis_value(value).unwrap_or_default();
-                // Nobody else writes there. What cannot be read is no outcome to agree with.
-                Ok(Some(text.parse().unwrap_or(AttemptOutcome::Lapsed)))
-            }
-            Err(CallError::Store(error)) => Err(error),
-            Err(CallError::Server(error)) => {
-                tracing::debug!(%error, "the outcome of an attempt could not be noted");
-                Err(StoreError::Down)
-            }
-        }
+        let before: Option<String> = call(link, &command).await?;
+        // Nobody else writes there. What cannot be read is no outcome to agree with.
+        Ok(before.map(|text| text.parse().unwrap_or(AttemptOutcome::Lapsed)))
     }
 
     fn note_here(&self, attempt: [u8; 16], outcome: AttemptOutcome) -> Option<AttemptOutcome> {
@@ -177,6 +140,18 @@ impl AttemptOutcomes {
                 here.outcomes.insert(attempt, (outcome, now.plus(KEPT)));
                 None
             }
+        }
+    }
+}
+
+/// What Redis keeps of an attempt.
+pub async fn call<T: redis::FromRedisValue>(link: &RedisLink, command: &redis::Cmd) -> Result<T, StoreError> {
+    match link.call(command).await {
+        Ok(value) => redis::from_redis_value::<T>(value).map_err(|_| StoreError::Down),
+        Err(CallError::Store(error)) => Err(error),
+        Err(CallError::Server(error)) => {
+            tracing::debug!(%error, "what was said about an attempt could not be kept");
+            Err(StoreError::Down)
         }
     }
 }

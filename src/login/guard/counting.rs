@@ -31,7 +31,6 @@ pub enum CountingMode {
 
 #[derive(Clone, Copy)]
 pub struct LoginLimits<'a> {
-    pub login: GuardedLogin,
     pub account: &'a Limit,
     pub device: &'a Limit,
     pub address: &'a Limit,
@@ -42,14 +41,12 @@ impl<'a> LoginLimits<'a> {
     pub const fn of(login: GuardedLogin, limits: &'a Limits) -> Self {
         match login {
             GuardedLogin::Own => Self {
-                login,
                 account: &limits.login_account,
                 device: &limits.login_device,
                 address: &limits.login_address,
                 network: &limits.login_network,
             },
             GuardedLogin::Realm => Self {
-                login,
                 account: &limits.guard_account,
                 device: &limits.guard_device,
                 address: &limits.guard_address,
@@ -78,26 +75,20 @@ impl CountingMode {
     }
 
     /// The limits that count it, in the order of its buckets.
-    pub const fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
-        use LimitName::{
-            GuardAccount, GuardAddress, GuardDevice, GuardNetwork, LoginAccount, LoginAddress, LoginDevice,
-            LoginNetwork,
+    pub fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
+        use LimitName as Name;
+        let all: &[LimitName; 4] = match login {
+            GuardedLogin::Own => {
+                &[Name::LoginAccount, Name::LoginAddress, Name::LoginNetwork, Name::LoginDevice]
+            }
+            GuardedLogin::Realm => {
+                &[Name::GuardAccount, Name::GuardAddress, Name::GuardNetwork, Name::GuardDevice]
+            }
         };
-        match (login, self) {
-            (GuardedLogin::Own, Self::Stranger | Self::AccountUnlimited(_)) => {
-                &[LoginAccount, LoginAddress, LoginNetwork]
-            }
-            (GuardedLogin::Own, Self::Known(_)) => &[LoginDevice],
-            (GuardedLogin::Own, Self::DeviceMonitored(_)) => {
-                &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice]
-            }
-            (GuardedLogin::Realm, Self::Stranger | Self::AccountUnlimited(_)) => {
-                &[GuardAccount, GuardAddress, GuardNetwork]
-            }
-            (GuardedLogin::Realm, Self::Known(_)) => &[GuardDevice],
-            (GuardedLogin::Realm, Self::DeviceMonitored(_)) => {
-                &[GuardAccount, GuardAddress, GuardNetwork, GuardDevice]
-            }
+        match self {
+            Self::Stranger | Self::AccountUnlimited(_) => &all[..3],
+            Self::Known(_) => &all[3..],
+            Self::DeviceMonitored(_) => all,
         }
     }
 

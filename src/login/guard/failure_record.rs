@@ -1,88 +1,52 @@
 //! Wrong passwords in the database, as long as a window may count them: the windows of sign-ins are rebuilt
 //! from them, and they decide while the window store is out. Each is written before its attempt is answered.
 
-use std::sync::Arc;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::{HitId, KeptHit, OwnedBucket, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db, traced};
+use crate::db::{Db, DbError, execute, on_db, traced};
 
 /// An instance without a sign of life for this long is not counted; it gives one every 5 s.
 const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// The record over its database. Clones share it.
 #[derive(Debug, Clone)]
-pub struct FailureRecord(Arc<RecordParts>);
-
-#[derive(Debug)]
-struct RecordParts {
+pub struct FailureRecord {
     db: Db,
     clock: Clock,
 }
 
 /// A wrong password, and the logs that contain it. Keys are keyed hashes, also for names without an account.
-#[derive(Debug, Clone)]
-pub struct FailedAttempt {
-    pub hit: HitId,
-    /// The account's log, or the device's log instead.
-    pub own: SubjectKey,
-    pub logs: Vec<(String, SubjectKey)>,
-}
-
-/// A row's position in the record, newest first.
-#[derive(Debug, Clone)]
-pub struct RecordPlace {
-    at: Micros,
-    hit: String,
-}
-
-/// One row, as read.
-#[derive(Debug, Clone)]
 pub struct RecordedFailure {
-    pub place: RecordPlace,
     pub kept: KeptHit,
     pub logs: Vec<(String, SubjectKey)>,
 }
 
-impl FailedAttempt {
-    /// For the hit in these logs, of which the first is its own.
-    pub fn of(hit: HitId, buckets: &[OwnedBucket]) -> Self {
-        let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key);
-        Self { hit, own: buckets[0].key, logs: buckets.iter().map(log).collect() }
-    }
-}
-
-impl RecordPlace {
-    /// Before the newest row.
-    pub const NEWEST: Self = Self { at: Micros(i64::MAX), hit: String::new() };
-}
-
 impl FailureRecord {
-    pub fn new(db: Db, clock: Clock) -> Self {
-        Self(Arc::new(RecordParts { db, clock }))
+    pub const fn new(db: Db, clock: Clock) -> Self {
+        Self { db, clock }
     }
 
     /// This process's clock, for what is not counted.
-    pub fn clock(&self) -> &Clock {
-        &self.0.clock
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Fails if the database is known to refuse writes.
     pub fn writable(&self) -> Result<(), DbError> {
-        if self.0.db.is_writable() { Ok(()) } else { Err(sqlx::Error::PoolTimedOut.into()) }
+        if self.db.is_writable() { Ok(()) } else { Err(sqlx::Error::PoolTimedOut.into()) }
     }
 
     /// The database's time, by which the record is kept.
     pub async fn now(&self) -> Result<Micros, DbError> {
-        self.0.db.now(&self.0.clock).await
+        self.db.now(&self.clock).await
     }
 
-    /// Writes a failure with the database's time, once: a program may tell the end of an attempt again.
-    pub async fn write(&self, attempt: &FailedAttempt) -> Result<(), DbError> {
+    /// Writes a failure in these logs, its own first, with the database's time. Once: a program may tell the end of
+    /// an attempt again.
+    pub async fn write(&self, hit: HitId, buckets: &[OwnedBucket]) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
             SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
             WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
@@ -92,22 +56,21 @@ impl FailureRecord {
                 CAST($2 AS TEXT), CAST($3 AS TEXT)
             WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $2 AND hit = $1)
             ON CONFLICT DO NOTHING";
-        let (hit, own) = (text(&attempt.hit.0), text(&attempt.own.0));
-        let logs: Vec<String> =
-            attempt.logs.iter().map(|(limit, key)| format!("{limit}:{}", text(&key.0))).collect();
-        let logs = logs.join(" ");
-        match (&self.0.db, &self.0.clock) {
+        let (hit, own) = (text(&hit.0), text(&buckets[0].key.0));
+        let log = |bucket: &OwnedBucket| format!("{}:{}", bucket.limit.name(), text(&bucket.key.0));
+        let logs = buckets.iter().map(log).collect::<Vec<_>>().join(" ");
+        match (&self.db, &self.clock) {
             (Db::Postgres(pools), Clock::System) => {
                 let row = query(POSTGRES).bind(hit).bind(own).bind(logs);
                 let pool = pools.reachable()?;
                 traced!("postgresql", row.execute(pool).await)?;
             }
             (Db::Postgres(pools), Clock::Manual(_)) => {
-                let now = self.0.clock.now().0;
+                let now = self.clock.now().0;
                 query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
             }
             (Db::Sqlite(pools), _) => {
-                let row = query_scalar(SQL).bind(self.0.clock.now().0).bind(hit).bind(own).bind(logs);
+                let row = query_scalar(SQL).bind(self.clock.now().0).bind(hit).bind(own).bind(logs);
                 let _: Vec<i64> = traced!("sqlite", pools.write("", row).await)?;
             }
         }
@@ -119,22 +82,23 @@ impl FailureRecord {
     pub async fn newest(&self, own: SubjectKey, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
         const SQL: &str =
             "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
-        let times: Vec<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
+        let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
             .bind(i64::from(most)).fetch_all(pool).await)?;
         Ok(times.into_iter().map(Micros).collect())
     }
 
-    /// Failures later than `from` and after `place`, newest first.
+    /// Failures later than `from`, newest first: those that follow `last`.
     pub async fn page(
         &self,
         from: Micros,
-        place: &RecordPlace,
+        last: Option<KeptHit>,
         most: u32,
     ) -> Result<Vec<RecordedFailure>, DbError> {
         const SQL: &str = "SELECT at, hit, logs FROM failed_attempts WHERE at > $1 AND (at, hit) < ($2, $3)
             ORDER BY at DESC, hit DESC LIMIT $4";
-        let rows: Vec<(i64, String, String)> = on_db!(&self.0.db, pool => query_as(SQL).bind(from.0)
-            .bind(place.at.0).bind(&place.hit).bind(i64::from(most)).fetch_all(pool).await)?;
+        let (at, hit) = last.map_or((i64::MAX, String::new()), |last| (last.at.0, text(&last.id.0)));
+        let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
+            .bind(at).bind(&hit).bind(i64::from(most)).fetch_all(pool).await)?;
         Ok(rows.into_iter().map(parse).collect::<Result<_, _>>()?)
     }
 
@@ -142,7 +106,7 @@ impl FailureRecord {
     /// in again.
     pub async fn forget(&self, own: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
-        on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(text(&own.0)))?;
         Ok(())
     }
 
@@ -151,7 +115,7 @@ impl FailureRecord {
         const SQL: &str = "UPDATE failed_attempts SET logs = REPLACE(logs, $1, '') WHERE logs LIKE $2";
         // Neither a limit's name nor base64url contains %; a _ matches itself, too.
         let log = format!("{limit}:{}", text(&key.0));
-        on_db!(&self.0.db, pool => query(SQL).bind(&log).bind(format!("%{log}%")).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(&log).bind(format!("%{log}%")))?;
         Ok(())
     }
 
@@ -160,15 +124,14 @@ impl FailureRecord {
         const SQL: &str =
             "DELETE FROM failed_attempts WHERE (at, hit) IN (SELECT at, hit FROM failed_attempts
             WHERE at <= $1 ORDER BY at LIMIT $2)";
-        Ok(on_db!(&self.0.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(before.0).bind(i64::from(batch)))?)
     }
 
     /// How many instances are alive, including this one.
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
         let since = now.minus(LIVE_WITHIN).0;
-        let count: i64 = on_db!(&self.0.db, pool => query_scalar(SQL).bind(since).fetch_one(pool).await)?;
+        let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(since).fetch_one(pool).await)?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX).max(1))
     }
 }
@@ -188,8 +151,7 @@ fn parse((at, hit, logs): (i64, String, String)) -> Result<RecordedFailure, sqlx
         None => Err(sqlx::Error::Decode("a column holds a log without a key".into())),
     };
     let logs = logs.split_whitespace().map(log).collect::<Result<_, _>>()?;
-    let kept = KeptHit { at: Micros(at), id: HitId(bytes(&hit)?) };
-    Ok(RecordedFailure { place: RecordPlace { at: Micros(at), hit }, kept, logs })
+    Ok(RecordedFailure { kept: KeptHit { at: Micros(at), id: HitId(bytes(&hit)?) }, logs })
 }
 
 #[cfg(test)]

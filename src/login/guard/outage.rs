@@ -14,15 +14,12 @@ use gatehouse_limiter::{
 };
 
 use super::counting::{CountingMode, GuardedLogin, LoginLimits, OWN, is_milder};
-use super::failure_record::{FailureRecord, RecordPlace};
-use super::slot::{
-    AttemptSlot, HeldInOutage, InFlightAttempts, InFlightTicket, NotYet, SlotHold, UnclaimedHold,
-};
+use super::failure_record::RecordedFailure;
+use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold, UnclaimedHold};
 use super::{ASKED, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
-use crate::throttle::Limiter;
 
 /// How long an attempt without a slot waits before it reads the record again, because another instance may
 /// have freed one.
@@ -98,7 +95,7 @@ impl LoginGuard {
                 return Some(other);
             }
         }
-        Some(refused(limits.login, mode, refusal))
+        Some(refused(who.guarded, mode, refusal))
     }
 
     /// The logs of address and network in this process, with half the limits.
@@ -197,9 +194,7 @@ const MARGIN: Duration = Duration::from_secs(60);
 
 /// The record, for the limits of one moment.
 struct RecordedFailures<'a> {
-    limiter: &'a Limiter,
-    failures: &'a FailureRecord,
-    in_flight: &'a InFlightAttempts,
+    guard: &'a LoginGuard,
     limits: &'a Limits,
 }
 
@@ -226,10 +221,9 @@ impl LoginGuard {
     }
 
     async fn return_now(&self, limits: &Limits) -> Option<HitId> {
-        let Self { limiter, failures, in_flight, .. } = self;
-        match self.rebuild.run(SHAPE, &RecordedFailures { limiter, failures, in_flight, limits }).await {
+        match self.rebuild.run(SHAPE, &RecordedFailures { guard: self, limits }).await {
             Ok(generation) => {
-                in_flight.end_return(generation);
+                self.in_flight.end_return(generation);
                 return Some(generation);
             }
             Err(
@@ -263,16 +257,17 @@ impl WindowRecord for RecordedFailures<'_> {
     type Error = DbError;
 
     async fn restore(&self, found: StoreState) -> Result<usize, RebuildError<DbError>> {
-        let begun = self.failures.now().await.map_err(RebuildError::Record)?;
+        let LoginGuard { limiter, failures, in_flight, .. } = self.guard;
+        let begun = failures.now().await.map_err(RebuildError::Record)?;
         let horizon = horizon(self.limits, begun);
-        let missed = begun.minus(self.in_flight.away_for()).minus(MARGIN);
+        let missed = begun.minus(in_flight.away_for()).minus(MARGIN);
         // Most of it is written while the record still decides.
         let from = if found == StoreState::Lost { horizon } else { horizon.max(missed) };
         let mut entries = self.restore_since(from).await?;
         // In flight first: an attempt is in the record before it stops being in flight.
-        let in_flight = self.in_flight.begin_return();
+        let in_flight = in_flight.begin_return();
         let hits: Vec<_> = in_flight.iter().map(|(bucket, kept)| (bucket.borrow(), *kept)).collect();
-        self.limiter.restore(&hits).await?;
+        limiter.restore(&hits).await?;
         entries += self.restore_since(begun.minus(MARGIN)).await?;
         Ok(entries)
     }
@@ -281,21 +276,21 @@ impl WindowRecord for RecordedFailures<'_> {
 impl RecordedFailures<'_> {
     /// Restores every failure after that time, newest first.
     async fn restore_since(&self, from: Micros) -> Result<usize, RebuildError<DbError>> {
-        let (mut place, mut entries) = (RecordPlace::NEWEST, 0);
+        let LoginGuard { limiter, failures, .. } = self.guard;
+        let (mut last, mut entries) = (None, 0);
         loop {
-            let page = self.failures.page(from, &place, PAGE).await.map_err(RebuildError::Record)?;
-            let Some(last) = page.last() else { return Ok(entries) };
-            place = last.place.clone();
+            let page = failures.page(from, last, PAGE).await.map_err(RebuildError::Record)?;
+            let Some(oldest) = page.last() else { return Ok(entries) };
+            last = Some(oldest.kept);
             entries += page.len();
-            let mut hits = Vec::with_capacity(3 * page.len());
-            for failure in &page {
-                let counted = failure.logs.iter().filter_map(|(name, key)| {
-                    let limit = self.limits.get(name)?;
-                    Some((Bucket { limit, key: *key }, failure.kept))
-                });
-                hits.extend(counted);
-            }
-            self.limiter.restore(&hits).await?;
+            let counted = |failure: &RecordedFailure| {
+                let kept = failure.kept;
+                let limits =
+                    failure.logs.iter().filter_map(|(name, key)| Some((self.limits.get(name)?, *key)));
+                limits.map(move |(limit, key)| (Bucket { limit, key }, kept)).collect::<Vec<_>>()
+            };
+            let hits: Vec<_> = page.iter().flat_map(counted).collect();
+            limiter.restore(&hits).await?;
             if page.len() < PAGE as usize {
                 return Ok(entries);
             }

@@ -13,7 +13,7 @@ use tokio::sync::futures::OwnedNotified;
 
 use super::CountedAttempt;
 use super::counting::{CountingMode, SHARED};
-use super::failure_record::{FailedAttempt, FailureRecord};
+use super::failure_record::FailureRecord;
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
 use crate::throttle::{Hold, Limiter};
@@ -97,15 +97,15 @@ impl AttemptSlot {
         let Self { hold, ticket, failures, .. } = self;
         let (kept, written) = match hold {
             SlotHold::Store(hold) => {
-                let failed = FailedAttempt::of(hold.id(), hold.buckets());
-                let (kept, written) = tokio::join!(hold.keep(), failures.write(&failed));
+                let (id, buckets) = (hold.id(), hold.buckets().to_vec());
+                let (kept, written) = tokio::join!(hold.keep(), failures.write(id, &buckets));
                 if kept.is_err() {
                     ticket.all.leave_store();
                 }
                 (settled(kept), written)
             }
             SlotHold::Outage(hold) => {
-                let written = failures.write(&FailedAttempt::of(hold.id, &hold.buckets)).await;
+                let written = failures.write(hold.id, &hold.buckets).await;
                 if written.is_err() {
                     // No record has it: it counts as if it were in flight, here and when the store returns.
                     ticket.keep_for(longest_window(&hold.buckets));

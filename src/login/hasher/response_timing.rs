@@ -63,25 +63,6 @@ impl ResponseTiming {
     }
 }
 
-/// When a comparison is answered: at once, or at the deadline that all share while there are imported passwords.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an answer before its time tells imported passwords from others"]
-pub struct AnswerTime(Option<Instant>);
-
-impl AnswerTime {
-    pub const AT_ONCE: Self = Self(None);
-
-    pub fn at(time: Instant) -> Self {
-        Self(Some(time))
-    }
-
-    pub async fn wait(self) {
-        if let Self(Some(at)) = self {
-            tokio::time::sleep_until(at.into()).await;
-        }
-    }
-}
-
 pub fn note_deadline(timing: Option<ResponseTiming>) {
     metrics::gauge!("gatehouse_sign_in_deadline_seconds")
         .set(timing.map_or(0.0, |timing| timing.answer.as_secs_f64()));

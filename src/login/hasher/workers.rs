@@ -28,7 +28,8 @@ struct WorkersShared {
 }
 
 struct JobQueue {
-    jobs: HashScheduler<HashJob>,
+    /// Each with when it was queued.
+    jobs: HashScheduler<(HashWork, Micros)>,
     /// How many turns strangers have, and how many they may have at once.
     strangers: usize,
     most_strangers: usize,
@@ -50,11 +51,6 @@ impl Drop for HashTurn {
             shared.woken.notify_one();
         }
     }
-}
-
-struct HashJob {
-    work: HashWork,
-    queued: Micros,
 }
 
 struct LaneMetrics {
@@ -102,9 +98,9 @@ impl HashWorkers {
 
     /// Queues work; None if there is no room. Work that is displaced later is dropped without running.
     pub fn push(&self, caller: &HashCaller, work: HashWork) -> Option<WaitingJob<'_>> {
-        let job = HashJob { work, queued: self.0.clock.now() };
+        let now = self.0.clock.now();
         let mut queue = self.0.queue.lock();
-        let (position, displaced) = queue.jobs.push(caller, job).ok()?;
+        let (position, displaced) = queue.jobs.push(caller, (work, now)).ok()?;
         self.0.note_depth(&queue, position.lane);
         drop(queue);
         self.0.woken.notify_one();
@@ -136,7 +132,7 @@ impl WorkersShared {
         let mut queue = self.queue.lock();
         loop {
             let strangers_may = queue.strangers < queue.most_strangers;
-            let Some((job, ticket)) = queue.jobs.take(strangers_may) else {
+            let Some(((work, queued), ticket)) = queue.jobs.take(strangers_may) else {
                 if queue.ended {
                     return;
                 }
@@ -149,10 +145,10 @@ impl WorkersShared {
             self.note_depth(&queue, ticket.lane);
             drop(queue);
             let (lane, now) = (&self.lanes[ticket.lane as usize], self.clock.now());
-            lane.wait.record(now.since(job.queued));
-            lane.recent.record(now, now.since(job.queued));
+            lane.wait.record(now.since(queued));
+            lane.recent.record(now, now.since(queued));
             // A job that panics answers nobody, and its worker survives.
-            let _ = catch_unwind(AssertUnwindSafe(|| (job.work)(turn)));
+            let _ = catch_unwind(AssertUnwindSafe(|| work(turn)));
             queue = self.queue.lock();
             queue.jobs.finished(ticket);
         }

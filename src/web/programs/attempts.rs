@@ -14,8 +14,7 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, GuardedOutcome,
-    SettleError,
+    AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
 use crate::web::http::api::{CaptchaSolution, limited};
 use crate::web::http::challenge::{BUSY, CaptchaOutcome, ChallengeContext};
@@ -154,23 +153,20 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
         means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await?;
-    let full = match &outcome {
-        GuardedOutcome::Denied(denied) => denied.full().map(|(limit, wait)| (limit.to_owned(), wait)),
-        GuardedOutcome::Go { .. } => None,
-    };
+    let full = outcome.as_ref().err().and_then(Denied::full).map(|(limit, wait)| (limit.to_owned(), wait));
     let decision = match outcome {
-        GuardedOutcome::Go { ticket } => Decision::Go { attempt: ticket, settle_within: HOLD_LIFE.as_secs() },
-        GuardedOutcome::Denied(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
+        Ok(attempt) => Decision::Go { attempt, settle_within: HOLD_LIFE.as_secs() },
+        Err(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
             captcha: asker.challenge(services, &live).await,
             retry_after: Some(whole_seconds(retry_after)),
         },
-        GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }) => {
+        Err(Denied::Throttled { limit, retry_after }) => {
             Decision::Wait { limit: limit.into_owned(), retry_after: whole_seconds(retry_after) }
         }
-        GuardedOutcome::Denied(Denied::Busy { retry_after } | Denied::Unavailable { retry_after }) => {
+        Err(Denied::Busy { retry_after } | Denied::Unavailable { retry_after }) => {
             return Err(Problem::Unavailable { retry_after });
         }
-        GuardedOutcome::Denied(Denied::AddressDenied) => return Err(Problem::Denied),
+        Err(Denied::AddressDenied) => return Err(Problem::Denied),
     };
     Ok(told(&decision, &live, full.as_ref().map(|(limit, wait)| (limit.as_str(), *wait))))
 }

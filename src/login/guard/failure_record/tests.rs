@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use gatehouse_limiter::{Limit, LimitMode};
+
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
 
@@ -9,9 +11,10 @@ async fn a_failure_that_is_told_again_is_one(database: TestDatabase) {
     for clock in [Clock::manual(Micros(1_000_000)), Clock::System] {
         let record = FailureRecord::new(database.open().await, clock.clone());
         let own = SubjectKey([clock.now().0 as u8; 16]);
-        let failed = |hit: u8| FailedAttempt { hit: HitId([hit; 6]), own, logs: vec![("x".to_owned(), own)] };
+        let limit = Limit::new("x", Vec::new(), LimitMode::Enforce).unwrap();
+        let logs = [OwnedBucket { limit, key: own }];
         for hit in [1, 1, 2, 1] {
-            record.write(&failed(hit)).await.unwrap();
+            record.write(HitId([hit; 6]), &logs).await.unwrap();
             if matches!(clock, Clock::Manual(_)) {
                 clock.advance(Duration::from_millis(1));
             }

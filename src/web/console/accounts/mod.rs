@@ -9,6 +9,7 @@ use actix_web::web::{Form, Path, Query};
 use askama::Template;
 use serde::Deserialize;
 use serde_json::json;
+use strum::VariantArray;
 
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountPage, Groups,
@@ -349,7 +350,7 @@ impl AccountView {
             AccountAct::UnmakeAdmin => roles.admin,
             AccountAct::Delete => !self.own,
         };
-        AccountAct::ALL.into_iter().filter(fits).collect()
+        AccountAct::VARIANTS.iter().copied().filter(fits).collect()
     }
 
     /// The locale keys of an act: its button, and what it does.
