@@ -7,9 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as};
 
-use super::Groups;
 use super::sessions::TOUCH_EVERY;
-use super::{AccountId, SessionId, SessionSettings, SessionToken, Username, id};
+use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username, id};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;

@@ -12,8 +12,7 @@ use sqlx::{query, query_as, query_scalar};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::AccountRow;
-use super::{Account, AccountId, DeviceId, SessionId, SignInClient, id, session_changes};
+use super::{Account, AccountId, AccountRow, DeviceId, SessionId, SignInClient, id, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
 use crate::db::{Db, DbError, execute, on_db, on_tx, traced};

@@ -24,10 +24,8 @@ pub mod status;
 mod tests;
 
 pub use http::client::{ClientAddress, TrustedProxies};
-pub use http::locale::Locale;
-pub use http::locale::Wait;
+pub use http::locale::{Locale, Wait};
 pub use http::message::{Field, FieldErrors, Message};
 pub use http::next::Next;
-pub use http::page::Flash;
-pub use http::page::{PageRequest, WebContext};
+pub use http::page::{Flash, PageRequest, WebContext};
 pub use http::problem::Problem;

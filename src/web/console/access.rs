@@ -22,21 +22,16 @@ use super::document::{
     DocumentSaved, checked_reason, if_match, in_force_response, read_draft, record_save, save_edit,
     save_response,
 };
-use super::guard::Admin;
-use super::guard::{Permitted, ReadAccess, SaveAccess};
+use super::guard::{Admin, Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::Locale;
-use crate::web::http::locale::{Moment, span_in_words, whole_seconds};
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::locale::{Locale, Moment, span_in_words, whole_seconds};
+use crate::web::http::page::{Flash, Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebError, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]

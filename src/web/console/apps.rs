@@ -20,8 +20,7 @@ use super::document::{
     BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
     TomlDraft, in_force_response, read_draft, submitted,
 };
-use super::guard::Admin;
-use super::guard::{Permitted, ReadApps, SaveApps, TryApps};
+use super::guard::{Admin, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
 use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
 use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
@@ -33,10 +32,8 @@ use crate::tuning::DraftError;
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::http::locale::Locale;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::WebResult;
+use crate::web::http::page::{Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
 /// One application, and what the accounts say about it.

@@ -13,18 +13,14 @@ use serde_json::{Value, json};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-use super::LONGEST_REASON;
-use super::confirm;
 use super::guard::Admin;
+use super::{LONGEST_REASON, confirm};
 use crate::config::{DraftEdit, LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::value;
 use crate::web::http::locale::Locale;
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::page::{Flash, Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebError, WebResult};
 use crate::web::http::services::Services;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,8 +25,7 @@ use crate::web::http::error_page::{ErrorKind, ErrorPage};
 use crate::web::http::extract;
 use crate::web::http::next::Next;
 use crate::web::http::page::{PageRequest, WebContext};
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::WebError;
+use crate::web::http::problem::{Problem, WebError};
 use crate::web::http::services::{Services, ServicesData};
 
 /// Where the password is confirmed.

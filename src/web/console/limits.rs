@@ -21,8 +21,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
 use super::figures::{HOUR, LimitUse};
-use super::guard::Admin;
-use super::guard::{Permitted, ReadLimits, SaveLimits};
+use super::guard::{Admin, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{about, grouped, sentences, title};
 use crate::audit::MINUTE;
 use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
@@ -31,10 +30,8 @@ use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::http::locale::Moment;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::WebResult;
+use crate::web::http::page::{Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 use history::{ChangeRow, changes};
 

@@ -15,18 +15,13 @@ use crate::accounts::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, 
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
-use crate::web::form::FormPairs;
-use crate::web::form::{FormReach, once};
+use crate::web::form::{FormPairs, FormReach, once};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
 use crate::web::http::extract::UnreadBody;
-use crate::web::http::locale::Locale;
-use crate::web::http::locale::Moment;
+use crate::web::http::locale::{Locale, Moment};
 use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::WebResult;
-use crate::web::http::problem::{InputError, Problem};
+use crate::web::http::page::{Flash, Layout, PageRequest};
+use crate::web::http::problem::{InputError, Problem, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/tokens";

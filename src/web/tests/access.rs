@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::NOW;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
-use crate::web::console::access::AccessAnswer;
-use crate::web::console::access::{AccessPage, AnswerForm, AnswerRow, SaveNotice};
+use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow, SaveNotice};
 use crate::web::http::page::PageRequest;
 
 fn rows(visit: &PageRequest) -> Vec<AnswerRow> {

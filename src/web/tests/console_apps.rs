@@ -7,12 +7,8 @@ use crate::accounts::{EntryChange, EntryCount, NamedAccount};
 use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
-use crate::web::console::apps::AppCheck;
-use crate::web::console::apps::TriedApps;
-use crate::web::console::apps::{AppsEditPage, AppsPage, ShownProxy};
-use crate::web::console::document::Controls;
-use crate::web::console::document::DocumentPart;
-use crate::web::console::document::{EditorNotice, TomlDraft};
+use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
+use crate::web::console::document::{Controls, DocumentPart, EditorNotice, TomlDraft};
 use crate::web::http::page::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -22,13 +22,9 @@ use crate::sms::Phone;
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link;
-use crate::web::http::locale::Device;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::locale::{Device, Moment};
+use crate::web::http::page::{Flash, Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebError, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/accounts";

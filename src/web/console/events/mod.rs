@@ -34,8 +34,7 @@ use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::http::locale::Moment;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
+use crate::web::http::page::{Layout, PageRequest};
 use crate::web::http::problem::WebResult;
 use crate::web::http::services::{Services, ServicesData};
 

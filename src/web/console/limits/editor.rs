@@ -22,8 +22,7 @@ use crate::web::console::limit_text::{about, sentences, title, unit_key};
 use crate::web::form::value;
 use crate::web::http::error_page::{ErrorKind, ErrorPage};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
+use crate::web::http::page::{Layout, PageRequest};
 use crate::web::http::problem::WebResult;
 use crate::web::http::services::ServicesData;
 

@@ -14,17 +14,13 @@ use crate::web::console::confirm::{self, FormPairs};
 use crate::web::console::document::{
     self, Controls, DiffKind, DiffLine, DocumentSaved, checked_reason, if_match, record_save, save_response,
 };
-use crate::web::console::guard::Admin;
-use crate::web::console::guard::{Permitted, ReadLimits, SaveLimits};
+use crate::web::console::guard::{Admin, Permitted, ReadLimits, SaveLimits};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::error_page::{ErrorKind, ErrorPage};
 use crate::web::http::extract::UnreadBody;
 use crate::web::http::locale::Moment;
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::Problem;
-use crate::web::http::problem::{WebError, WebResult};
+use crate::web::http::page::{Flash, Layout, PageRequest};
+use crate::web::http::problem::{Problem, WebError, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
 const HERE: &str = "/admin/limits/history";

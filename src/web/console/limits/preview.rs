@@ -15,13 +15,11 @@ use crate::config::{Limits, LiveHandle};
 use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, IncompleteReason, LimitCounts};
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
 use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Stretch, read_draft};
-use crate::web::console::guard::Admin;
-use crate::web::console::guard::{Permitted, TryLimits};
+use crate::web::console::guard::{Admin, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::Locale;
-use crate::web::http::locale::Moment;
+use crate::web::http::locale::{Locale, Moment};
 use crate::web::http::problem::Problem;
 use crate::web::http::services::{Services, ServicesData};
 

@@ -25,11 +25,8 @@ use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::subject_link;
-use crate::web::http::locale::Locale;
-use crate::web::http::locale::{Moment, Wait};
-use crate::web::http::page::Flash;
-use crate::web::http::page::Layout;
-use crate::web::http::page::{self, PageRequest};
+use crate::web::http::locale::{Locale, Moment, Wait};
+use crate::web::http::page::{self, Flash, Layout, PageRequest};
 use crate::web::http::problem::{WebError, WebResult};
 use crate::web::http::services::{Services, ServicesData};
 
