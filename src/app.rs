@@ -32,10 +32,8 @@ use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
 use crate::throttle::{Limiter, Store};
 use crate::tuning::Tuning;
-use crate::web::http::client::TrustedProxies;
 use crate::web::http::headers::SecurityHeaders;
-use crate::web::http::page::WebContext;
-use crate::web::http::services::Services;
+use crate::web::http::{Services, TrustedProxies, WebContext};
 use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
 
 pub use serving::RunningServer;

@@ -12,10 +12,7 @@ use crate::web::console::{
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::Services;
-use crate::web::http::{access, assets, connections, extract};
+use crate::web::http::{Problem, Services, WebContext, access, assets, connections, extract};
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, problem_page, programs,
     register, reset, session, sign_in, sign_in_by_code, status,

@@ -22,8 +22,9 @@ use crate::sms::SmsCodes;
 use crate::stop::{StopSender, StopSignal};
 use crate::throttle::Store;
 use crate::tuning::Tuning;
+use crate::web::http::Services;
 use crate::web::http::connections::{self, Bounds, Connections};
-use crate::web::http::services::{Health, Limits, Report, Services, State};
+use crate::web::http::services::{Health, Limits, Report, State};
 use crate::{files, gate, routes};
 
 /// How long requests in flight may take to end after SIGTERM.

@@ -8,9 +8,8 @@ use actix_web::http::StatusCode;
 use askama::Template;
 use serde_json::{Map, Value};
 
-use crate::web::http::page::{Layout, PageRequest};
 use crate::web::http::problem::Kind;
-use crate::web::http::problem_kind;
+use crate::web::http::{Layout, PageRequest, problem_kind};
 use crate::web::openapi::DOCUMENT;
 
 #[derive(Template)]

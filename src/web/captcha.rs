@@ -10,15 +10,12 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaForm, Challenge, ImageError};
 use crate::clock::Micros;
-use crate::web::http::api::ApiRequest;
-use crate::web::http::challenge;
-use crate::web::http::client::ClientAddress;
-use crate::web::http::csrf::Provenance;
 use crate::web::http::describe::BODY;
-use crate::web::http::locale::{Locale, Wait, span_in_words};
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::{CaptchaChallenge, Problem};
-use crate::web::http::services::ServicesData;
+use crate::web::http::locale::span_in_words;
+use crate::web::http::{
+    ApiRequest, CaptchaChallenge, ClientAddress, Locale, Problem, Provenance, ServicesData, Wait, WebContext,
+    challenge,
+};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -20,15 +20,14 @@ use crate::denied::Denied;
 use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
-use crate::web::http::extract::{self, SecretField};
-use crate::web::http::locale::{Locale, Wait, span_in_words, whole_seconds};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::{PageRequest, language, set};
-use crate::web::http::problem::{InputError, Problem, WebResult};
+use crate::web::http::extract::{self};
+use crate::web::http::locale::{span_in_words, whole_seconds};
+use crate::web::http::page::{language, set};
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, InputError, Locale,
+    Message, Next, PageRequest, Problem, SecretField, Wait, WebResult,
+};
 use crate::web::session;
 
 /// The fields for a phone number and its code. A form has two steps. The server keeps nothing of the first:

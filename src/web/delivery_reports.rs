@@ -4,8 +4,8 @@ use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
 
 use crate::sms::{ReportCall, ReportError};
+use crate::web::http::ServicesData;
 use crate::web::http::problem::log_failure;
-use crate::web::http::services::ServicesData;
 
 /// Maximum length of a report in bytes. A report may be a batch.
 pub const LONGEST: usize = 64 * 1024;

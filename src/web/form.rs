@@ -22,16 +22,13 @@ use crate::gate::ReturnUrl;
 use crate::login::{Password, SignedInOwner};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use crate::web::http::action::{ActionRefusal, Actor};
-use crate::web::http::challenge::{BUSY, ChallengeContext};
+use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::locale::Wait;
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::{self, Flash, Layout, PageRequest, with_wait};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::page::{self, with_wait};
+use crate::web::http::{
+    ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
+    Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebError, WebResult,
+};
 
 /// What every page with a form has around its own fields.
 #[derive(Clone)]

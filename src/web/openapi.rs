@@ -13,8 +13,8 @@ use utoipa::OpenApi;
 
 use crate::web::console::{access, accounts, apps, confirm, events, limits, lookup, messages, tokens};
 use crate::web::http::assets::PublicBody;
-use crate::web::http::problem::{CaptchaBody, CaptchaChallenge, InputError, Kind, Problem, ProblemBody};
-use crate::web::http::problem_kind;
+use crate::web::http::problem::Kind;
+use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, problem_kind};
 use crate::web::{
     account, captcha, code, programs, register, reset, session, sign_in, sign_in_by_code, status,
 };

@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::sms::OutboxMessage;
 use crate::web::http::client::is_here;
 use crate::web::http::extract::parse_phone;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::Problem;
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{Layout, Moment, PageRequest, Problem, Services, ServicesData};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -7,10 +7,8 @@ use actix_web::{HttpResponse, web};
 use askama::Template;
 use rust_i18n::t;
 
-use crate::web::http::error_page::{ErrorKind, ErrorPage};
-use crate::web::http::page::{Layout, PageRequest};
 use crate::web::http::problem::Kind;
-use crate::web::http::problem_kind;
+use crate::web::http::{ErrorKind, ErrorPage, Layout, PageRequest, problem_kind};
 
 #[derive(Template)]
 #[template(path = "pages/problem.html")]

@@ -18,15 +18,13 @@ use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
 };
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
+use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
-use crate::web::http::extract::{self, SecretField, UnreadBody};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::{Flash, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::ServicesData;
+use crate::web::http::extract::{self};
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
+    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+};
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::Register;

@@ -16,14 +16,12 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::page::{Flash, PageRequest, set};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::ServicesData;
+use crate::web::http::page::set;
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
+    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+};
 
 const FORM: CaptchaForm = CaptchaForm::PasswordReset;
 

@@ -15,13 +15,12 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
-use crate::web::http::api::ApiRequest;
-use crate::web::http::describe;
-use crate::web::http::locale::Moment;
-use crate::web::http::next::{AppTarget, Next};
-use crate::web::http::page::{self, Flash, PageRequest, WebContext, set};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::next::AppTarget;
+use crate::web::http::page::{self, set};
+use crate::web::http::{
+    ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, WebContext, WebError,
+    WebResult, describe,
+};
 
 /// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
 /// sign-in.

@@ -13,15 +13,12 @@ use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution, invalid_unless};
+use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::PageRequest;
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::ServicesData;
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
+    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebError, WebResult,
+};
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
 
 /// `POST /login`

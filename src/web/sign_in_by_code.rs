@@ -15,14 +15,11 @@ use crate::web::code::{
     step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::message::{Field, Message};
-use crate::web::http::page::{Flash, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::ServicesData;
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, Flash, Message, PageRequest,
+    Problem, SecretField, ServicesData, UnreadBody, WebResult,
+};
 use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::SmsCode;

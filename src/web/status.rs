@@ -4,10 +4,8 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use crate::web::http::client::ClientAddress;
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::{Report, ServicesData, State};
+use crate::web::http::services::{Report, State};
+use crate::web::http::{ClientAddress, Problem, ServicesData, WebContext};
 
 /// This process answers
 #[utoipa::path(

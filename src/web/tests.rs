@@ -30,11 +30,8 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
-use crate::web::http::client::TrustedProxies;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::{PageRequest, WebContext};
 use crate::web::http::problem::Kind;
-use crate::web::http::problem_kind;
+use crate::web::http::{Moment, PageRequest, TrustedProxies, WebContext, problem_kind};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);

@@ -13,12 +13,10 @@ use crate::web::account::{parse_current, require_open};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, OneStep};
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::extract::UnreadBody;
-use crate::web::http::locale::Moment;
-use crate::web::http::message::Field;
-use crate::web::http::page::{self, Flash, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::page::{self};
+use crate::web::http::{
+    Field, Flash, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
+};
 use crate::web::session::{self, Member};
 
 /// `GET /account/export`

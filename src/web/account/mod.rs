@@ -23,14 +23,11 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
-use crate::web::http::action::{ActionRefusal, CountedAs};
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::locale::{Device, Moment};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::{Flash, PageRequest, set};
-use crate::web::http::problem::{WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::page::set;
+use crate::web::http::{
+    ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
+    SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+};
 use crate::web::session::{self, SignedIn, renew};
 
 /// How far back the account page shows what failed, and from how many networks.

@@ -17,16 +17,13 @@ use crate::web::code::{
     send_and_show, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
-use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::page::{Flash, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::ServicesData;
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
+    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+};
 use crate::web::session::{self, Member};
 use crate::web::sign_in;
 

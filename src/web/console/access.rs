@@ -28,11 +28,12 @@ use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::{Locale, Moment, span_in_words, whole_seconds};
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::extract::DOCUMENT_LIMIT;
+use crate::web::http::locale::{span_in_words, whole_seconds};
+use crate::web::http::{
+    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError,
+    WebResult,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]

@@ -30,11 +30,8 @@ use crate::gate::{
 };
 use crate::tuning::DraftError;
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::Locale;
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::extract::DOCUMENT_LIMIT;
+use crate::web::http::{Layout, Locale, PageRequest, Problem, Services, ServicesData, UnreadBody, WebResult};
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {

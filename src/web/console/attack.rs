@@ -9,7 +9,7 @@ use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
 use crate::web::console::limit_text::grouped;
-use crate::web::http::locale::{Locale, Moment};
+use crate::web::http::{Locale, Moment};
 
 /// One attack that goes on.
 pub struct AttackBanner {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Micros;
 use crate::web::console::limit_text::grouped;
-use crate::web::http::locale::{Locale, Moment};
+use crate::web::http::{Locale, Moment};
 
 /// The chart's height in units. Its width is ten units a column.
 pub const HEIGHT: u64 = 100;

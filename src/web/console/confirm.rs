@@ -18,15 +18,13 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{self, Admin, CONFIRM};
 use crate::web::form::{FormReply, GuardedFields, NextFields, Notice};
-use crate::web::http::api::{ApiRequest, CaptchaSolution};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::http::error_page::problem_page;
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::next::Next;
-use crate::web::http::page::{self, Layout, PageRequest, with_wait};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::page::{self, with_wait};
+use crate::web::http::{
+    ApiRequest, CaptchaSolution, Field, FieldErrors, Layout, Message, Next, PageRequest, Problem,
+    SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+};
 use crate::web::sign_in::{parse_current, verify};
 
 pub use crate::web::form::{FormPairs, value};
@@ -273,9 +271,7 @@ mod tests {
     use crate::clock::{Clock, Micros};
     use crate::entropy::Entropy;
     use crate::secret::MasterKey;
-    use crate::web::http::client::TrustedProxies;
-    use crate::web::http::page::WebContext;
-    use crate::web::http::problem::Problem;
+    use crate::web::http::{Problem, TrustedProxies, WebContext};
 
     #[test]
     fn an_error_after_confirming_carries_the_new_session_too() {

@@ -18,10 +18,7 @@ use super::{LONGEST_REASON, confirm};
 use crate::config::{DraftEdit, LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::value;
-use crate::web::http::locale::Locale;
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::Services;
+use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, Services, WebError, WebResult};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentPart {

@@ -20,13 +20,11 @@ use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::tuning::ChangeActor;
 use crate::web::form::value;
-use crate::web::http::client::{ClientAddress, SubjectBytes};
-use crate::web::http::error_page::{ErrorKind, ErrorPage};
-use crate::web::http::extract;
-use crate::web::http::next::Next;
-use crate::web::http::page::{PageRequest, WebContext};
-use crate::web::http::problem::{Problem, WebError};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::client::SubjectBytes;
+use crate::web::http::{
+    ClientAddress, ErrorKind, ErrorPage, Next, PageRequest, Problem, Services, ServicesData, WebContext,
+    WebError, extract,
+};
 
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";

@@ -8,7 +8,8 @@ use rust_i18n::t;
 
 use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
 use crate::denied;
-use crate::web::http::locale::{Locale, in_units};
+use crate::web::http::Locale;
+use crate::web::http::locale::in_units;
 
 /// The word for one hit, singular and plural. Custom limits say "hit".
 const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {

@@ -28,11 +28,8 @@ use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
 use crate::db::DbError;
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::Moment;
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::extract::DOCUMENT_LIMIT;
+use crate::web::http::{Layout, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebResult};
 use history::{ChangeRow, changes};
 
 /// How many of the latest changes are shown below the limits.

@@ -24,10 +24,9 @@ use crate::web::console::guard::{Admin, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, limit_text, read_after, read_filter, read_page_size};
 use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::http::locale::{Locale, Moment};
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{
+    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
+};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";

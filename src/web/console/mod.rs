@@ -19,9 +19,7 @@ pub mod subject_link;
 pub mod tokens;
 
 use crate::clock::Micros;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::Layout;
-use crate::web::http::problem::Problem;
+use crate::web::http::{Layout, Moment, Problem};
 
 /// The longest reason of a change, in characters: a sentence or two.
 pub const LONGEST_REASON: usize = 500;

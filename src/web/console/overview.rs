@@ -24,10 +24,8 @@ use crate::web::console::figures::{
 use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
-use crate::web::http::locale::{Locale, Moment};
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::WebResult;
-use crate::web::http::services::{Services, ServicesData, State};
+use crate::web::http::services::State;
+use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, ServicesData, WebResult};
 
 /// How many subjects of each kind are shown, and how many in total.
 const TOP: u32 = 5;

@@ -17,12 +17,10 @@ use crate::db::DbError;
 use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
 use crate::web::form::{FormPairs, FormReach, once};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
-use crate::web::http::extract::UnreadBody;
-use crate::web::http::locale::{Locale, Moment};
-use crate::web::http::message::{Field, FieldErrors, Message};
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{InputError, Problem, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{
+    Field, FieldErrors, Flash, InputError, Layout, Locale, Message, Moment, PageRequest, Problem, Services,
+    ServicesData, UnreadBody, WebResult,
+};
 
 const HERE: &str = "/admin/tokens";
 const LONGEST_NAME: usize = 100;

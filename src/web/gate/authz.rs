@@ -10,9 +10,7 @@ use crate::config::{Apps, LiveSettings};
 use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, judge};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, ProxyHeaderError};
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::http::cookies;
-use crate::web::http::page::PageRequest;
-use crate::web::http::services::ServicesData;
+use crate::web::http::{PageRequest, ServicesData, cookies};
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,10 +16,8 @@ use crate::gate::{ReturnUrl, Scheme};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::http::page::{self, PageRequest};
-use crate::web::http::problem::{Problem, WebResult};
-use crate::web::http::services::{Services, ServicesData};
-use crate::web::http::{assets, cookies};
+use crate::web::http::page::{self};
+use crate::web::http::{PageRequest, Problem, Services, ServicesData, WebResult, assets, cookies};
 
 /// How long a browser may take to sign in. Tabs that begin meanwhile share one state; of tabs that begin at once before
 /// there is one, the last to be answered sets it, and the others begin again.

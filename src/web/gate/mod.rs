@@ -9,10 +9,8 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 use askama::Template;
 
-use crate::web::http::assets;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
-use crate::web::http::page::{Layout, PageRequest, WebContext};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{Layout, PageRequest, Services, ServicesData, WebContext, assets};
 
 pub mod authz;
 pub mod host;

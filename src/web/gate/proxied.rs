@@ -7,7 +7,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{ACCEPT, HOST, HeaderMap, UPGRADE};
 
 use crate::gate::Scheme;
-use crate::web::http::client::TrustedProxies;
+use crate::web::http::TrustedProxies;
 
 pub const FORWARDED_HOST: &str = "x-forwarded-host";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";

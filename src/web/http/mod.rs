@@ -21,3 +21,18 @@ pub mod page;
 pub mod problem;
 pub mod problem_kind;
 pub mod services;
+
+pub use action::{ActionRefusal, Actor, CountedAs};
+pub use api::{ApiRequest, CaptchaSolution};
+pub use challenge::{CaptchaOutcome, ChallengeContext};
+pub use client::{ClientAddress, TrustedProxies};
+pub use cookies::Cookies;
+pub use csrf::{Browser, Provenance};
+pub use error_page::{ErrorKind, ErrorPage};
+pub use extract::{SecretField, UnreadBody};
+pub use locale::{Device, Locale, Moment, Wait};
+pub use message::{Field, FieldErrors, Message};
+pub use next::Next;
+pub use page::{Flash, Layout, PageRequest, WebContext};
+pub use problem::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, WebError, WebResult};
+pub use services::{Services, ServicesData};

@@ -16,13 +16,14 @@ use crate::denied::Denied;
 use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
-use crate::web::http::api::{CaptchaSolution, limited};
-use crate::web::http::challenge::{BUSY, CaptchaOutcome, ChallengeContext};
-use crate::web::http::client::ClientAddress;
+use crate::web::http::api::limited;
+use crate::web::http::challenge::BUSY;
 use crate::web::http::describe::{self, BODY, GUARD};
-use crate::web::http::extract::{SecretField, UnreadBody};
 use crate::web::http::locale::whole_seconds;
-use crate::web::http::problem::{CaptchaBody, InputError, Problem};
+use crate::web::http::{
+    CaptchaBody, CaptchaOutcome, CaptchaSolution, ChallengeContext, ClientAddress, InputError, Problem,
+    SecretField, UnreadBody,
+};
 use crate::web::programs::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]

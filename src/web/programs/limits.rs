@@ -13,12 +13,10 @@ use utoipa::ToSchema;
 
 use crate::custom::CustomRequest;
 use crate::web::http::api::quota;
-use crate::web::http::client::{ClientAddress, SubjectBytes};
+use crate::web::http::client::SubjectBytes;
 use crate::web::http::describe::{self, BODY, TOKEN};
-use crate::web::http::extract::{self, SecretField, UnreadBody};
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::ServicesData;
+use crate::web::http::extract::{self};
+use crate::web::http::{ClientAddress, Problem, SecretField, ServicesData, UnreadBody, WebContext};
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
 use gatehouse_limiter::{
     HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError,

@@ -9,11 +9,7 @@ use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest};
 
 use crate::accounts::{Realm, TokenScopes};
-use crate::web::http::client::ClientAddress;
-use crate::web::http::extract;
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::ServicesData;
+use crate::web::http::{ClientAddress, Problem, ServicesData, WebContext, extract};
 
 pub mod attempts;
 pub mod limits;

@@ -12,12 +12,9 @@ use utoipa::ToSchema;
 use crate::accounts::Realm;
 use crate::config::LiveSettings;
 use crate::sms::{MessagePurpose, Phone, PhoneError, RequestedMessage, SendOutcome, SmsCode};
-use crate::web::http::client::ClientAddress;
 use crate::web::http::describe::{self, BODY, NUMBER, PROGRAM};
-use crate::web::http::extract::{self, SecretField, UnreadBody, parse_phone};
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::ServicesData;
+use crate::web::http::extract::{self, parse_phone};
+use crate::web::http::{ClientAddress, Problem, SecretField, ServicesData, UnreadBody, WebContext};
 use crate::web::programs::verifications::language;
 use crate::webhooks::HookCall;
 

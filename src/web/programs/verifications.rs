@@ -15,13 +15,14 @@ use crate::sms::{
     MessageId, ProgramPurpose, RequestedMessage, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
 };
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
-use crate::web::http::api::{CaptchaSolution, limited, refused};
-use crate::web::http::challenge::{BUSY, CaptchaOutcome, ChallengeContext};
-use crate::web::http::client::ClientAddress;
+use crate::web::http::api::{limited, refused};
+use crate::web::http::challenge::BUSY;
 use crate::web::http::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
-use crate::web::http::extract::{SecretField, UnreadBody};
-use crate::web::http::locale::{Locale, whole_seconds};
-use crate::web::http::problem::{Problem, WebResult};
+use crate::web::http::locale::whole_seconds;
+use crate::web::http::{
+    CaptchaOutcome, CaptchaSolution, ChallengeContext, ClientAddress, Locale, Problem, SecretField,
+    UnreadBody, WebResult,
+};
 use crate::web::programs::{Program, Verify};
 
 /// What a program says that names no purpose.

@@ -15,12 +15,11 @@ use url::form_urlencoded;
 use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{PolicyAttempt, PolicyReport};
-use crate::web::http::client::ClientAddress;
-use crate::web::http::extract::{self, SecretField, UnreadBody};
-use crate::web::http::locale::Locale;
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::{Problem, log_failure};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::extract::{self};
+use crate::web::http::problem::log_failure;
+use crate::web::http::{
+    ClientAddress, Locale, Problem, SecretField, Services, ServicesData, UnreadBody, WebContext,
+};
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
 /// need six characters for a byte.

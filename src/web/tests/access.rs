@@ -6,7 +6,7 @@ use super::NOW;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
 use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow, SaveNotice};
-use crate::web::http::page::PageRequest;
+use crate::web::http::PageRequest;
 
 fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
     let until = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));

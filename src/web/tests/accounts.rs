@@ -7,7 +7,7 @@ use crate::audit::FailedAttempts;
 use crate::web::account::{AccountPage, FailureRow, SessionRow, SignInRow};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, Notice};
-use crate::web::http::locale::{Device, Moment};
+use crate::web::http::{Device, Moment};
 use crate::web::{Field, FieldErrors, Message, PageRequest};
 
 pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {

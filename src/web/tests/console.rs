@@ -26,8 +26,7 @@ use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::PageRequest;
+use crate::web::http::{Moment, PageRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

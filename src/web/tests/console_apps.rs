@@ -9,7 +9,7 @@ use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFi
 use crate::tuning::DraftError;
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
 use crate::web::console::document::{Controls, DocumentPart, EditorNotice, TomlDraft};
-use crate::web::http::page::PageRequest;
+use crate::web::http::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -8,7 +8,7 @@ use crate::entropy::Entropy;
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;
-use crate::web::http::page::PageRequest;
+use crate::web::http::PageRequest;
 use crate::web::{Field, FieldErrors, Message, Next};
 
 pub fn confirms(visit: &PageRequest) -> Vec<(&'static str, ConfirmPage)> {

@@ -11,10 +11,7 @@ use crate::web::console::accounts::{change, change_groups, found};
 use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::http::extract::UnreadBody;
-use crate::web::http::locale::Moment;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::ServicesData;
+use crate::web::http::{Moment, Problem, ServicesData, UnreadBody};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]

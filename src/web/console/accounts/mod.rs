@@ -22,10 +22,9 @@ use crate::sms::Phone;
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link;
-use crate::web::http::locale::{Device, Moment};
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{
+    Device, Flash, Layout, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
+};
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;

@@ -17,11 +17,8 @@ use crate::sms::Phone;
 use crate::web::console::guard::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{read_after, read_filter, read_page_size};
-use crate::web::http::client::{ClientAddress, TrustedProxies};
 use crate::web::http::describe::{self, ADMIN, SCOPED};
-use crate::web::http::locale::Moment;
-use crate::web::http::problem::Problem;
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{ClientAddress, Moment, Problem, Services, ServicesData, TrustedProxies};
 
 /// What leads a key of a subject, as events carry them.
 const KEY: &str = "key:";

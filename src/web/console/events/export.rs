@@ -15,9 +15,7 @@ use crate::web::console::events::EventQuery;
 use crate::web::console::events::api::SecurityEvent;
 use crate::web::console::guard::Admin;
 use crate::web::console::subject_link::hash_text;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::PageRequest;
-use crate::web::http::services::ServicesData;
+use crate::web::http::{Moment, PageRequest, ServicesData};
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;

@@ -33,10 +33,7 @@ use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
-use crate::web::http::locale::Moment;
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::WebResult;
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{Layout, Moment, PageRequest, Services, ServicesData, WebResult};
 
 /// The longest name of a limit.
 const LONGEST: usize = 80;

@@ -12,7 +12,7 @@ use crate::config::SMS_BRAKE;
 use crate::web::console::attack;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{self, SubjectLink};
-use crate::web::http::locale::{Locale, Moment};
+use crate::web::http::{Locale, Moment};
 
 /// One row: an event, or several events combined.
 pub struct EventRow {

@@ -20,11 +20,8 @@ use crate::web::console::document::{
 use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{about, sentences, title, unit_key};
 use crate::web::form::value;
-use crate::web::http::error_page::{ErrorKind, ErrorPage};
-use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::page::{Layout, PageRequest};
-use crate::web::http::problem::WebResult;
-use crate::web::http::services::ServicesData;
+use crate::web::http::extract::DOCUMENT_LIMIT;
+use crate::web::http::{ErrorKind, ErrorPage, Layout, PageRequest, ServicesData, UnreadBody, WebResult};
 
 /// `GET /admin/limits/edit/{limit}`
 pub async fn show(visit: PageRequest, admin: Admin, name: Path<String>, services: ServicesData) -> WebResult {

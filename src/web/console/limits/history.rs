@@ -16,12 +16,10 @@ use crate::web::console::document::{
 };
 use crate::web::console::guard::{Admin, Permitted, ReadLimits, SaveLimits};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
-use crate::web::http::error_page::{ErrorKind, ErrorPage};
-use crate::web::http::extract::UnreadBody;
-use crate::web::http::locale::Moment;
-use crate::web::http::page::{Flash, Layout, PageRequest};
-use crate::web::http::problem::{Problem, WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::{
+    ErrorKind, ErrorPage, Flash, Layout, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody,
+    WebError, WebResult,
+};
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;

@@ -18,10 +18,8 @@ use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDra
 use crate::web::console::guard::{Admin, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
-use crate::web::http::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::http::locale::{Locale, Moment};
-use crate::web::http::problem::Problem;
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::extract::DOCUMENT_LIMIT;
+use crate::web::http::{Locale, Moment, Problem, Services, ServicesData, UnreadBody};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(

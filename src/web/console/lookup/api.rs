@@ -16,8 +16,7 @@ use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadS
 use crate::web::console::lookup::actor;
 use crate::web::console::lookup::subject::read_as;
 use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::http::problem::Problem;
-use crate::web::http::services::ServicesData;
+use crate::web::http::{Problem, ServicesData};
 use crate::web::programs::limits::span;
 
 /// What a path names, in the description of the API.

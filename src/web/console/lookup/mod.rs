@@ -25,10 +25,10 @@ use crate::web::console::guard::Admin;
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::subject_link;
-use crate::web::http::locale::{Locale, Moment, Wait};
-use crate::web::http::page::{self, Flash, Layout, PageRequest};
-use crate::web::http::problem::{WebError, WebResult};
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::page::{self};
+use crate::web::http::{
+    Flash, Layout, Locale, Moment, PageRequest, Services, ServicesData, Wait, WebError, WebResult,
+};
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";

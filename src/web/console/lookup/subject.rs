@@ -9,8 +9,7 @@ use crate::db::DbError;
 use crate::lookup::{LookupKind, LookupSubject, NamedProgram, RecordedSubject};
 use crate::sms::{Phone, ProgramKind};
 use crate::web::console::subject_link::{hash_text, parse_hash};
-use crate::web::http::client::{ClientAddress, TrustedProxies};
-use crate::web::http::services::Services;
+use crate::web::http::{ClientAddress, Services, TrustedProxies};
 
 /// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
