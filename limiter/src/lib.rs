@@ -1,6 +1,9 @@
 //! All that its page, README.md, tells of.
-#![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
-#![cfg_attr(not(feature = "actix"), doc = "An exact sliding-window limiter, in process or on Redis.")]
+#![cfg_attr(all(feature = "actix", feature = "redis"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "actix", feature = "redis")),
+    doc = "An exact sliding-window limiter, in process or on Redis."
+)]
 #![warn(missing_docs)]
 
 pub mod clock;
