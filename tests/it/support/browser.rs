@@ -1,4 +1,4 @@
-//! A private Chromium, controlled by WebDriver, and ended when dropped.
+//! A private Chromium without a window, controlled by WebDriver, and ended when dropped.
 //!
 //! It saves pictures in the folder that the environment variable `GATEHOUSE_PICTURES` names; without it none
 //! are taken.
@@ -30,7 +30,7 @@ pub const PHONE: Screen = Screen { width: 360, height: 780, phone: true };
 pub const NARROWEST: Screen = Screen { width: 320, height: 640, phone: true };
 
 const SWITCHES: [&str; 12] = [
-    "--headless=new",
+    "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -64,6 +64,9 @@ impl Browser {
         let service = Chromedriver::start();
         let profile = tempfile::tempdir().unwrap();
         let mut wishes = DesiredCapabilities::chrome();
+        // The engine without the desktop's browser around it: it starts, and changes screens, in a sixth of the time.
+        wishes.set("browserName", "chrome-headless-shell").unwrap();
+        wishes.set_binary(&headless_shell()).unwrap();
         for switch in SWITCHES {
             wishes.add_arg(switch).unwrap();
         }
@@ -72,7 +75,7 @@ impl Browser {
         wishes.add_arg(&format!("--window-size={},{}", DESKTOP.width, DESKTOP.height)).unwrap();
         wishes.set_browser_log_level(LoggingPrefsLogLevel::All).unwrap();
         let connecting = WebDriver::builder(service.url(), wishes).client(plain_client());
-        let driver = connecting.connect().await.expect("Chromium (Debian: apt-get install chromium)");
+        let driver = connecting.connect().await.expect("a session with Chromium");
         let session = driver.session_id().to_string();
         // Dropping ends the session here, whether a test passed or panicked.
         driver.clone().leak().unwrap();
@@ -119,7 +122,9 @@ impl Browser {
         let said = self.driver.browser_log().await.unwrap().into_iter().map(|entry| entry.message);
         said.filter(|message| {
             let refused = message.contains("Failed to load resource: the server responded with a status of");
-            !refused || message.contains("/static/") || message.contains("/captcha/")
+            // A test types into a page before it was first drawn, where a machine is slow.
+            let typed = message.contains("Autofocus processing was blocked");
+            !typed && (!refused || message.contains("/static/") || message.contains("/captcha/"))
         })
         .collect()
     }
@@ -254,6 +259,15 @@ impl Browser {
 /// Where pictures go, if they are wanted.
 pub fn pictures() -> Option<PathBuf> {
     std::env::var_os("GATEHOUSE_PICTURES").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+fn headless_shell() -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("chromium-headless-shell"))
+        .find(|file| file.exists());
+    let found = found.expect("chromium-headless-shell (Debian: apt-get install chromium-headless-shell)");
+    found.display().to_string()
 }
 
 fn plain_client() -> reqwest::Client {
