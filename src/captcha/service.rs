@@ -263,6 +263,8 @@ impl CaptchaService {
         let limits = images(live);
         let share = share(&self.drawing, limits[TOTALS], by).await;
         let buckets = buckets(&self.drawing, limits, &share, by);
+        // Who has drawn the last one is told so at once.
+        self.standings.known.remove(&self.captchas.ids.short(form.as_str(), by.address));
         match self.drawing.reserve(&buckets, false).await {
             Ok(HitDecision::Refused(refusal)) => Err(ImageError::Refused(later(form, refusal))),
             Ok(HitDecision::Admitted(admission)) => {

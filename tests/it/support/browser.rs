@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
-use thirtyfour::{By, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver, WebElement};
+use thirtyfour::{By, CapabilitiesHelper, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver, WebElement};
 
 /// A screen: its size in CSS pixels, and whether it is a phone. Windows are at least 500 pixels wide even
 /// without a head, so the width is set by emulation.
