@@ -27,10 +27,11 @@ async fn all_times_of_a_page_are_the_readers_and_it_says_so_once() {
     browser.open("/admin").await;
     let page = browser.text("body").await;
     assert_eq!((page.matches(ZONE).count(), page.matches("UTC").count()), (1, 0), "{page}");
-    // The last tick is the end of the current minute, and what was tried just now is in it.
+    // The last tick is the end of the current minute, and what was tried just now is in it. A page in English says
+    // 1:05 PM.
     let minute = |hours: i64, minutes: i64| {
         let at = now.0 + (hours * 60 + minutes) * 60_000_000;
-        jiff::Timestamp::from_microsecond(Micros(at).0).unwrap().strftime("%H:%M").to_string()
+        jiff::Timestamp::from_microsecond(Micros(at).0).unwrap().strftime("%I:%M").to_string()
     };
     let told = browser.js(TIMES).await;
     assert!(told.as_array().unwrap().contains(&json!(minute(9, 0))), "{told}");
