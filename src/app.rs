@@ -112,7 +112,7 @@ impl Application {
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = PasswordHasher::new(settings.password, clock.clone(), entropy.clone())
             .map_err(StartError::Hash)?;
-        let failures = FailureRecord::new(db.clone(), clock.clone());
+        let failures = Arc::new(FailureRecord::new(db.clone(), clock.clone()));
         let guard = Arc::new(LoginGuard::new(
             limiter.clone(),
             local_fallback.clone(),

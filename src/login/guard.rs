@@ -71,7 +71,7 @@ pub struct LoginGuard {
     /// Windows of addresses in this process, with stricter limits, used while the store is out.
     local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     /// Decides on accounts while the store is out, and is what the store is rebuilt from.
-    failures: FailureRecord,
+    failures: Arc<FailureRecord>,
     in_flight: InFlightAttempts,
     rebuild: WindowRebuild,
     /// A return to the store is in progress.
@@ -115,7 +115,7 @@ impl LoginGuard {
     pub fn new(
         limiter: Limiter,
         local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
-        failures: FailureRecord,
+        failures: Arc<FailureRecord>,
         accounts: Accounts,
         audit: Audit,
     ) -> Self {

@@ -31,7 +31,7 @@ pub struct LookupParts {
     /// This process's windows, used while the store is out.
     pub local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     /// What the windows of accounts are rebuilt from.
-    pub failures: FailureRecord,
+    pub failures: Arc<FailureRecord>,
     /// Limits on challenges issued by this process.
     pub issuing: gatehouse_limiter::Limiter<MemoryStore>,
     pub accounts: Accounts,

@@ -12,7 +12,7 @@ use crate::db::{Db, DbError, execute, on_db, traced};
 /// An instance without a sign of life for this long is not counted; it gives one every 5 s.
 const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct FailureRecord {
     db: Db,
     clock: Clock,

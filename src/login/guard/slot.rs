@@ -24,7 +24,7 @@ pub struct AttemptSlot {
     pub(super) mode: CountingMode,
     /// Dropped last.
     pub(super) ticket: InFlightTicket,
-    pub(super) failures: FailureRecord,
+    pub(super) failures: Arc<FailureRecord>,
 }
 
 pub(super) enum SlotHold {

@@ -139,7 +139,7 @@ pub async fn submit(
     let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::CaptchaOutcome(answer) => Ok(answer),
+        Submitted::Answered(answer) => Ok(answer),
         Submitted::Try(draft) => {
             let outcome = tried(&services, &admin, DraftBody::Toml(draft.toml.clone())).await?;
             Ok(match outcome {

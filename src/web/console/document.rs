@@ -284,7 +284,7 @@ impl StalePage {
 
 pub enum Submitted {
     /// It was refused or saved.
-    CaptchaOutcome(HttpResponse),
+    Answered(HttpResponse),
     Try(TomlDraft),
 }
 
@@ -302,7 +302,7 @@ pub async fn submitted(
     let draft = TomlDraft::new(part, toml, Controls::read(pairs));
     if !visit.admits_form(&draft.controls.csrf_token) {
         admin.was_foreign(services, visit.pattern());
-        return Ok(Submitted::CaptchaOutcome(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
+        return Ok(Submitted::Answered(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
     }
     if draft.controls.act != Act::Save {
         return Ok(Submitted::Try(draft));
@@ -311,7 +311,7 @@ pub async fn submitted(
         page(TomlDraft { controls: controls.clone(), mistakes, notice, ..draft.clone() })
     };
     let saving = DraftSave { part, visit, services, admin, action: part.words().editor, pairs };
-    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::CaptchaOutcome)
+    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
 }
 
 pub struct DraftSave<'a> {

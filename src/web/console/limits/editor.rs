@@ -120,7 +120,7 @@ pub async fn submit_toml(
     let page = |draft| TomlPage::new(&visit, admin.login(), draft);
     let answer = |draft| page(draft).respond(&visit);
     match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::CaptchaOutcome(answer) => Ok(answer),
+        Submitted::Answered(answer) => Ok(answer),
         Submitted::Try(draft) => {
             let tried = tried(&services, &admin, draft.toml.clone(), draft.controls.stretch).await?;
             Ok(match tried {
