@@ -102,12 +102,13 @@ async fn a_master_that_is_cut_off_is_left_for_the_one_that_the_sentinels_name() 
     }
     trio.until_replaced();
     let moved = async {
-        while limiter.rebuild_generation("it", "s").await.is_ok_and(|found| found.is_some()) {
+        while !matches!(limiter.rebuild_generation("it", "s").await, Ok(None)) {
             tokio::time::sleep(Duration::from_millis(10)).await; // the sentinels are asked each second
         }
     };
-    tokio::time::timeout(PATIENCE, moved).await.expect("another master is noticed");
-    assert_eq!(generation_when_up(&limiter).await, None);
+    tokio::time::timeout(PATIENCE, moved)
+        .await
+        .expect("another master is noticed, and its windows are incomplete");
     one_is_left(&limiter).await;
 }
 

@@ -80,9 +80,14 @@ impl RedisServer {
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
     }
 
-    /// A line of `INFO replication`.
+    /// A line of `INFO replication`. Sentinels close all connections of a server whose role they change, so that
+    /// it is asked again.
     pub fn replication(&self, name: &str) -> String {
-        let info: String = redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
+        let ask = || {
+            let mut link = self.client().get_connection_with_timeout(Duration::from_secs(60))?;
+            redis::cmd("INFO").arg("replication").query::<String>(&mut link)
+        };
+        let info = (0..20).find_map(|_| ask().ok()).expect("an answer to INFO");
         let prefix = format!("{name}:");
         info.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().to_owned()
     }
