@@ -254,6 +254,7 @@ impl LoginGuard {
                         return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
                     // It was given by incomplete windows, or nobody can tell that it was not.
+                    ticket.end().await;
                     match (hold.refund().await, now) {
                         (Ok(()), Ok(_)) => None,
                         (Err(error), _) | (Ok(()), Err(error)) => Some(error),

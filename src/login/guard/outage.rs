@@ -25,9 +25,6 @@ use crate::db::DbError;
 /// have freed one.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-/// Between two checks whether the attempts in flight are in the store: the time of a few scripts.
-const RETURNS_SOON: Duration = Duration::from_millis(10);
-
 /// What the record decides on an attempt.
 enum RecordDecision {
     /// Taken at that time.
@@ -153,7 +150,7 @@ impl LoginGuard {
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
                     return Ok(RecordDecision::StoreIsBack);
                 }
-                Err(NotYet::Returning) => tokio::time::sleep(RETURNS_SOON).await,
+                Err(NotYet::Returning) => self.in_flight.returned().await,
                 Err(NotYet::Stale) => tokio::task::yield_now().await,
                 Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, next_end).await),
             }

@@ -10,6 +10,7 @@ use gatehouse_limiter::{
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
+use tokio::time::sleep;
 
 use super::CountedAttempt;
 use super::counting::{CountingMode, SHARED};
@@ -17,6 +18,9 @@ use super::failure_record::FailureRecord;
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
 use crate::throttle::{Hold, Limiter};
+
+/// Between two checks whether the attempts in flight are in the store: the time of a few scripts.
+const RETURNS_SOON: Duration = Duration::from_millis(10);
 
 /// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
@@ -121,9 +125,10 @@ impl AttemptSlot {
 
     /// Nothing was verified: it is removed.
     pub async fn refund(self) {
+        let store_may_know = self.ticket.end().await;
         match self.hold {
             SlotHold::Store(hold) => drop(settled(hold.refund().await)),
-            SlotHold::Outage(hold) => hold.refund(&self.ticket).await,
+            SlotHold::Outage(hold) => hold.refund(store_may_know).await,
         }
     }
 
@@ -135,10 +140,11 @@ impl AttemptSlot {
     /// otherwise an attacker could sign in to an account of their own to wipe them. Returns when that was,
     /// and whether forgiveness was requested, if the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
+        let store_may_know = self.ticket.end().await;
         match self.hold {
             SlotHold::Store(hold) => settled(hold.succeed(is_own).await),
             SlotHold::Outage(hold) => {
-                hold.refund(&self.ticket).await;
+                hold.refund(store_may_know).await;
                 None
             }
         }
@@ -147,11 +153,11 @@ impl AttemptSlot {
 
 impl HeldInOutage {
     /// The store has it as a failure if it came back in the meantime.
-    async fn refund(self, ticket: &InFlightTicket) {
+    async fn refund(self, store_may_know: bool) {
         if let Some(elsewhere) = self.elsewhere {
             let _ = elsewhere.refund().await;
         }
-        if ticket.store_may_know() {
+        if store_may_know {
             let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
             settled(self.limiter.refund(&buckets, self.id).await);
         }
@@ -283,6 +289,13 @@ impl InFlightAttempts {
         }
     }
 
+    /// Waits until no return is under way.
+    pub async fn returned(&self) {
+        while matches!(self.lock().decided_by, DecisionSource::Neither { .. }) {
+            sleep(RETURNS_SOON).await;
+        }
+    }
+
     /// The store could not be written to.
     pub fn give_up_return(&self) {
         let mut state = self.lock();
@@ -333,14 +346,18 @@ impl InFlightTicket {
     /// Keeps the attempt in flight for this long: it failed, and that could not be recorded.
     pub fn keep_for(self, span: Duration) {
         tokio::spawn(async move {
-            tokio::time::sleep(span).await;
+            sleep(span).await;
             drop(self);
         });
     }
 
-    /// Whether the attempt may have been written to the store since it started.
-    pub fn store_may_know(&self) -> bool {
-        !matches!(self.all.lock().decided_by, DecisionSource::Record { .. })
+    /// Ends an attempt that is no failure, before its hold is given back: a return that is writing it to the store
+    /// as a failure is waited for, and none does so later. Returns whether one may have.
+    pub async fn end(self) -> bool {
+        let all = self.all.clone();
+        drop(self);
+        all.returned().await;
+        all.generation().is_some()
     }
 }
 
@@ -406,5 +423,22 @@ mod tests {
             unclaimed.claim().keep().await.unwrap();
         };
         assert_eq!(holds_after(keep).await, (0, 1));
+    }
+
+    /// Otherwise an owner's right password would count as a failure.
+    #[tokio::test]
+    async fn what_is_no_failure_waits_for_the_return_that_writes_it() {
+        let all = InFlightAttempts::new(Clock::manual(Micros(1_000_000)));
+        let limit = Limit::new("test", vec![], LimitMode::Enforce).unwrap();
+        let logs = vec![OwnedBucket { limit, key: SubjectKey([1; 16]) }];
+        let ticket = all.begin(HitId([1; 6]), Micros(1), logs);
+        assert_eq!(all.begin_return().len(), 1, "what is in flight is written");
+        let ended = tokio::spawn(ticket.end());
+        tokio::time::sleep(2 * RETURNS_SOON).await;
+        assert!(!ended.is_finished(), "it would be given back before it is written");
+        all.end_return(HitId([2; 6]));
+        assert!(ended.await.unwrap(), "the store may know of it");
+        all.leave_store();
+        assert!(all.begin_return().is_empty(), "no later return writes it");
     }
 }
