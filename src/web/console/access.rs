@@ -173,8 +173,7 @@ pub async fn submit(
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
     };
-    if !visit.admits_form(value("csrf_token")) {
-        admin.was_foreign(&services, visit.pattern());
+    if !admin.sends_own_form(&visit, &services, &pairs) {
         return page(&visit, &services, &admin, answer.map(form), SaveNotice::Expired).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
@@ -182,8 +181,7 @@ pub async fn submit(
     let reason = form.reason.clone();
     let until = visit.now().plus(form.lasts().unwrap_or_default());
     let draft = |current: &AccessSettings| answer.added_to(current, subject, until, &reason);
-    let now = visit.now();
-    let current = services.live.snapshot().access.settings().in_force(now);
+    let current = services.live.snapshot().access.settings().in_force(visit.now());
     form.check(visit.locale);
     let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
     let checked = read_draft(&services, &admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
@@ -193,25 +191,19 @@ pub async fn submit(
     if form.has_mistakes() {
         return page(&visit, &services, &admin, Some(form), SaveNotice::None).await;
     }
-    let confirmed = confirm::require(&visit, &services, &admin, HERE, &pairs).await?;
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
-    let result = async {
-        match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
-            Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
-            Err(error) => {
-                let word = match error {
-                    SaveError::Invalid(errors) => {
-                        form.refused(visit.locale, errors);
-                        SaveNotice::None
-                    }
-                    error => word(error)?,
-                };
-                page(&visit, &services, &admin, Some(form), word).await
+    let act = async {
+        let word = match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
+            Ok(_) => return Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
+            Err(SaveError::Invalid(errors)) => {
+                form.refused(visit.locale, errors);
+                SaveNotice::None
             }
-        }
+            Err(error) => word(error)?,
+        };
+        page(&visit, &services, &admin, Some(form), word).await
     };
-    let result = result.await;
-    confirmed.finish(&visit, services.session_lasts, result)
+    confirm::confirmed(&visit, &services, &admin, HERE, &pairs, act).await
 }
 
 /// `POST /admin/access/end`
@@ -222,8 +214,7 @@ pub async fn end(
     services: ServicesData,
 ) -> WebResult {
     let value = |name| confirm::value(&pairs, name);
-    if !visit.admits_form(value("csrf_token")) {
-        admin.was_foreign(&services, visit.pattern());
+    if !admin.sends_own_form(&visit, &services, &pairs) {
         return page(&visit, &services, &admin, None, SaveNotice::Expired).await;
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
@@ -232,19 +223,17 @@ pub async fn end(
         const WHY: &str = "it is set by an environment variable of the server; change it there";
         return page(&visit, &services, &admin, None, SaveNotice::NotSaved(WHY.to_owned())).await;
     }
-    let confirmed = confirm::require(&visit, &services, &admin, END, &pairs).await?;
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
     let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect();
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
     let draft = |current: &AccessSettings| answer.taken_from(current, subject);
-    let result = async {
+    let act = async {
         match save(&visit, &services, &admin, ("access.end", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
             Err(error) => page(&visit, &services, &admin, None, word(error)?).await,
         }
     };
-    let result = result.await;
-    confirmed.finish(&visit, services.session_lasts, result)
+    confirm::confirmed(&visit, &services, &admin, END, &pairs, act).await
 }
 
 async fn save(

@@ -1,7 +1,7 @@
 //! `/admin/confirm` and `POST /api/v1/admin/confirm`: the password, confirmed before something is changed; and asked for
 //! between a form of the console and its change, so that no input is lost.
 
-use std::time::Duration;
+use std::future::Future;
 
 use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
@@ -152,42 +152,34 @@ fn place(next: Option<&Next>) -> &str {
     next.map_or(CONSOLE, Next::as_str)
 }
 
-/// The password was confirmed recently, or just now.
-pub struct Confirmed(Option<SessionToken>);
-
-impl Confirmed {
-    /// The answer with the token that confirming renewed, also if it is an error: the token before it is void.
-    pub fn finish(self, visit: &PageRequest, session_lasts: Duration, answer: WebResult) -> WebResult {
-        let Some(token) = self.0 else { return answer };
-        let mut response = match answer {
-            Ok(response) => response,
-            Err(WebError::Answer(response)) => *response,
-            Err(WebError::Problem(problem)) => problem_page(visit, &problem),
-        };
-        page::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
-        Ok(response)
-    }
-}
-
-/// Passes if the password was confirmed recently or comes with this form. Otherwise returns the page that
-/// asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
-pub async fn require(
+/// Does what a form asks for if the password was confirmed recently or comes with this form. Otherwise answers with the
+/// page that asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
+pub async fn confirmed(
     visit: &PageRequest,
     services: &Services,
     admin: &Admin,
     action: &str,
     pairs: &[(String, String)],
-) -> Result<Confirmed, WebError> {
+    act: impl Future<Output = WebResult>,
+) -> WebResult {
     if admin.is_confirmed(services) {
-        return Ok(Confirmed(None));
+        return act.await;
     }
     let page = || ConfirmPage::new(visit, admin.login(), None).carrying(CarriedForm::new(action, pairs));
     if !pairs.iter().any(|(name, _)| name == "password") {
-        return Err(page().respond(visit).into());
+        return Ok(page().respond(visit));
     }
     let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
-    Ok(Confirmed(Some(confirm(visit, services, admin, &form, &page).await?)))
+    let token = confirm(visit, services, admin, &form, &page).await?;
+    // An error gets the new token, too: the one before it is void.
+    let mut response = match act.await {
+        Ok(response) => response,
+        Err(WebError::Answer(response)) => *response,
+        Err(WebError::Problem(problem)) => problem_page(visit, &problem),
+    };
+    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    Ok(response)
 }
 
 /// The reason that a form gives; empty if it gives none.

@@ -150,7 +150,6 @@ pub struct Controls {
     pub version: String,
     pub reason: String,
     pub stretch: Stretch,
-    pub csrf_token: String,
     /// The reason is required but missing.
     pub reason_missing: bool,
 }
@@ -168,7 +167,6 @@ impl Controls {
                 .take(LONGEST_REASON)
                 .collect(),
             stretch: value(pairs, "stretch").parse().unwrap_or_default(),
-            csrf_token: text("csrf_token"),
             reason_missing: false,
         }
     }
@@ -300,8 +298,7 @@ pub async fn submitted(
     // Browsers submit lines that end in CR LF.
     let toml = confirm::value(pairs, "toml").replace("\r\n", "\n");
     let draft = TomlDraft::new(part, toml, Controls::read(pairs));
-    if !visit.admits_form(&draft.controls.csrf_token) {
-        admin.was_foreign(services, visit.pattern());
+    if !admin.sends_own_form(visit, services, pairs) {
         return Ok(Submitted::Answered(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
     }
     if draft.controls.act != Act::Save {
@@ -345,8 +342,7 @@ impl DraftSave<'_> {
                 return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
             }
         };
-        let confirmed = confirm::require(visit, services, admin, action, pairs).await?;
-        let answer = async {
+        let act = async {
             let (words, Controls { version, reason, .. }) = (part.words(), &controls);
             Ok(match save_edit(services, admin, words.act, Ok(edit), version, reason).await {
                 Ok(_) => visit.see_other(words.page, Some(words.saved)),
@@ -364,7 +360,7 @@ impl DraftSave<'_> {
                 Err(SaveError::Db(error)) => return Err(error.into()),
             })
         };
-        confirmed.finish(visit, services.session_lasts, answer.await)
+        confirm::confirmed(visit, services, admin, action, pairs, act).await
     }
 }
 

@@ -25,7 +25,7 @@ use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, limit_text, read_after, read_filter, read_page_size};
 use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
 use crate::web::http::{
-    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
+    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, WebResult,
 };
 
 const HERE: &str = "/admin/messages";
@@ -293,10 +293,11 @@ pub async fn lift(
     if reason.is_empty() {
         return again(LiftProblem::ReasonMissing).await;
     }
-    let confirmed = confirm::require(&visit, &services, &admin, LIFT, &pairs).await?;
-    let lifted = lift_brake(&services, &admin, prefix, Some(program), &reason).await;
-    let done = |lifted: bool| visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted));
-    confirmed.finish(&visit, services.session_lasts, lifted.map(done).map_err(WebError::from))
+    let act = async {
+        let lifted = lift_brake(&services, &admin, prefix, Some(program), &reason).await?;
+        Ok(visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)))
+    };
+    confirm::confirmed(&visit, &services, &admin, LIFT, &pairs, act).await
 }
 
 async fn respond(

@@ -172,15 +172,15 @@ pub async fn act(
         return again(AccountProblem::NameWrong).await;
     }
     let target = format!("{HERE}/{id}/{}", act.as_str());
-    let confirmed = confirm::require(&visit, &services, &admin, &target, &pairs).await?;
-    let answer = match change(&services, &admin, &account, act, &reason).await {
-        Ok(AccountChange::Done | AccountChange::Unchanged) => Ok(done()),
-        Ok(AccountChange::LastAdmin) => again(AccountProblem::LastAdmin).await,
-        Ok(AccountChange::NoPassword) => again(AccountProblem::NoPassword).await,
-        Ok(AccountChange::Gone | AccountChange::OfAdmin) => Err(Problem::NotFound.into()),
-        Err(error) => Err(WebError::from(error)),
+    let act = async {
+        match change(&services, &admin, &account, act, &reason).await? {
+            AccountChange::Done | AccountChange::Unchanged => Ok(done()),
+            AccountChange::LastAdmin => again(AccountProblem::LastAdmin).await,
+            AccountChange::NoPassword => again(AccountProblem::NoPassword).await,
+            AccountChange::Gone | AccountChange::OfAdmin => Err(Problem::NotFound.into()),
+        }
     };
-    confirmed.finish(&visit, services.session_lasts, answer)
+    confirm::confirmed(&visit, &services, &admin, &target, &pairs, act).await
 }
 
 /// `POST /admin/accounts/{id}/groups`, with a reason and a confirmed password.
@@ -216,15 +216,15 @@ pub async fn set_groups(
         return again(AccountProblem::ReasonMissing).await;
     }
     let target = format!("{HERE}/{id}/groups");
-    let confirmed = confirm::require(&visit, &services, &admin, &target, &pairs).await?;
-    let answer = match change_groups(&services, &admin, &account, &groups, &reason).await {
-        Ok(AccountChange::Done | AccountChange::Unchanged) => {
-            Ok(visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)))
+    let act = async {
+        match change_groups(&services, &admin, &account, &groups, &reason).await? {
+            AccountChange::Done | AccountChange::Unchanged => {
+                Ok(visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)))
+            }
+            _ => Err(Problem::NotFound.into()),
         }
-        Ok(_) => Err(Problem::NotFound.into()),
-        Err(error) => Err(WebError::from(error)),
     };
-    confirmed.finish(&visit, services.session_lasts, answer)
+    confirm::confirmed(&visit, &services, &admin, &target, &pairs, act).await
 }
 
 async fn view(

@@ -54,8 +54,7 @@ pub async fn submit(
     let page = |form: &LimitForm, controls: &Controls| {
         editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
     };
-    if !visit.admits_form(&controls.csrf_token) {
-        admin.was_foreign(&services, visit.pattern());
+    if !admin.sends_own_form(&visit, &services, &pairs) {
         return Ok(page(&form, &controls).notice(EditorNotice::Expired).respond(&visit));
     }
     match controls.act {

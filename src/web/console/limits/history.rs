@@ -141,16 +141,13 @@ pub async fn rollback(
         };
         Ok::<_, WebError>(visit.page(status, &page.problem(&controls.reason, problem)))
     };
-    if !visit.admits_form(&controls.csrf_token) {
-        admin.was_foreign(&services, visit.pattern());
+    if !admin.sends_own_form(&visit, &services, &pairs) {
         return again(RollbackProblem::Expired).await;
     }
     if controls.reason.is_empty() {
         return again(RollbackProblem::ReasonMissing).await;
     }
-    let action = "/admin/limits/rollback";
-    let confirmed = confirm::require(&visit, &services, &admin, action, &pairs).await?;
-    let answer = async {
+    let act = async {
         let Controls { version, reason, .. } = &controls;
         Ok(match roll_back(&services, &admin, &id, version, reason).await {
             Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
@@ -165,8 +162,7 @@ pub async fn rollback(
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
     };
-    let answer = answer.await;
-    confirmed.finish(&visit, services.session_lasts, answer)
+    confirm::confirmed(&visit, &services, &admin, "/admin/limits/rollback", &pairs, act).await
 }
 
 /// One set of limits that was in force.

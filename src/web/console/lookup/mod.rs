@@ -4,7 +4,6 @@ pub mod api;
 pub mod subject;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -18,7 +17,7 @@ use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject, RuleStatus};
-use crate::web::console::confirm::{self, Confirmed, FormPairs, value};
+use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::Admin;
@@ -80,16 +79,19 @@ pub async fn clear(
     services: ServicesData,
 ) -> WebResult {
     let (asked, limit) = (sent(&pairs), value(&pairs, "limit"));
-    let act = LookupAct::read(&visit, &services, admin, &pairs, CLEAR, limit).await?;
-    let answer = match services.lookup.clear(&act.live, limit, &act.subject, act.by).await {
-        Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
-        Err(LookupError::Db(error)) => Err(error.into()),
-        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
-            let page = LookupPage::new(&visit, act.admin.login(), asked);
-            Ok(LookupPage { down: true, ..page }.respond(&visit))
+    let live = services.live.snapshot();
+    let (subject, by) = act_on(&visit, &services, &live, &admin, &pairs, limit).await?;
+    let act = async {
+        match services.lookup.clear(&live, limit, &subject, by).await {
+            Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
+            Err(LookupError::Db(error)) => Err(error.into()),
+            Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+                let page = LookupPage::new(&visit, admin.login(), asked);
+                Ok(LookupPage { down: true, ..page }.respond(&visit))
+            }
         }
     };
-    act.confirmed.finish(&visit, services.session_lasts, answer)
+    confirm::confirmed(&visit, &services, &admin, CLEAR, &pairs, act).await
 }
 
 /// `POST /admin/lookup/enable`
@@ -99,50 +101,39 @@ pub async fn enable(
     pairs: Form<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let act = LookupAct::read(&visit, &services, admin, &pairs, ENABLE, ENABLING).await?;
-    let said = |enabled| if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
-    let enabled = services.lookup.enable_password(&act.subject, act.by).await;
-    let answer = enabled.map(|enabled| back_to(&visit, sent(&pairs), Some(said(enabled))));
-    act.confirmed.finish(&visit, services.session_lasts, answer.map_err(WebError::from))
+    let live = services.live.snapshot();
+    let (subject, by) = act_on(&visit, &services, &live, &admin, &pairs, ENABLING).await?;
+    let act = async {
+        let enabled = services.lookup.enable_password(&subject, by).await?;
+        let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+        Ok(back_to(&visit, sent(&pairs), Some(said)))
+    };
+    confirm::confirmed(&visit, &services, &admin, ENABLE, &pairs, act).await
 }
 
-/// An action on the looked-up subject.
-struct LookupAct {
-    admin: Admin,
-    live: Arc<LiveSettings>,
-    subject: LookupSubject,
-    by: LookupActor,
-    confirmed: Confirmed,
-}
-
-impl LookupAct {
-    /// Parses the form at `action`, which needs a reason and a confirmed password; otherwise returns the page
-    /// to show. `what` is the object of the reason.
-    async fn read(
-        visit: &PageRequest,
-        services: &Services,
-        admin: Admin,
-        pairs: &[(String, String)],
-        action: &str,
-        what: &str,
-    ) -> Result<Self, WebError> {
-        let asked = sent(pairs);
-        if !admin.sends_own_form(visit, services, pairs) {
-            let expired = |page| LookupPage { expired: true, ..page };
-            return Err(page(visit, services, &admin, asked, expired).await?.into());
-        }
-        let reason = confirm::reason(pairs);
-        if reason.is_empty() {
-            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await?.into());
-        }
-        let live = services.live.snapshot();
-        let found = subject::resolve(services, &live, asked).await?;
-        let Some(subject) = found.and_then(|found| found.subject) else {
-            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
-        };
-        let confirmed = confirm::require(visit, services, &admin, action, pairs).await?;
-        Ok(Self { by: actor(&admin, reason), admin, live, subject, confirmed })
+/// On whom a form acts, and who does so for what reason; otherwise the page to show. `what` is the object of the reason.
+async fn act_on(
+    visit: &PageRequest,
+    services: &Services,
+    live: &LiveSettings,
+    admin: &Admin,
+    pairs: &[(String, String)],
+    what: &str,
+) -> Result<(LookupSubject, LookupActor), WebError> {
+    let asked = sent(pairs);
+    if !admin.sends_own_form(visit, services, pairs) {
+        let expired = |page| LookupPage { expired: true, ..page };
+        return Err(page(visit, services, admin, asked, expired).await?.into());
     }
+    let reason = confirm::reason(pairs);
+    if reason.is_empty() {
+        return Err(page(visit, services, admin, asked, |page| page.reason_missing(what)).await?.into());
+    }
+    let found = subject::resolve(services, live, asked).await?;
+    let Some(subject) = found.and_then(|found| found.subject) else {
+        return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
+    };
+    Ok((subject, actor(admin, reason)))
 }
 
 fn actor(admin: &Admin, reason: String) -> LookupActor {
