@@ -112,22 +112,14 @@ fn not_all() -> RedisError {
 /// How connections are made.
 #[derive(Clone)]
 pub(super) struct ConnectionOptions {
-    servers: RedisServers,
-    timeout: Duration,
+    pub servers: RedisServers,
+    /// Bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    pub timeout: Duration,
     /// Loaded at every connection to a single server.
-    scripts: Vec<Script>,
+    pub scripts: Vec<Script>,
 }
 
 impl ConnectionOptions {
-    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
-    pub const fn new(servers: RedisServers, timeout: Duration, scripts: Vec<Script>) -> Self {
-        Self { servers, timeout, scripts }
-    }
-
-    pub const fn is_cluster(&self) -> bool {
-        matches!(self.servers, RedisServers::Cluster(_))
-    }
-
     fn connecting(&self) -> Duration {
         self.timeout.max(CONNECT_AT_LEAST)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::clock::Micros;
 use crate::limit::{Limit, RuleAction};
-use crate::store::{Bucket, Refusal, ReserveRequest, StoreVerdict, SubjectKey};
+use crate::store::{Bucket, Refusal, ReserveRequest, SubjectKey};
 
 /// How long a refusal is remembered: too short for a person to notice, and a flood of any size asks the store
 /// only twenty times a second.
@@ -33,8 +33,7 @@ struct RememberedRefusal {
     /// The limit that refused. Another set of limits may decide differently.
     limit: Limit,
     refusal: Refusal,
-    /// The store's time, and ours.
-    at: Micros,
+    /// By our clock.
     noted: Micros,
     writes: WriteCount,
 }
@@ -61,22 +60,15 @@ impl RememberedRefusals {
         }
     }
 
-    pub fn note(
-        &self,
-        ask: &ReserveRequest<'_>,
-        at: Micros,
-        refusal: Refusal,
-        now: Micros,
-        writes: WriteCount,
-    ) {
+    pub fn note(&self, ask: &ReserveRequest<'_>, refusal: Refusal, now: Micros, writes: WriteCount) {
         let question = question(ask.buckets);
         let limit = ask.buckets[refusal.bucket].limit.clone();
-        let entry = RememberedRefusal { question, limit, refusal, at, noted: now, writes };
+        let entry = RememberedRefusal { question, limit, refusal, noted: now, writes };
         *self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 
     /// The refusal that the same attempt got a moment ago, if it is still valid.
-    pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<StoreVerdict> {
+    pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<Refusal> {
         let question = question(ask.buckets);
         let place = self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner);
         let entry = place.as_ref().filter(|entry| entry.question == question)?;
@@ -89,8 +81,7 @@ impl RememberedRefusals {
             && ask.buckets[refusal.bucket].limit.is(&entry.limit)
             && entry.writes == self.writes(ask.buckets);
         let retry_after = refusal.retry_after.saturating_sub(gone);
-        let refused = Refusal { retry_after, ..refusal };
-        stands.then(|| StoreVerdict::Refused { at: entry.at.plus(gone), refusal: refused })
+        stands.then_some(Refusal { retry_after, ..refusal })
     }
 }
 
