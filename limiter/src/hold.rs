@@ -59,14 +59,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
             *number = self.0.arrivals.arrive(bucket.key);
         }
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
-        let queue = queues.find(|key| self.0.queue.has_waiters(key));
-        let Some(key) = queue else {
-            let verdict = self.reserve_or_refund(&ask).await?;
-            let arrival = QueueArrival { at: verdict_time(&verdict), numbers };
-            return match self.attempt(&ask, verdict, Some(arrival)) {
-                Ok(attempt) => Ok(attempt),
-                Err(key) => self.hold_in_queue(&ask, key, patience).await,
-            };
+        let key = match queues.find(|key| self.0.queue.has_waiters(key)) {
+            Some(key) => key,
+            None => match self.attempt(&ask, Some(numbers)).await? {
+                Ok(decision) => return Ok(decision),
+                Err(key) => key,
+            },
         };
         self.hold_in_queue(&ask, key, patience).await
     }
@@ -89,9 +87,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 if check.await.is_err() {
                     return Ok(HoldDecision::OutOfPatience);
                 }
-                let verdict = self.reserve_or_refund(ask).await?;
-                match self.attempt(ask, verdict, None) {
-                    Ok(attempt) => return Ok(attempt),
+                match self.attempt(ask, None).await? {
+                    Ok(decision) => return Ok(decision),
                     Err(key) if key == *position.key() => {}
                     Err(other) => match self.0.queue.join(other) {
                         Some(next) => position = next,
@@ -103,36 +100,26 @@ impl<S: WindowStore + 'static> Limiter<S> {
         timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
     }
 
-    /// What a verdict means for an attempt; if the attempt must wait, for which log.
-    fn attempt(
+    /// One attempt; if it must wait, for which log.
+    async fn attempt(
         &self,
         ask: &ReserveRequest<'_>,
-        verdict: StoreVerdict,
-        arrived: Option<QueueArrival>,
-    ) -> Result<HoldDecision<S>, QueueKey> {
-        match verdict {
+        arrivals: Option<[u64; MOST_BUCKETS]>,
+    ) -> Result<Result<HoldDecision<S>, QueueKey>, StoreError> {
+        Ok(match self.reserve_or_refund(ask).await? {
             StoreVerdict::Admitted { at, room, noted } => Ok(HoldDecision::Held(Hold {
                 limiter: self.clone(),
                 buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
                 id: ask.id,
                 at,
-                arrived,
+                arrivals,
                 room,
                 noted,
             })),
-            StoreVerdict::Refused { refusal, .. } => Ok(HoldDecision::Refused(refusal)),
+            StoreVerdict::Refused { refusal } => Ok(HoldDecision::Refused(refusal)),
             StoreVerdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
-        }
+        })
     }
-}
-
-/// How an attempt arrived that did not have to wait.
-#[derive(Debug, Clone, Copy)]
-struct QueueArrival {
-    /// The store's time.
-    at: Micros,
-    /// Its arrival number in each log.
-    numbers: [u64; MOST_BUCKETS],
 }
 
 /// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
@@ -145,8 +132,8 @@ pub struct Hold<S: WindowStore + 'static> {
     id: HitId,
     /// When the slot was taken, by the store's clock.
     pub at: Micros,
-    /// None if it had to wait.
-    arrived: Option<QueueArrival>,
+    /// Its arrival number in each log; none if it had to wait.
+    arrivals: Option<[u64; MOST_BUCKETS]>,
     /// What is left, by the tightest enforced rule.
     pub room: Option<LimitRoom>,
     /// What a monitored limit would have refused.
@@ -185,17 +172,13 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// flight anywhere: otherwise, during an attack, one success would give the attacker as many guesses
     /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
-        let arrived = self.arrived;
-        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
-            .map(|bucket| match arrived {
-                Some(QueueArrival { at, numbers })
-                    if forgive(bucket) && self.is_last(bucket, numbers[bucket]) =>
-                {
-                    HoldOutcome::Forgive { up_to: at }
-                }
-                _ => HoldOutcome::Refund,
-            })
-            .collect();
+        let outcome = |bucket| match self.arrivals {
+            Some(numbers) if forgive(bucket) && self.is_last(bucket, numbers[bucket]) => {
+                HoldOutcome::Forgive { up_to: self.at }
+            }
+            _ => HoldOutcome::Refund,
+        };
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
         let forgives = outcomes.iter().any(|outcome| matches!(outcome, HoldOutcome::Forgive { .. }));
         self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
     }
@@ -208,14 +191,6 @@ impl<S: WindowStore + 'static> Hold<S> {
         let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.settle(&buckets, self.id, &outcomes).await
-    }
-}
-
-fn verdict_time(verdict: &StoreVerdict) -> Micros {
-    match verdict {
-        StoreVerdict::Admitted { at, .. }
-        | StoreVerdict::Held { at, .. }
-        | StoreVerdict::Refused { at, .. } => *at,
     }
 }
 
