@@ -41,22 +41,14 @@ pub struct VerifiedId {
     counted: [u8; COUNTED],
 }
 
-/// The requester of an image or a proof, as the limits count it.
-#[derive(Debug, Clone, Copy)]
-pub struct ImageRequester<'a> {
-    pub address: &'a [u8],
-    pub network: &'a [u8],
-    /// Each program has a total of its own.
-    pub realm: Option<&'a [u8]>,
-}
-
 /// A program's client: hashes of its address and its network, and of the realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedClient([u8; COUNTED]);
 
 impl CountedClient {
-    pub fn requester(&self) -> ImageRequester<'_> {
-        ImageRequester { address: &self.0[..6], network: &self.0[6..12], realm: Some(&self.0[12..]) }
+    pub fn client(&self) -> CaptchaClient<'_> {
+        let [address, network, realm] = [&self.0[..6], &self.0[6..12], &self.0[12..]];
+        CaptchaClient { address, network, realm: Some(realm), cookie: None }
     }
 }
 
