@@ -240,9 +240,9 @@ impl CaptchaService {
         let answer = ProofAnswer::read(text).ok_or(RedeemResult::Malformed)?;
         let body = self.answerable(form, client, answer.id())?;
         let proof = self.proofs.signed(answer, &body).ok_or(RedeemResult::Malformed)?;
-        let (effort, limits) = (proof.effort, proofs(live));
-        let share = share(&self.proving, &limits[TOTALS], client).await;
-        let buckets = buckets(&self.proving, limits.each_ref(), &share, client);
+        let effort = proof.effort;
+        let limits = limits(&self.proving, proofs(live), client).await;
+        let buckets = buckets(&self.proving, &limits, client);
         // A wrong answer that shows itself costs nobody a turn.
         let slot = if proof.is_likely() {
             if let Some(refused) = full(&self.proving, passed(&buckets, effort)).await {
@@ -362,9 +362,8 @@ impl CaptchaService {
     async fn image_refused(&self, live: &LiveSettings, client: &CaptchaClient<'_>) -> Option<Refusal> {
         let counted = self.ids.counted(client);
         let by = counted.as_ref().map_or(*client, CountedClient::client);
-        let limits = images(live);
-        let share = share(&self.drawing, limits[TOTALS], &by).await;
-        full(&self.drawing, &buckets(&self.drawing, limits, &share, &by)).await
+        let limits = limits(&self.drawing, images(live), &by).await;
+        full(&self.drawing, &buckets(&self.drawing, &limits, &by)).await
     }
 
     /// The price by what was answered at the client's address and network.
@@ -388,9 +387,8 @@ impl CaptchaService {
         by: &CaptchaClient<'_>,
         form: CaptchaForm,
     ) -> Result<Slot, ImageError> {
-        let limits = images(live);
-        let share = share(&self.drawing, limits[TOTALS], by).await;
-        let buckets = buckets(&self.drawing, limits, &share, by);
+        let limits = limits(&self.drawing, images(live), by).await;
+        let buckets = buckets(&self.drawing, &limits, by);
         // Who has drawn the last one is told so at once.
         self.standings.known.remove(&self.ids.short(form.as_str(), by.address));
         match self.drawing.reserve(&buckets, false).await {
@@ -418,9 +416,9 @@ fn a_tenth(cores: usize) -> (usize, f64) {
 }
 
 /// The limits of images: of addresses, networks and all.
-const fn images(live: &LiveSettings) -> [&Limit; 3] {
+fn images(live: &LiveSettings) -> [Limit; 3] {
     let limits = &live.limits;
-    [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total]
+    [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total].map(Limit::clone)
 }
 
 /// The same of answered proofs of work.
@@ -428,10 +426,20 @@ fn proofs(live: &LiveSettings) -> [Limit; 3] {
     images(live).map(|limit| limit.times(PROOFS_FOR_AN_IMAGE))
 }
 
+/// The same with the part of the total that is open to one network; counted under the total's name, by its rules.
+async fn limits(
+    counted: &Limiter<MemoryStore>,
+    [address, network, total]: [Limit; 3],
+    by: &CaptchaClient<'_>,
+) -> [Limit; 4] {
+    let spent = counted.peek(counted.bucket(&total, by.everyone())).await;
+    let share = share_of(&total, &spent.map(|peek| peek.rules).unwrap_or_default());
+    [address, network, total, share]
+}
+
 fn buckets<'a>(
     counted: &Limiter<MemoryStore>,
-    [address, network, total]: [&'a Limit; 3],
-    share: &'a Limit,
+    [address, network, total, share]: &'a [Limit; 4],
     by: &CaptchaClient<'_>,
 ) -> [Bucket<'a>; 4] {
     [
@@ -440,12 +448,6 @@ fn buckets<'a>(
         counted.bucket(total, by.everyone()),
         counted.bucket(share, by.network),
     ]
-}
-
-/// The part of the total that is open to one network; counted under the total's name, by its rules.
-async fn share(counted: &Limiter<MemoryStore>, total: &Limit, by: &CaptchaClient<'_>) -> Limit {
-    let spent = counted.peek(counted.bucket(total, by.everyone())).await;
-    share_of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
 }
 
 /// The limits that may refuse a proof of that price.

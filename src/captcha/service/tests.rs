@@ -61,9 +61,8 @@ impl Office {
     pub async fn accepts(&self, address: u32, effort: Effort) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
         let by = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie: None };
-        let limits = proofs(&self.live);
-        let share = share(&self.desk.proving, &limits[TOTALS], &by).await;
-        let buckets = buckets(&self.desk.proving, limits.each_ref(), &share, &by);
+        let limits = limits(&self.desk.proving, proofs(&self.live), &by).await;
+        let buckets = buckets(&self.desk.proving, &limits, &by);
         self.desk.count(&buckets, effort).await.is_ok()
     }
 
