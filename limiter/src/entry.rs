@@ -21,7 +21,6 @@ pub(crate) struct LogEntry {
     pub kept: HitRing,
     /// How many hits were not newer than the last start that was asked about. The next answer is close to it.
     past: Cell<u32>,
-    /// When the entry expires.
     expires: CoarseTime,
 }
 
@@ -53,7 +52,6 @@ fn moment(at: Micros) -> CoarseTime {
 /// Attempts in flight, by subject. Few subjects have any.
 pub(crate) type HoldTable = HashMap<SubjectKey, Vec<KeptHit>, BuildHasherDefault<KeyHasher>>;
 
-/// A log with its holds.
 pub(crate) struct SubjectLog<'s> {
     pub entry: &'s mut LogEntry,
     pub holds: &'s mut HoldTable,
@@ -83,7 +81,6 @@ impl SubjectLog<'_> {
         self.in_flight().iter().map(|hold| hold.at).fold(newest, Micros::max)
     }
 
-    /// Records what was asked for and admitted.
     // A function of its own, so that refusals, which come in floods, run through little code.
     #[inline(never)]
     pub fn take(&mut self, ask: &ReserveRequest<'_>, now: Micros, limit: &Limit) {
@@ -104,7 +101,7 @@ impl SubjectLog<'_> {
     }
 
     fn has(&self, id: HitId) -> bool {
-        self.entry.kept.contains(id) || self.in_flight().iter().any(|hold| hold.id == id)
+        self.entry.kept.time_of(id).is_some() || self.in_flight().iter().any(|hold| hold.id == id)
     }
 
     fn keep(&mut self, hit: KeptHit, limit: &Limit) {

@@ -137,11 +137,6 @@ impl HitRing {
         self.refresh_ends();
     }
 
-    /// Whether that hit is in it.
-    pub fn contains(&self, id: HitId) -> bool {
-        self.time_of(id).is_some()
-    }
-
     /// When that hit counts from, if it is in the log.
     pub fn time_of(&self, id: HitId) -> Option<Micros> {
         self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
@@ -165,11 +160,6 @@ impl HitRing {
     #[cold]
     fn keep_anywhere(&mut self, hit: KeptHit, capacity: usize) {
         self.insert(hit, capacity);
-        self.trim(capacity);
-    }
-
-    /// Drops the oldest hits until at most `capacity` are left.
-    pub fn trim(&mut self, capacity: usize) {
         if self.len() > capacity {
             (capacity..self.len()).for_each(|_| self.drop_oldest());
             self.refresh_ends();

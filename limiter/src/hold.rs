@@ -56,7 +56,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
         let mut numbers = [0; MOST_BUCKETS];
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.arrivals.arrive(bucket.key);
+            *number = self.0.arrivals.add(bucket.key);
         }
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
         let key = match queues.find(|key| self.0.queue.has_waiters(key)) {
@@ -173,7 +173,7 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
         let outcome = |bucket| match self.arrivals {
-            Some(numbers) if forgive(bucket) && self.is_last(bucket, numbers[bucket]) => {
+            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers[bucket]) => {
                 HoldOutcome::Forgive { up_to: self.at }
             }
             _ => HoldOutcome::Refund,
@@ -183,8 +183,9 @@ impl<S: WindowStore + 'static> Hold<S> {
         self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
     }
 
-    fn is_last(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.arrivals.is_last(self.buckets[bucket].key, number)
+    /// Whether no attempt has come to this log since the one with that number.
+    fn is_latest(&self, bucket: usize, number: u64) -> bool {
+        self.limiter.0.arrivals.latest(self.buckets[bucket].key) == number
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
@@ -194,32 +195,32 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 }
 
-/// Counters of arrivals, a power of two. Logs that share one only see more company than they have.
-const ARRIVAL_SLOTS: usize = 16_384;
+/// Counters, a power of two. Logs that share one only see more company than they have.
+const COUNTERS: usize = 16_384;
 
-/// How many attempts have come to each log in this process. Allocated at the first: a limiter that never holds does not need the 128 KiB.
+/// A counter for each log. Allocated at the first use: who never counts does not need the 128 KiB.
 #[derive(Debug)]
-pub(crate) struct ArrivalCounts(LazyLock<Box<[AtomicU64]>>);
+pub(crate) struct LogCounts(LazyLock<Box<[AtomicU64]>>);
 
-impl Default for ArrivalCounts {
+impl Default for LogCounts {
     fn default() -> Self {
-        Self(LazyLock::new(|| (0..ARRIVAL_SLOTS).map(|_| AtomicU64::new(0)).collect()))
+        Self(LazyLock::new(|| (0..COUNTERS).map(|_| AtomicU64::new(0)).collect()))
     }
 }
 
-impl ArrivalCounts {
-    /// Counts an attempt at this log; returns its number.
-    pub fn arrive(&self, key: SubjectKey) -> u64 {
-        self.slot(key).fetch_add(1, Ordering::SeqCst) + 1
+impl LogCounts {
+    /// Counts one more at this log; returns its number.
+    pub fn add(&self, key: SubjectKey) -> u64 {
+        self.counter(key).fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whether no attempt has come to this log since the one with that number.
-    pub fn is_last(&self, key: SubjectKey, number: u64) -> bool {
-        self.slot(key).load(Ordering::SeqCst) == number
+    /// The number of the latest at this log.
+    pub fn latest(&self, key: SubjectKey) -> u64 {
+        self.counter(key).load(Ordering::SeqCst)
     }
 
     /// Keys are keyed hashes already, so any of their bits will do.
-    fn slot(&self, key: SubjectKey) -> &AtomicU64 {
-        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % ARRIVAL_SLOTS]
+    fn counter(&self, key: SubjectKey) -> &AtomicU64 {
+        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % COUNTERS]
     }
 }

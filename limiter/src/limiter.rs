@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Micros;
 use crate::entropy::Entropy;
-use crate::hold::ArrivalCounts;
+use crate::hold::LogCounts;
 use crate::key::SubKey;
 use crate::limit::{Limit, RuleAction};
 use crate::store::*;
@@ -30,7 +30,8 @@ pub(crate) struct LimiterInner<S> {
     store: S,
     subjects: SubKey,
     pub ids: IdSource,
-    pub arrivals: ArrivalCounts,
+    /// The attempts that came to each log for a slot.
+    pub arrivals: LogCounts,
     pub queue: Arc<WaitQueue<QueueKey>>,
 }
 
@@ -70,7 +71,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
             store,
             subjects,
             ids: IdSource::new(entropy),
-            arrivals: ArrivalCounts::default(),
+            arrivals: LogCounts::default(),
             queue: WaitQueue::new(MOST_WAITING, MOST_WAITING),
         }))
     }

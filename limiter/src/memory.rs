@@ -156,7 +156,6 @@ impl MemoryStore {
     }
 }
 
-/// The shards that one decision has locked.
 struct LockedShards<'a> {
     shards: [Option<(usize, MutexGuard<'a, LogShard>)>; MOST_BUCKETS],
 }

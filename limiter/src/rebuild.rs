@@ -143,7 +143,6 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
 /// How long a record that failed is left alone.
 #[derive(Default)]
 struct RebuildBackoff {
-    /// Failures since the last success.
     failures: u32,
     until: Option<Micros>,
     /// The last of them was the store's refusal.

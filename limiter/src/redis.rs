@@ -120,13 +120,14 @@ impl RedisStore {
     // Hidden: for that alone.
     #[doc(hidden)]
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
-        self.reservation_as(ask, ask.kind as u8)
+        self.reservation_as(ask, None, ask.kind as u8)
     }
 
-    fn reservation_as(&self, ask: &ReserveRequest<'_>, kind: u8) -> Cmd {
-        let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+    /// `only`: of one bucket, by its place.
+    fn reservation_as(&self, ask: &ReserveRequest<'_>, only: Option<usize>, kind: u8) -> Cmd {
+        let buckets = || sent(ask.buckets, only).map(|(_, bucket)| *bucket);
         let now = self.now();
-        let mut command = self.command(LuaScript::Reserve, buckets().copied());
+        let mut command = self.command(LuaScript::Reserve, buckets());
         command.arg(&ask.id.0).arg(kind);
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now, ask.solved);
@@ -197,17 +198,21 @@ impl RedisStore {
         }
     }
 
-    /// One atomic decision by one script.
-    async fn decide(&self, ask: &ReserveRequest<'_>, kind: u8) -> Result<StoreVerdict, StoreError> {
-        let buckets = || logged(ask.buckets);
+    /// One atomic decision by one script, about every bucket or only one.
+    async fn decide(
+        &self,
+        ask: &ReserveRequest<'_>,
+        only: Option<usize>,
+        kind: u8,
+    ) -> Result<StoreVerdict, StoreError> {
         for _ in 0..MOST_TRIES {
-            let reply = self.run(&self.reservation_as(ask, kind), LuaScript::Reserve).await?;
+            let reply = self.run(&self.reservation_as(ask, only, kind), LuaScript::Reserve).await?;
             if let [OTHER_UNIT, at] = reply[..] {
                 self.learn(Micros(at));
                 continue;
             }
             // The script counts the buckets that were sent to it; the caller counts those that it asked for.
-            let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
+            let place = |number: i64| sent(ask.buckets, only).nth(number as usize).map(|(index, _)| index);
             return verdict(&reply, ask, place);
         }
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
@@ -249,6 +254,14 @@ impl RedisStore {
     }
 }
 
+/// Those that a script is asked about.
+fn sent<'a, 'b>(
+    buckets: &'a [Bucket<'b>],
+    only: Option<usize>,
+) -> impl Iterator<Item = (usize, &'a Bucket<'b>)> + Clone {
+    logged(buckets).filter(move |(index, _)| only.is_none_or(|only| only == *index))
+}
+
 /// The buckets that have a log, with their places.
 fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a Bucket<'b>)> + Clone {
     buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty())
@@ -265,7 +278,7 @@ impl WindowStore for RedisStore {
         }
         let verdict = match self.link.is_cluster() && logged(ask.buckets).nth(1).is_some() {
             true => Box::pin(self.reserve_by_slot(ask)).await?,
-            false => self.decide(ask, ask.kind as u8).await?,
+            false => self.decide(ask, None, ask.kind as u8).await?,
         };
         if let Some((remembered, writes)) = memory {
             match verdict {

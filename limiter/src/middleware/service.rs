@@ -83,7 +83,6 @@ where
     }
 }
 
-/// An admitted request.
 struct Passed<S: WindowStore + 'static> {
     /// Set if the answer decides whether the request counts.
     in_flight: Option<InFlight<S>>,
@@ -186,7 +185,6 @@ fn refused(buckets: &[Bucket<'_>], refusal: Refusal) -> Denied {
     Denied::Full { limit, refusal }
 }
 
-/// Counts what a limit in monitor mode would have refused.
 fn note(buckets: &[Bucket<'_>], noted: Option<Refusal>) {
     if let Some(refusal) = noted {
         count_refusal(buckets[refusal.bucket].limit.name(), "monitor");

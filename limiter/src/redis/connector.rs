@@ -178,10 +178,7 @@ impl Connector {
     /// Why the connection leads to a server that is no longer the master, if the Sentinels say so. A master that
     /// is cut off from them notices nothing itself.
     pub async fn moved(&mut self) -> Option<String> {
-        if !matches!(self.options.servers, RedisServers::Sentinel(_)) {
-            return None;
-        }
-        // Sentinels that do not answer leave everything as it is.
+        // Sentinels that do not answer leave everything as it is; so does a server that has none.
         let client = self.ask_sentinels().await.ok()?;
         let named = client.get_connection_info().addr();
         (self.master.as_ref() != Some(named)).then(|| format!("the sentinels name another master, {named}"))

@@ -108,17 +108,16 @@ impl RedisLink {
         let span = spans::within(
             || info_span!(target: spans::TARGET, "redis", "otel.kind" = "client", "db.system.name" = "redis"),
         );
-        self.round_trip(command).instrument(span).await
-    }
-
-    async fn round_trip(&self, command: &Cmd) -> Result<Value, CallError> {
-        let shared = self.0.nearest();
-        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
-        let answer = RedisConnection::clone(&connection).send(command).await;
-        match shared.judge(&connection, answer)? {
-            Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
-            value => Ok(value),
-        }
+        let round_trip = async {
+            let shared = self.0.nearest();
+            let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+            let answer = RedisConnection::clone(&connection).send(command).await;
+            match shared.judge(&connection, answer)? {
+                Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
+                value => Ok(value),
+            }
+        };
+        round_trip.instrument(span).await
     }
 
     /// The same command to every master; one answer each.

@@ -23,7 +23,7 @@ impl RedisStore {
     /// One decision for every log, not in one step; see the top of this file. `at` is the time of the first
     /// log's server.
     pub(super) async fn reserve_by_slot(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        let looks = logged(ask.buckets).map(|(index, _)| self.decide_one(ask, index, LOOK));
+        let looks = logged(ask.buckets).map(|(index, _)| self.decide(ask, Some(index), LOOK));
         if let Some(verdict) = strictest(try_join_all(looks).await?) {
             return Ok(verdict);
         }
@@ -31,7 +31,7 @@ impl RedisStore {
         let (mut tightest, mut would): (Option<LimitRoom>, Option<Refusal>) = (None, None);
         for (index, bucket) in logged(ask.buckets) {
             taken.push(*bucket);
-            match self.decide_one(ask, index, ReserveKind::Hold as u8).await {
+            match self.decide(ask, Some(index), ReserveKind::Hold as u8).await {
                 Ok(StoreVerdict::Admitted { at, room, noted }) => {
                     first.get_or_insert(at);
                     tightest = [tightest, room].into_iter().flatten().min_by_key(|room| room.remaining);
@@ -59,26 +59,6 @@ impl RedisStore {
         }
         let at = first.unwrap_or_else(|| self.now());
         Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
-    }
-
-    /// The decision about one of the logs, told in places of the whole request.
-    async fn decide_one(
-        &self,
-        ask: &ReserveRequest<'_>,
-        index: usize,
-        kind: u8,
-    ) -> Result<StoreVerdict, StoreError> {
-        let one = ReserveRequest { buckets: &ask.buckets[index..=index], ..*ask };
-        let placed = |refusal: Refusal| Refusal { bucket: index, ..refusal };
-        Ok(match self.decide(&one, kind).await? {
-            StoreVerdict::Admitted { at, room, noted } => StoreVerdict::Admitted {
-                at,
-                room: room.map(|room| LimitRoom { bucket: index, ..room }),
-                noted: noted.map(placed),
-            },
-            StoreVerdict::Held { at, .. } => StoreVerdict::Held { at, bucket: index },
-            StoreVerdict::Refused { refusal } => StoreVerdict::Refused { refusal: placed(refusal) },
-        })
     }
 
     /// Settles all logs at once, each in a step of its own, however the others end. Returns the time of the
