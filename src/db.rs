@@ -194,7 +194,6 @@ impl Db {
         }
     }
 
-    /// Whether the database answers, for readiness.
     pub async fn ping(&self) -> Result<(), DbError> {
         on_db!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))?;
         Ok(())
@@ -308,7 +307,6 @@ async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> ConnectE
 }
 
 impl Tx {
-    /// Like [`Db::now`].
     pub async fn now(&mut self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
             (Self::Postgres(tx), Clock::System) => {
