@@ -248,6 +248,7 @@ impl ClusterServers {
 
 /// In PEM; none: Mozilla's. Without the feature `redis-tls` there are none, and TLS is as the `redis` crate was built.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "redis-tls"), expect(dead_code, reason = "there are none without it"))]
 struct RootCertificates(Option<Vec<u8>>);
 
 impl RootCertificates {
