@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{Accounts, ApiTokens, AppSessions, SessionChanges, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
-use crate::captcha::{CaptchaService, Captchas, RedisMarks};
+use crate::captcha::{CaptchaService, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
     DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
@@ -121,7 +121,15 @@ impl Application {
             audit.clone(),
         ));
         guard.rebuild_if_lost(&live.snapshot().limits).await;
-        let mut captchas = Captchas::new(&master, settings.captcha.provider.clone(), clock.clone(), &entropy);
+        let issuing = in_process();
+        let mut captchas = CaptchaService::new(
+            &master,
+            settings.captcha.provider.clone(),
+            clock.clone(),
+            &entropy,
+            issuing.clone(),
+            in_process(),
+        );
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
@@ -173,12 +181,11 @@ impl Application {
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&live.snapshot()).await;
         let custom = CustomLimits::new(limiter.clone(), audit.clone());
-        let issuing = in_process();
         let lookup = Lookup::new(lookup::LookupParts {
             limiter: limiter.clone(),
             local_fallback: local_fallback.clone(),
             failures,
-            issuing: issuing.clone(),
+            issuing,
             accounts: accounts.clone(),
             attempts: attempts.clone(),
             codes: codes.clone(),
@@ -244,7 +251,7 @@ impl Application {
             tokens,
             hooks,
             session_lasts: settings.session.absolute,
-            captchas: CaptchaService::new(captchas, issuing, in_process()),
+            captchas,
             hasher,
             health: Arc::<AppParts>::clone(&parts),
             metrics,

@@ -15,7 +15,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{
     ConnectOptions, Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
 };
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::Mutex;
 
 use self::health::DbHealth;
 use self::own::OwnConnections;
@@ -40,8 +40,8 @@ const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'"
 /// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
 pub enum Db {
-    Sqlite(DbPools<Sqlite>),
-    Postgres(DbPools<Postgres>),
+    Sqlite(Arc<DbPools<Sqlite>>),
+    Postgres(Arc<DbPools<Postgres>>),
 }
 
 /// Transactions that wait for a lock have connections of their own, few and used in turn: otherwise a burst
@@ -51,11 +51,12 @@ pub struct DbPools<D: sqlx::Database> {
     /// See [`DbPools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
-    /// For those that ask for a lock (PostgreSQL).
-    turns: LockQueue,
+    /// Of the locks of PostgreSQL: only one connection of this process asks for each at a time. Otherwise a burst for a
+    /// number whose lock is stuck would take every connection, and none would be left for other numbers.
+    turns: Box<[Mutex<()>]>,
     /// None for PostgreSQL, which gains nothing by it, and in memory, where there is only one connection.
     own: Option<OwnConnections>,
-    health: Arc<DbHealth>,
+    health: DbHealth,
 }
 
 /// A transaction; rolled back if it is dropped uncommitted.
@@ -176,8 +177,7 @@ impl Db {
             }
             Self::Postgres(pools) => {
                 pools.reachable()?;
-                let begun = traced!("postgresql", pools.turns.begin(&pools.exclusive, lock).await);
-                Ok(Tx::Postgres(begun?))
+                Ok(Tx::Postgres(traced!("postgresql", pools.begin_with(lock).await)?))
             }
         }
     }
@@ -194,7 +194,6 @@ impl Db {
         }
     }
 
-    /// Whether the database answers, for readiness.
     pub async fn ping(&self) -> Result<(), DbError> {
         on_db!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))?;
         Ok(())
@@ -223,17 +222,10 @@ impl Db {
 /// The time of the call, not of the start of the transaction.
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
-impl<D: sqlx::Database> Clone for DbPools<D> {
-    fn clone(&self) -> Self {
-        let (all, exclusive) = (self.all.clone(), self.exclusive.clone());
-        let turns = self.turns.clone();
-        Self { all, exclusive, turns, own: self.own.clone(), health: Arc::clone(&self.health) }
-    }
-}
-
 impl<D: sqlx::Database> DbPools<D> {
-    fn new(all: Pool<D>, exclusive: Pool<D>, own: Option<OwnConnections>) -> Self {
-        Self { all, exclusive, turns: LockQueue::default(), own, health: Arc::default() }
+    fn new(all: Pool<D>, exclusive: Pool<D>, own: Option<OwnConnections>) -> Arc<Self> {
+        let turns = (0..TURNS).map(|_| Mutex::default()).collect();
+        Arc::new(Self { all, exclusive, turns, own, health: DbHealth::default() })
     }
 
     /// The connections for everything except exclusive transactions. Returns an error immediately if the
@@ -315,7 +307,6 @@ async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> ConnectE
 }
 
 impl Tx {
-    /// Like [`Db::now`].
     pub async fn now(&mut self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
             (Self::Postgres(tx), Clock::System) => {
@@ -363,7 +354,8 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
-            $crate::db::Db::Sqlite($crate::db::DbPools { all: $pool, .. }) => {
+            $crate::db::Db::Sqlite(pools) => {
+                let $pool = &pools.all;
                 $crate::db::traced!("sqlite", $run)
             }
             $crate::db::Db::Postgres(pools) => match pools.reachable() {
@@ -535,33 +527,14 @@ impl DbLock {
     }
 }
 
-/// Only one connection of this process asks for each lock at a time: otherwise a burst for a number whose
-/// lock is stuck would take every connection, and none would be left for other numbers.
-#[derive(Debug, Clone)]
-struct LockQueue(Arc<[Arc<Mutex<()>>]>);
-
-impl Default for LockQueue {
-    fn default() -> Self {
-        Self((0..TURNS).map(|_| Arc::default()).collect())
-    }
-}
-
-impl LockQueue {
-    pub async fn begin(
-        &self,
-        pool: &Pool<Postgres>,
-        lock: DbLock,
-    ) -> Result<Transaction<'static, Postgres>, DbError> {
-        let _asking = self.turn(lock).await?;
-        let mut tx = pool.begin_with(READ_COMMITTED).await?;
+impl DbPools<Postgres> {
+    async fn begin_with(&self, lock: DbLock) -> Result<Transaction<'static, Postgres>, DbError> {
+        let turn = self.turns[lock.0 as u64 as usize % TURNS].lock();
+        let _asking =
+            tokio::time::timeout(ACQUIRE_TIMEOUT, turn).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        let mut tx = self.exclusive.begin_with(READ_COMMITTED).await?;
         lock.take(&mut tx).await?;
         Ok(tx)
-    }
-
-    async fn turn(&self, lock: DbLock) -> Result<OwnedMutexGuard<()>, DbError> {
-        let turn = Arc::clone(&self.0[lock.0 as u64 as usize % TURNS]);
-        let waited = tokio::time::timeout(ACQUIRE_TIMEOUT, turn.lock_owned()).await;
-        Ok(waited.map_err(|_| sqlx::Error::PoolTimedOut)?)
     }
 }
 

@@ -18,12 +18,19 @@ pub type Hold = gatehouse_limiter::Hold<Store>;
 pub type HoldDecision = gatehouse_limiter::HoldDecision<Store>;
 pub type WindowRebuild = gatehouse_limiter::WindowRebuild<Store>;
 
+/// The same call on whichever store it is.
+macro_rules! on_store {
+    ($either:expr, $store:ident => $call:expr) => {
+        match $either {
+            Self::Memory($store) => $call.await,
+            Self::Redis($store) => $call.await,
+        }
+    };
+}
+
 impl WindowStore for Store {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        match self {
-            Self::Memory(store) => store.reserve(ask).await,
-            Self::Redis(store) => store.reserve(ask).await,
-        }
+        on_store!(self, store => store.reserve(ask))
     }
 
     async fn settle(
@@ -32,58 +39,34 @@ impl WindowStore for Store {
         id: HitId,
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
-        match self {
-            Self::Memory(store) => store.settle(buckets, id, outcomes).await,
-            Self::Redis(store) => store.settle(buckets, id, outcomes).await,
-        }
+        on_store!(self, store => store.settle(buckets, id, outcomes))
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
-        match self {
-            Self::Memory(store) => store.peek(bucket).await,
-            Self::Redis(store) => store.peek(bucket).await,
-        }
+        on_store!(self, store => store.peek(bucket))
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
-        match self {
-            Self::Memory(store) => store.read(bucket).await,
-            Self::Redis(store) => store.read(bucket).await,
-        }
+        on_store!(self, store => store.read(bucket))
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(store) => store.clear(bucket).await,
-            Self::Redis(store) => store.clear(bucket).await,
-        }
+        on_store!(self, store => store.clear(bucket))
     }
 
     async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(store) => store.restore(hits).await,
-            Self::Redis(store) => store.restore(hits).await,
-        }
+        on_store!(self, store => store.restore(hits))
     }
 
     async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        match self {
-            Self::Memory(store) => store.rebuild_generation(name, shape).await,
-            Self::Redis(store) => store.rebuild_generation(name, shape).await,
-        }
+        on_store!(self, store => store.rebuild_generation(name, shape))
     }
 
     async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(store) => store.begin_rebuild(name, by).await,
-            Self::Redis(store) => store.begin_rebuild(name, by).await,
-        }
+        on_store!(self, store => store.begin_rebuild(name, by))
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        match self {
-            Self::Memory(store) => store.finish_rebuild(name, shape, by).await,
-            Self::Redis(store) => store.finish_rebuild(name, shape, by).await,
-        }
+        on_store!(self, store => store.finish_rebuild(name, shape, by))
     }
 }

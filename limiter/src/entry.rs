@@ -7,9 +7,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use crate::clock::Micros;
-use crate::hits::{HitRing, LogHit};
+use crate::hits::HitRing;
 use crate::limit::Limit;
-use crate::store::{HitId, LogPeek, ReserveKind, ReserveRequest, RulePeek, SubjectKey};
+use crate::store::{HitId, KeptHit, LogPeek, ReserveKind, ReserveRequest, RulePeek, SubjectKey};
 use crate::window::{self, HOLD_LIFE, RuleVerdict, WindowLog};
 
 /// What every decision about a subject reads, and almost every refusal needs nothing else. It fits in one
@@ -21,7 +21,6 @@ pub(crate) struct LogEntry {
     pub kept: HitRing,
     /// How many hits were not newer than the last start that was asked about. The next answer is close to it.
     past: Cell<u32>,
-    /// When the entry expires.
     expires: CoarseTime,
 }
 
@@ -51,9 +50,8 @@ fn moment(at: Micros) -> CoarseTime {
 }
 
 /// Attempts in flight, by subject. Few subjects have any.
-pub(crate) type HoldTable = HashMap<SubjectKey, Vec<LogHit>, BuildHasherDefault<KeyHasher>>;
+pub(crate) type HoldTable = HashMap<SubjectKey, Vec<KeptHit>, BuildHasherDefault<KeyHasher>>;
 
-/// A log with its holds.
 pub(crate) struct SubjectLog<'s> {
     pub entry: &'s mut LogEntry,
     pub holds: &'s mut HoldTable,
@@ -83,11 +81,10 @@ impl SubjectLog<'_> {
         self.in_flight().iter().map(|hold| hold.at).fold(newest, Micros::max)
     }
 
-    /// Records what was asked for and admitted.
     // A function of its own, so that refusals, which come in floods, run through little code.
     #[inline(never)]
     pub fn take(&mut self, ask: &ReserveRequest<'_>, now: Micros, limit: &Limit) {
-        let hit = LogHit { at: now, id: ask.id };
+        let hit = KeptHit { at: now, id: ask.id };
         match ask.kind {
             ReserveKind::Hit => self.keep(hit, limit),
             ReserveKind::Hold => self.holds.entry(self.entry.key).or_default().push(hit),
@@ -95,7 +92,7 @@ impl SubjectLog<'_> {
         self.entry.live_until(now.plus(window::life(limit, now)));
     }
 
-    fn in_flight(&self) -> &[LogHit] {
+    fn in_flight(&self) -> &[KeptHit] {
         self.holds.get(&self.entry.key).map_or(&[], Vec::as_slice)
     }
 
@@ -104,17 +101,17 @@ impl SubjectLog<'_> {
     }
 
     fn has(&self, id: HitId) -> bool {
-        self.entry.kept.contains(id) || self.in_flight().iter().any(|hold| hold.id == id)
+        self.entry.kept.time_of(id).is_some() || self.in_flight().iter().any(|hold| hold.id == id)
     }
 
-    fn keep(&mut self, hit: LogHit, limit: &Limit) {
+    fn keep(&mut self, hit: KeptHit, limit: &Limit) {
         self.entry.kept.keep(hit, limit.capacity() as usize);
     }
 
     /// Writes back a hit that was lost. The log may hold twice its capacity: a log that lost its hits may
     /// have admitted as many as it has room for, and those are about to be refunded. They must not push out
     /// the hits that are written back.
-    pub fn restore(&mut self, hit: LogHit, limit: &Limit) {
+    pub fn restore(&mut self, hit: KeptHit, limit: &Limit) {
         if !self.has(hit.id) {
             self.entry.kept.keep(hit, 2 * limit.capacity() as usize);
         }
@@ -129,7 +126,7 @@ impl SubjectLog<'_> {
         if let (false, Some(at)) = (held, self.entry.kept.time_of(id)) {
             return at;
         }
-        self.keep(LogHit { at: now, id }, limit);
+        self.keep(KeptHit { at: now, id }, limit);
         now
     }
 
@@ -188,20 +185,17 @@ impl WindowLog for EmptyLog {
     }
 }
 
-pub(crate) trait PeekLog: WindowLog + Sized {
-    fn peek(&self, limit: &Limit, now: Micros) -> LogPeek {
-        let rule = |rule| {
-            let retry_after = match window::judge(rule, self, now) {
-                RuleVerdict::Full { frees_at } => frees_at.since(now),
-                RuleVerdict::Free(_) | RuleVerdict::Held => Duration::ZERO,
-            };
-            RulePeek { count: window::counted(rule, self, now).min(rule.max), retry_after }
+/// The state of a log, rule by rule.
+pub(crate) fn peek(log: &impl WindowLog, limit: &Limit, now: Micros) -> LogPeek {
+    let rule = |rule| {
+        let retry_after = match window::judge(rule, log, now) {
+            RuleVerdict::Full { frees_at } => frees_at.since(now),
+            RuleVerdict::Free(_) | RuleVerdict::Held => Duration::ZERO,
         };
-        LogPeek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
-    }
+        RulePeek { count: window::counted(rule, log, now).min(rule.max), retry_after }
+    };
+    LogPeek { at: now, holds: log.holds(), rules: limit.rules().iter().map(rule).collect() }
 }
-
-impl<L: WindowLog> PeekLog for L {}
 
 /// Keys are keyed hashes already, so their own bits are spread well enough.
 #[derive(Debug, Default)]

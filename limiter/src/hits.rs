@@ -1,16 +1,7 @@
 //! The hits of one log in memory, oldest first: a ring buffer that also stores the times of its two ends.
 
 use crate::clock::Micros;
-use crate::store::HitId;
-
-/// A hit in a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogHit {
-    /// From when it counts.
-    pub at: Micros,
-    /// Which hit it is; the same in all of its logs.
-    pub id: HitId,
-}
+use crate::store::{HitId, KeptHit};
 
 /// The most hits that one success forgives: as many as one script can move at once. The oldest are forgiven
 /// first, so that a longer log errs towards a challenge.
@@ -146,11 +137,6 @@ impl HitRing {
         self.refresh_ends();
     }
 
-    /// Whether that hit is in it.
-    pub fn contains(&self, id: HitId) -> bool {
-        self.time_of(id).is_some()
-    }
-
     /// When that hit counts from, if it is in the log.
     pub fn time_of(&self, id: HitId) -> Option<Micros> {
         self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
@@ -158,7 +144,7 @@ impl HitRing {
 
     /// Inserts a hit in order and drops the oldest beyond `capacity`.
     #[inline]
-    pub fn keep(&mut self, hit: LogHit, capacity: usize) {
+    pub fn keep(&mut self, hit: KeptHit, capacity: usize) {
         let len = self.len();
         let newest = len > 0 && hit.at >= self.last.time();
         if newest && len < self.ring.len().min(capacity) {
@@ -172,13 +158,8 @@ impl HitRing {
     }
 
     #[cold]
-    fn keep_anywhere(&mut self, hit: LogHit, capacity: usize) {
+    fn keep_anywhere(&mut self, hit: KeptHit, capacity: usize) {
         self.insert(hit, capacity);
-        self.trim(capacity);
-    }
-
-    /// Drops the oldest hits until at most `capacity` are left.
-    pub fn trim(&mut self, capacity: usize) {
         if self.len() > capacity {
             (capacity..self.len()).for_each(|_| self.drop_oldest());
             self.refresh_ends();
@@ -186,9 +167,9 @@ impl HitRing {
     }
 
     /// Appends the newest hit, if there is room.
-    fn append(&mut self, hit: LogHit) {
-        self.set(self.len(), hit);
+    fn append(&mut self, hit: KeptHit) {
         let at = HitStamp::new(hit.at);
+        self.put(self.len(), HitSlot { at, id: hit.id.0 });
         self.first = if self.len == 0 { at } else { self.first };
         self.last = at;
         self.len += 1;
@@ -221,7 +202,7 @@ impl HitRing {
 
     /// Inserts a hit in order. A hit that is older than a forgiven one is forgiven, too. `capacity` is the
     /// most the log will ever hold; no memory is allocated for more.
-    pub fn insert(&mut self, hit: LogHit, capacity: usize) {
+    pub fn insert(&mut self, hit: KeptHit, capacity: usize) {
         if self.len() == self.ring.len() {
             self.grow(capacity);
         }
@@ -241,13 +222,21 @@ impl HitRing {
 
     /// Whether a hit with this id was there.
     pub fn remove(&mut self, id: HitId) -> bool {
-        let before = self.len;
-        self.retain(|hit| hit.id != id);
+        let (before, mut kept) = (self.len, 0);
+        for index in 0..self.len() {
+            let slot = self.slot(index);
+            if slot.id != id.0 {
+                self.put(kept, slot);
+                kept += 1;
+            }
+        }
+        self.len = kept as u32;
+        self.refresh_ends();
         self.len < before
     }
 
     /// The same for a hit whose time is known: only hits of that time are searched.
-    pub fn take_out(&mut self, hit: LogHit) -> bool {
+    pub fn take_out(&mut self, hit: KeptHit) -> bool {
         let mut index = self.not_newer(hit.at, self.len());
         while index > 0 && self.get(index - 1).at == hit.at {
             index -= 1;
@@ -263,30 +252,13 @@ impl HitRing {
         false
     }
 
-    /// Removes the hits that `keep` is false for.
-    pub fn retain(&mut self, keep: impl Fn(&LogHit) -> bool) {
-        let mut kept = 0;
-        for index in 0..self.len() {
-            if keep(&self.get(index)) {
-                self.put(kept, self.slot(index));
-                kept += 1;
-            }
-        }
-        self.len = kept as u32;
-        self.refresh_ends();
-    }
-
-    fn iter(&self) -> impl DoubleEndedIterator<Item = LogHit> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = KeptHit> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    fn get(&self, index: usize) -> LogHit {
+    fn get(&self, index: usize) -> KeptHit {
         let HitSlot { at, id } = self.slot(index);
-        LogHit { at: at.time(), id: HitId(id) }
-    }
-
-    fn set(&mut self, index: usize, hit: LogHit) {
-        self.put(index, HitSlot { at: HitStamp::new(hit.at), id: hit.id.0 });
+        KeptHit { at: at.time(), id: HitId(id) }
     }
 
     fn slot(&self, index: usize) -> HitSlot {

@@ -7,7 +7,6 @@ enum Step {
     Keep(i64, u8),
     Remove(u8),
     TakeOut(i64, u8),
-    Forget(i64),
     Forgive(i64),
 }
 
@@ -17,7 +16,6 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..40i64, 0..8u8).prop_map(|(at, id)| Step::Keep(at, id)),
         1 => any::<u8>().prop_map(Step::Remove),
         1 => (0..40i64, 0..8u8).prop_map(|(at, id)| Step::TakeOut(at, id)),
-        1 => (0..40i64).prop_map(Step::Forget),
         1 => (0..40i64).prop_map(Step::Forgive),
     ]
 }
@@ -45,10 +43,6 @@ proptest! {
                     prop_assert_eq!(hits.take_out(hit(at, id)), found.is_some());
                     found.map(|index| list.remove(index));
                 }
-                Step::Forget(up_to) => {
-                    hits.retain(|hit| hit.at.0 > up_to);
-                    list.retain(|(_, at, _)| *at > up_to);
-                }
                 Step::Forgive(up_to) => {
                     hits.forgive(Micros(up_to));
                     list.iter_mut().for_each(|(stands, at, _)| *stands &= *at > up_to);
@@ -68,11 +62,11 @@ proptest! {
                 let expected = list.iter().filter(|(_, at, _)| *at <= start).count();
                 prop_assert_eq!(hits.not_newer(Micros(start), near), expected);
             }
-            prop_assert!(list.iter().all(|(.., id)| hits.contains(hit(0, *id).id)));
+            prop_assert!(list.iter().all(|(.., id)| hits.time_of(hit(0, *id).id).is_some()));
         }
     }
 }
 
-fn hit(at: i64, id: u8) -> LogHit {
-    LogHit { at: Micros(at), id: HitId([id; 6]) }
+fn hit(at: i64, id: u8) -> KeptHit {
+    KeptHit { at: Micros(at), id: HitId([id; 6]) }
 }

@@ -56,17 +56,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
         let mut numbers = [0; MOST_BUCKETS];
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.arrivals.arrive(bucket.key);
+            *number = self.0.arrivals.add(bucket.key);
         }
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
-        let queue = queues.find(|key| self.0.queue.has_waiters(key));
-        let Some(key) = queue else {
-            let verdict = self.reserve_or_refund(&ask).await?;
-            let arrival = QueueArrival { at: verdict_time(&verdict), numbers };
-            return match self.attempt(&ask, verdict, Some(arrival)) {
-                Ok(attempt) => Ok(attempt),
-                Err(key) => self.hold_in_queue(&ask, key, patience).await,
-            };
+        let key = match queues.find(|key| self.0.queue.has_waiters(key)) {
+            Some(key) => key,
+            None => match self.attempt(&ask, Some(numbers)).await? {
+                Ok(decision) => return Ok(decision),
+                Err(key) => key,
+            },
         };
         self.hold_in_queue(&ask, key, patience).await
     }
@@ -89,9 +87,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 if check.await.is_err() {
                     return Ok(HoldDecision::OutOfPatience);
                 }
-                let verdict = self.reserve_or_refund(ask).await?;
-                match self.attempt(ask, verdict, None) {
-                    Ok(attempt) => return Ok(attempt),
+                match self.attempt(ask, None).await? {
+                    Ok(decision) => return Ok(decision),
                     Err(key) if key == *position.key() => {}
                     Err(other) => match self.0.queue.join(other) {
                         Some(next) => position = next,
@@ -103,36 +100,26 @@ impl<S: WindowStore + 'static> Limiter<S> {
         timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
     }
 
-    /// What a verdict means for an attempt; if the attempt must wait, for which log.
-    fn attempt(
+    /// One attempt; if it must wait, for which log.
+    async fn attempt(
         &self,
         ask: &ReserveRequest<'_>,
-        verdict: StoreVerdict,
-        arrived: Option<QueueArrival>,
-    ) -> Result<HoldDecision<S>, QueueKey> {
-        match verdict {
+        arrivals: Option<[u64; MOST_BUCKETS]>,
+    ) -> Result<Result<HoldDecision<S>, QueueKey>, StoreError> {
+        Ok(match self.reserve_or_refund(ask).await? {
             StoreVerdict::Admitted { at, room, noted } => Ok(HoldDecision::Held(Hold {
                 limiter: self.clone(),
                 buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
                 id: ask.id,
                 at,
-                arrived,
+                arrivals,
                 room,
                 noted,
             })),
-            StoreVerdict::Refused { refusal, .. } => Ok(HoldDecision::Refused(refusal)),
+            StoreVerdict::Refused { refusal } => Ok(HoldDecision::Refused(refusal)),
             StoreVerdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
-        }
+        })
     }
-}
-
-/// How an attempt arrived that did not have to wait.
-#[derive(Debug, Clone, Copy)]
-struct QueueArrival {
-    /// The store's time.
-    at: Micros,
-    /// Its arrival number in each log.
-    numbers: [u64; MOST_BUCKETS],
 }
 
 /// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
@@ -145,8 +132,8 @@ pub struct Hold<S: WindowStore + 'static> {
     id: HitId,
     /// When the slot was taken, by the store's clock.
     pub at: Micros,
-    /// None if it had to wait.
-    arrived: Option<QueueArrival>,
+    /// Its arrival number in each log; none if it had to wait.
+    arrivals: Option<[u64; MOST_BUCKETS]>,
     /// What is left, by the tightest enforced rule.
     pub room: Option<LimitRoom>,
     /// What a monitored limit would have refused.
@@ -185,23 +172,20 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// flight anywhere: otherwise, during an attack, one success would give the attacker as many guesses
     /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
-        let arrived = self.arrived;
-        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
-            .map(|bucket| match arrived {
-                Some(QueueArrival { at, numbers })
-                    if forgive(bucket) && self.is_last(bucket, numbers[bucket]) =>
-                {
-                    HoldOutcome::Forgive { up_to: at }
-                }
-                _ => HoldOutcome::Refund,
-            })
-            .collect();
+        let outcome = |bucket| match self.arrivals {
+            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers[bucket]) => {
+                HoldOutcome::Forgive { up_to: self.at }
+            }
+            _ => HoldOutcome::Refund,
+        };
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
         let forgives = outcomes.iter().any(|outcome| matches!(outcome, HoldOutcome::Forgive { .. }));
         self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
     }
 
-    fn is_last(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.arrivals.is_last(self.buckets[bucket].key, number)
+    /// Whether no attempt has come to this log since the one with that number.
+    fn is_latest(&self, bucket: usize, number: u64) -> bool {
+        self.limiter.0.arrivals.latest(self.buckets[bucket].key) == number
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
@@ -211,40 +195,32 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 }
 
-fn verdict_time(verdict: &StoreVerdict) -> Micros {
-    match verdict {
-        StoreVerdict::Admitted { at, .. }
-        | StoreVerdict::Held { at, .. }
-        | StoreVerdict::Refused { at, .. } => *at,
-    }
-}
+/// Counters, a power of two. Logs that share one only see more company than they have.
+const COUNTERS: usize = 16_384;
 
-/// Counters of arrivals, a power of two. Logs that share one only see more company than they have.
-const ARRIVAL_SLOTS: usize = 16_384;
-
-/// How many attempts have come to each log in this process. Allocated at the first: a limiter that never holds does not need the 128 KiB.
+/// A counter for each log. Allocated at the first use: who never counts does not need the 128 KiB.
 #[derive(Debug)]
-pub(crate) struct ArrivalCounts(LazyLock<Box<[AtomicU64]>>);
+pub(crate) struct LogCounts(LazyLock<Box<[AtomicU64]>>);
 
-impl Default for ArrivalCounts {
+impl Default for LogCounts {
     fn default() -> Self {
-        Self(LazyLock::new(|| (0..ARRIVAL_SLOTS).map(|_| AtomicU64::new(0)).collect()))
+        Self(LazyLock::new(|| (0..COUNTERS).map(|_| AtomicU64::new(0)).collect()))
     }
 }
 
-impl ArrivalCounts {
-    /// Counts an attempt at this log; returns its number.
-    pub fn arrive(&self, key: SubjectKey) -> u64 {
-        self.slot(key).fetch_add(1, Ordering::SeqCst) + 1
+impl LogCounts {
+    /// Counts one more at this log; returns its number.
+    pub fn add(&self, key: SubjectKey) -> u64 {
+        self.counter(key).fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whether no attempt has come to this log since the one with that number.
-    pub fn is_last(&self, key: SubjectKey, number: u64) -> bool {
-        self.slot(key).load(Ordering::SeqCst) == number
+    /// The number of the latest at this log.
+    pub fn latest(&self, key: SubjectKey) -> u64 {
+        self.counter(key).load(Ordering::SeqCst)
     }
 
     /// Keys are keyed hashes already, so any of their bits will do.
-    fn slot(&self, key: SubjectKey) -> &AtomicU64 {
-        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % ARRIVAL_SLOTS]
+    fn counter(&self, key: SubjectKey) -> &AtomicU64 {
+        &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % COUNTERS]
     }
 }

@@ -35,7 +35,7 @@ pub use self::redis::{
 };
 // Hidden: a log in memory, in which the application's replay counts recorded attempts. Others take a store.
 #[doc(hidden)]
-pub use hits::{HitRing, LogHit};
+pub use hits::HitRing;
 pub use hold::*;
 pub use key::SubKey;
 pub use limit::*;

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use crate::clock::Micros;
-
 /// The most hits that a rule may admit in its window: a log of that size still answers quickly.
 pub const MAX_HITS: u32 = 1_000_000;
 /// A window may not be shorter.
@@ -327,13 +325,4 @@ impl Rule {
             _ => Ok(()),
         }
     }
-}
-
-/// A time span from `start` (included) to `end` (excluded).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeStretch {
-    /// Its first microsecond.
-    pub start: Micros,
-    /// The first microsecond after it.
-    pub end: Micros,
 }

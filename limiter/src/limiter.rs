@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Micros;
 use crate::entropy::Entropy;
-use crate::hold::ArrivalCounts;
+use crate::hold::LogCounts;
 use crate::key::SubKey;
 use crate::limit::{Limit, RuleAction};
 use crate::store::*;
@@ -30,7 +30,8 @@ pub(crate) struct LimiterInner<S> {
     store: S,
     subjects: SubKey,
     pub ids: IdSource,
-    pub arrivals: ArrivalCounts,
+    /// The attempts that came to each log for a slot.
+    pub arrivals: LogCounts,
     pub queue: Arc<WaitQueue<QueueKey>>,
 }
 
@@ -70,7 +71,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
             store,
             subjects,
             ids: IdSource::new(entropy),
-            arrivals: ArrivalCounts::default(),
+            arrivals: LogCounts::default(),
             queue: WaitQueue::new(MOST_WAITING, MOST_WAITING),
         }))
     }
@@ -139,19 +140,6 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
-    /// As [`Limiter::reserve_or_nothing`], for limits that are also held: None if attempts in flight hold every
-    /// slot, so that it is still open whether there is room.
-    pub async fn reserve_beside_holds(
-        &self,
-        buckets: &[Bucket<'_>],
-    ) -> Result<Option<HitDecision>, StoreError> {
-        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved: false };
-        Ok(match self.reserve_or_refund(&ask).await? {
-            StoreVerdict::Held { .. } => None,
-            verdict => Some(decision(&ask, verdict)),
-        })
-    }
-
     /// Like [`Limiter::reserve`], with the id of an earlier admission. The hits in both calls are then one
     /// hit for a refund and for a restore.
     pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {
@@ -209,18 +197,6 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.rebuild_generation(name, shape).await
     }
 
-    /// Starts to rebuild the windows called `name`.
-    pub async fn begin_rebuild(&self, name: &str) -> Result<HitId, StoreError> {
-        let by = self.0.ids.next();
-        self.0.store.begin_rebuild(name, by).await?;
-        Ok(by)
-    }
-
-    /// Finishes the rebuild. False if the store lost its data in the meantime: begin again.
-    pub async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.0.store.finish_rebuild(name, shape, by).await
-    }
-
     fn wake(&self, key: SubjectKey) {
         for solved in [false, true] {
             self.0.queue.wake(&(key, solved));
@@ -273,7 +249,7 @@ fn decision(ask: &ReserveRequest<'_>, verdict: StoreVerdict) -> HitDecision {
         StoreVerdict::Admitted { at, room, noted } => {
             HitDecision::Admitted(AdmittedHit { id: ask.id, at, room, noted })
         }
-        StoreVerdict::Refused { refusal, .. } => HitDecision::Refused(refusal),
+        StoreVerdict::Refused { refusal } => HitDecision::Refused(refusal),
         // Attempts in flight hold every slot. Each may end at any moment, so that it is worth asking again soon.
         StoreVerdict::Held { at, bucket } => HitDecision::Refused(Refusal {
             bucket,

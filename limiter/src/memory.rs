@@ -6,8 +6,7 @@ use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Micros};
-use crate::entry::{EmptyLog, HoldTable, LogEntry, PeekLog, SubjectLog};
-use crate::hits::LogHit;
+use crate::entry::{EmptyLog, HoldTable, LogEntry, SubjectLog, peek};
 use crate::store::*;
 use crate::window::{self, GatheredVerdict, WindowLog};
 
@@ -92,7 +91,7 @@ impl MemoryStore {
         let mut gathered = GatheredVerdict::default();
         let Some(mut log) = shard.find(bucket.key) else {
             gathered.add(0, bucket.limit, &EmptyLog, clock, ask.solved);
-            return verdict(&gathered, clock).unwrap_or_else(|| {
+            return refused(&gathered, clock).unwrap_or_else(|| {
                 if bucket.limit.capacity() > 0 {
                     shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
                 }
@@ -101,7 +100,7 @@ impl MemoryStore {
         };
         log.settle_dead(clock);
         gathered.add(0, bucket.limit, &log, clock, ask.solved);
-        verdict(&gathered, clock).unwrap_or_else(|| {
+        refused(&gathered, clock).unwrap_or_else(|| {
             let at = log.next_time(clock);
             if bucket.limit.capacity() > 0 {
                 log.take(ask, at, bucket.limit);
@@ -124,7 +123,7 @@ impl MemoryStore {
                 None => gathered.add(index, bucket.limit, &EmptyLog, clock, ask.solved),
             }
         }
-        verdict(&gathered, clock).unwrap_or_else(|| {
+        refused(&gathered, clock).unwrap_or_else(|| {
             for bucket in ask.buckets.iter().filter(|bucket| bucket.limit.capacity() > 0) {
                 let mut log = shards.of(bucket.key).open(bucket.key, clock);
                 let at = log.next_time(clock);
@@ -132,71 +131,6 @@ impl MemoryStore {
             }
             admitted(ask, &gathered, at)
         })
-    }
-
-    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[HoldOutcome]) -> Micros {
-        let clock = self.clock.now();
-        let mut counts_from = None;
-        let mut shards = self.lock(buckets);
-        for (bucket, outcome) in buckets.iter().zip(outcomes) {
-            if bucket.limit.capacity() == 0 {
-                continue;
-            }
-            let shard = shards.of(bucket.key);
-            match outcome {
-                HoldOutcome::Keep => {
-                    let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
-                    counts_from = counts_from.max(Some(at));
-                }
-                HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
-                    let Some(mut log) = shard.find(bucket.key) else { continue };
-                    log.settle_dead(clock);
-                    log.remove(id);
-                    if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
-                        && bucket.limit.challenges()
-                    {
-                        log.entry.kept.forgive(*up_to);
-                    }
-                    if log.is_empty() {
-                        shard.remove(bucket.key);
-                    }
-                }
-            }
-        }
-        counts_from.unwrap_or(clock)
-    }
-
-    fn peek_now(&self, bucket: Bucket<'_>) -> LogPeek {
-        let clock = self.clock.now();
-        match self.lock_one(bucket.key).find(bucket.key) {
-            Some(mut log) => {
-                log.settle_dead(clock);
-                log.peek(bucket.limit, clock)
-            }
-            None => EmptyLog.peek(bucket.limit, clock),
-        }
-    }
-
-    fn read_now(&self, bucket: Bucket<'_>) -> LogReading {
-        let clock = self.clock.now();
-        match self.lock_one(bucket.key).find(bucket.key) {
-            Some(mut log) => {
-                log.settle_dead(clock);
-                LogReading { at: clock, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
-            }
-            None => LogReading { at: clock, holds: 0, hits: Vec::new() },
-        }
-    }
-
-    fn restore_one(&self, bucket: Bucket<'_>, hit: LogHit, clock: Micros) {
-        let expires = hit.at.plus(window::life(bucket.limit, hit.at));
-        if bucket.limit.capacity() == 0 || expires <= clock {
-            return;
-        }
-        let mut shard = self.lock_one(bucket.key);
-        let mut log = shard.open(bucket.key, clock);
-        log.restore(hit, bucket.limit);
-        log.entry.live_until(expires);
     }
 
     fn lock_one(&self, key: SubjectKey) -> MutexGuard<'_, LogShard> {
@@ -222,15 +156,14 @@ impl MemoryStore {
     }
 }
 
-/// The shards that one decision has locked.
 struct LockedShards<'a> {
     shards: [Option<(usize, MutexGuard<'a, LogShard>)>; MOST_BUCKETS],
 }
 
 /// Why the gathered rules refuse; None if they admit.
-fn verdict(gathered: &GatheredVerdict, clock: Micros) -> Option<StoreVerdict> {
+fn refused(gathered: &GatheredVerdict, clock: Micros) -> Option<StoreVerdict> {
     if let Some(refusal) = gathered.refused() {
-        return Some(StoreVerdict::Refused { at: clock, refusal });
+        return Some(StoreVerdict::Refused { refusal });
     }
     gathered.held.map(|bucket| StoreVerdict::Held { at: clock, bucket })
 }
@@ -304,15 +237,57 @@ impl WindowStore for MemoryStore {
         id: HitId,
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
-        Ok(self.settle_now(buckets, id, outcomes))
+        let clock = self.clock.now();
+        let mut counts_from = None;
+        let mut shards = self.lock(buckets);
+        for (bucket, outcome) in buckets.iter().zip(outcomes) {
+            if bucket.limit.capacity() == 0 {
+                continue;
+            }
+            let shard = shards.of(bucket.key);
+            match outcome {
+                HoldOutcome::Keep => {
+                    let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
+                    counts_from = counts_from.max(Some(at));
+                }
+                HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
+                    let Some(mut log) = shard.find(bucket.key) else { continue };
+                    log.settle_dead(clock);
+                    log.remove(id);
+                    if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
+                        && bucket.limit.challenges()
+                    {
+                        log.entry.kept.forgive(*up_to);
+                    }
+                    if log.is_empty() {
+                        shard.remove(bucket.key);
+                    }
+                }
+            }
+        }
+        Ok(counts_from.unwrap_or(clock))
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
-        Ok(self.peek_now(bucket))
+        let clock = self.clock.now();
+        Ok(match self.lock_one(bucket.key).find(bucket.key) {
+            Some(mut log) => {
+                log.settle_dead(clock);
+                peek(&log, bucket.limit, clock)
+            }
+            None => peek(&EmptyLog, bucket.limit, clock),
+        })
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
-        Ok(self.read_now(bucket))
+        let at = self.clock.now();
+        Ok(match self.lock_one(bucket.key).find(bucket.key) {
+            Some(mut log) => {
+                log.settle_dead(at);
+                LogReading { at, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
+            }
+            None => LogReading { at, holds: 0, hits: Vec::new() },
+        })
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
@@ -322,8 +297,15 @@ impl WindowStore for MemoryStore {
 
     async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         let clock = self.clock.now();
-        for (bucket, KeptHit { at, id }) in hits {
-            self.restore_one(*bucket, LogHit { at: *at, id: *id }, clock);
+        for (bucket, hit) in hits {
+            let expires = hit.at.plus(window::life(bucket.limit, hit.at));
+            if bucket.limit.capacity() == 0 || expires <= clock {
+                continue;
+            }
+            let mut shard = self.lock_one(bucket.key);
+            let mut log = shard.open(bucket.key, clock);
+            log.restore(*hit, bucket.limit);
+            log.entry.live_until(expires);
         }
         Ok(())
     }

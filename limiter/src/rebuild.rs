@@ -128,9 +128,10 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
                 }
                 continue;
             }
-            let generation = self.limiter.begin_rebuild(self.name).await?;
+            let generation = self.limiter.fresh_id();
+            self.limiter.store().begin_rebuild(self.name, generation).await?;
             let entries = record.restore(StoreState::Lost).await?;
-            if self.limiter.finish_rebuild(self.name, shape, generation).await? {
+            if self.limiter.store().finish_rebuild(self.name, shape, generation).await? {
                 tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
                 return Ok(generation);
             }
@@ -142,7 +143,6 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
 /// How long a record that failed is left alone.
 #[derive(Default)]
 struct RebuildBackoff {
-    /// Failures since the last success.
     failures: u32,
     until: Option<Micros>,
     /// The last of them was the store's refusal.

@@ -18,7 +18,7 @@ use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
 pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
-use self::wire::{ReserveReply, ScriptKind, fault, integers, life_millis, verdict, write_bucket, write_rule};
+use self::wire::{integers, life_millis, verdict, write_bucket, write_rule};
 use crate::clock::{Clock, Micros};
 use crate::hits::MOST_FORGIVEN;
 use crate::store::*;
@@ -37,7 +37,8 @@ const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 pub struct RedisStore {
     link: RedisLink,
     prefix: String,
-    scripts: Box<LuaScripts>,
+    /// By [`LuaScript`].
+    scripts: Box<[Script]>,
     clock: Clock,
     /// The server's clock minus ours, in microseconds, as last seen when it mattered. It only selects the
     /// calendar unit to ask about first; the server decides.
@@ -69,11 +70,11 @@ impl RedisStore {
         prefix: impl Into<String>,
         clock: Clock,
     ) -> Self {
-        let scripts = Box::<LuaScripts>::default();
+        let scripts = SOURCES.map(Script::new);
         Self {
-            link: RedisLink::open(servers, timeout, scripts.all().into_iter().cloned().collect()),
+            link: RedisLink::open(servers, timeout, scripts.to_vec()),
             prefix: prefix.into(),
-            scripts,
+            scripts: scripts.into(),
             clock,
             skew: AtomicI64::new(0),
             remembered: None,
@@ -119,14 +120,15 @@ impl RedisStore {
     // Hidden: for that alone.
     #[doc(hidden)]
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
-        self.reservation_as(ask, ask.kind.into())
+        self.reservation_as(ask, None, ask.kind as u8)
     }
 
-    fn reservation_as(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Cmd {
-        let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+    /// `only`: of one bucket, by its place.
+    fn reservation_as(&self, ask: &ReserveRequest<'_>, only: Option<usize>, kind: u8) -> Cmd {
+        let buckets = || sent(ask.buckets, only).map(|(_, bucket)| *bucket);
         let now = self.now();
-        let mut command = self.command(&self.scripts.reserve, buckets().copied());
-        command.arg(&ask.id.0).arg(kind as u8);
+        let mut command = self.command(LuaScript::Reserve, buckets());
+        command.arg(&ask.id.0).arg(kind);
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now, ask.solved);
         }
@@ -151,7 +153,7 @@ impl RedisStore {
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let mut history = [0; 20];
-        for answer in self.link.call_masters(&info).await.map_err(fault)? {
+        for answer in self.link.call_masters(&info).await? {
             let id = wire::replication_id(&answer).ok_or_else(|| {
                 StoreError::Broken("INFO replication without a master_replid of 40 hexadecimal digits".into())
             })?;
@@ -168,10 +170,11 @@ impl RedisStore {
         self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
     }
 
-    fn command<'b>(&self, script: &Script, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
+    fn command<'b>(&self, script: LuaScript, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
         // Room for one bucket of one rule, with a name of 40 bytes.
         let mut command = Cmd::with_capacity(16, 192);
-        command.arg("EVALSHA").arg(script.get_hash()).arg(buckets.clone().count());
+        command.arg("EVALSHA").arg(self.scripts[script as usize].get_hash());
+        command.arg(buckets.clone().count());
         for bucket in buckets {
             command.arg(self.key_name(bucket));
         }
@@ -179,34 +182,38 @@ impl RedisStore {
     }
 
     /// Runs a script; if the server does not have it (`SCRIPT FLUSH`, another master), by its text.
-    async fn run(&self, command: &Cmd, script: &Script) -> Result<Vec<i64>, StoreError> {
+    async fn run(&self, command: &Cmd, script: LuaScript) -> Result<Vec<i64>, StoreError> {
         match self.link.call(command).await {
-            Ok(value) => integers(value),
             Err(CallError::Server(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 let mut whole = redis::cmd("EVAL");
-                whole.arg(self.scripts.text_of(script));
+                whole.arg(SOURCES[script as usize]);
                 for arg in command.args_iter().skip(2) {
                     if let Arg::Simple(bytes) = arg {
                         whole.arg(bytes);
                     }
                 }
-                self.link.call(&whole).await.map_err(fault).and_then(integers)
+                integers(self.link.call(&whole).await?)
             }
-            Err(error) => Err(fault(error)),
+            answer => integers(answer?),
         }
     }
 
-    /// One atomic decision by one script.
-    async fn decide(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Result<StoreVerdict, StoreError> {
-        let buckets = || logged(ask.buckets);
+    /// One atomic decision by one script, about every bucket or only one.
+    async fn decide(
+        &self,
+        ask: &ReserveRequest<'_>,
+        only: Option<usize>,
+        kind: u8,
+    ) -> Result<StoreVerdict, StoreError> {
         for _ in 0..MOST_TRIES {
-            let reply = self.run(&self.reservation_as(ask, kind), &self.scripts.reserve).await?;
-            // The script counts the buckets that were sent to it; the caller counts those that it asked for.
-            let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
-            match verdict(&reply, ask, place)? {
-                ReserveReply::Verdict(verdict) => return Ok(verdict),
-                ReserveReply::OtherUnit(at) => self.learn(at),
+            let reply = self.run(&self.reservation_as(ask, only, kind), LuaScript::Reserve).await?;
+            if let [OTHER_UNIT, at] = reply[..] {
+                self.learn(Micros(at));
+                continue;
             }
+            // The script counts the buckets that were sent to it; the caller counts those that it asked for.
+            let place = |number: i64| sent(ask.buckets, only).nth(number as usize).map(|(index, _)| index);
+            return verdict(&reply, ask, place);
         }
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
@@ -219,7 +226,7 @@ impl RedisStore {
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         let now = self.now();
-        let mut command = self.command(&self.scripts.settle, buckets.iter().copied());
+        let mut command = self.command(LuaScript::Settle, buckets.iter().copied());
         command.arg(&id.0);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
             let (letter, up_to) = match outcome {
@@ -230,7 +237,7 @@ impl RedisStore {
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
-        match self.run(&command, &self.scripts.settle).await?.as_slice() {
+        match self.run(&command, LuaScript::Settle).await?.as_slice() {
             [at] => Ok(Micros(*at)),
             other => Err(StoreError::Broken(format!("{other:?} to a settlement"))),
         }
@@ -238,13 +245,21 @@ impl RedisStore {
 
     /// Writes hits back by one script: any number of logs, but in a cluster only one.
     async fn restore_at_once(&self, hits: &[&(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        let mut command = self.command(&self.scripts.restore, hits.iter().map(|(bucket, _)| *bucket));
+        let mut command = self.command(LuaScript::Restore, hits.iter().map(|(bucket, _)| *bucket));
         for (bucket, hit) in hits {
             command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
             command.arg(hit.at.0).arg(&hit.id.0);
         }
-        self.run(&command, &self.scripts.restore).await.map(drop)
+        self.run(&command, LuaScript::Restore).await.map(drop)
     }
+}
+
+/// Those that a script is asked about.
+fn sent<'a, 'b>(
+    buckets: &'a [Bucket<'b>],
+    only: Option<usize>,
+) -> impl Iterator<Item = (usize, &'a Bucket<'b>)> + Clone {
+    logged(buckets).filter(move |(index, _)| only.is_none_or(|only| only == *index))
 }
 
 /// The buckets that have a log, with their places.
@@ -258,18 +273,16 @@ impl WindowStore for RedisStore {
             return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
         }
         let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
-        if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
-            return Ok(refused);
+        if let Some(refusal) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
+            return Ok(StoreVerdict::Refused { refusal });
         }
         let verdict = match self.link.is_cluster() && logged(ask.buckets).nth(1).is_some() {
             true => Box::pin(self.reserve_by_slot(ask)).await?,
-            false => self.decide(ask, ask.kind.into()).await?,
+            false => self.decide(ask, None, ask.kind as u8).await?,
         };
         if let Some((remembered, writes)) = memory {
             match verdict {
-                StoreVerdict::Refused { at, refusal } => {
-                    remembered.note(ask, at, refusal, self.clock.now(), writes);
-                }
+                StoreVerdict::Refused { refusal } => remembered.note(ask, refusal, self.clock.now(), writes),
                 StoreVerdict::Admitted { .. } => remembered.wrote(ask.buckets),
                 StoreVerdict::Held { .. } => {}
             }
@@ -299,11 +312,11 @@ impl WindowStore for RedisStore {
     async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         for _ in 0..MOST_TRIES {
             let now = self.now();
-            let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
+            let mut command = self.command(LuaScript::Peek, [bucket].into_iter());
             for rule in bucket.limit.rules() {
                 write_rule(&mut command, rule, bucket.limit, now, false);
             }
-            match self.run(&command, &self.scripts.peek).await?.as_slice() {
+            match self.run(&command, LuaScript::Peek).await?.as_slice() {
                 [-1, at] => self.learn(Micros(*at)),
                 [at, holds, rules @ ..] => {
                     let rules = rules.chunks_exact(2).map(|pair| RulePeek {
@@ -319,9 +332,9 @@ impl WindowStore for RedisStore {
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
-        let mut command = self.command(&self.scripts.read, [bucket].into_iter());
+        let mut command = self.command(LuaScript::Read, [bucket].into_iter());
         command.arg(MOST_READ);
-        match self.run(&command, &self.scripts.read).await?.as_slice() {
+        match self.run(&command, LuaScript::Read).await?.as_slice() {
             [at, holds, hits @ ..] => Ok(LogReading {
                 at: Micros(*at),
                 holds: *holds as u32,
@@ -334,9 +347,10 @@ impl WindowStore for RedisStore {
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let mut command = redis::cmd("UNLINK");
         command.arg(self.key_name(bucket));
-        let cleared = self.link.call(&command).await.map(drop).map_err(fault);
+        let cleared = self.link.call(&command).await;
         self.forget_refusals(&[bucket]);
-        cleared
+        cleared?;
+        Ok(())
     }
 
     async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
@@ -356,7 +370,7 @@ impl WindowStore for RedisStore {
         get.arg(self.generation_key(name));
         // Asked in this order on one connection, so that a mark is never judged by an older history.
         let (mark, history) = futures_util::future::join(self.link.call(&get), self.history()).await;
-        match mark.map_err(fault)? {
+        match mark? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => match bytes.split_first_chunk() {
                 Some((id, of)) => Ok((of == [shape.as_bytes(), &history?].concat()).then_some(HitId(*id))),
@@ -370,31 +384,36 @@ impl WindowStore for RedisStore {
         let history = self.history().await?;
         let mut command = redis::cmd("SET");
         command.arg(self.rebuild_key(name, by)).arg(&history).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
-        self.link.call(&command).await.map(drop).map_err(fault)
+        self.link.call(&command).await?;
+        Ok(())
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.scripts.finish_rebuild.get_hash()).arg(2);
+        command.arg(self.scripts[LuaScript::FinishRebuild as usize].get_hash()).arg(2);
         command.arg(self.generation_key(name)).arg(self.rebuild_key(name, by));
         command.arg([&by.0[..], shape.as_bytes()].concat());
-        let answer = self.run(&command, &self.scripts.finish_rebuild).await?;
-        Ok(answer == [1])
+        Ok(self.run(&command, LuaScript::FinishRebuild).await? == [1])
     }
 }
 
 /// The scripts contain these constants, too.
 const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000 && MOST_FORGIVEN == 1000);
 
-/// The Lua scripts, each with their common beginning.
-struct LuaScripts {
-    reserve: Script,
-    settle: Script,
-    peek: Script,
-    read: Script,
-    restore: Script,
-    finish_rebuild: Script,
+#[derive(Clone, Copy)]
+enum LuaScript {
+    Reserve,
+    Settle,
+    Peek,
+    Read,
+    Restore,
+    FinishRebuild,
 }
+
+/// The kind of a reservation that judges, and writes nothing; the others are those of [`ReserveKind`].
+const LOOK: u8 = 2;
+/// Begins a reply: the server's clock is in another calendar unit than the caller thought.
+const OTHER_UNIT: i64 = 3;
 
 macro_rules! with_log {
     ($script:expr) => {
@@ -402,6 +421,7 @@ macro_rules! with_log {
     };
 }
 
+/// In the order of [`LuaScript`], each with their common beginning.
 const SOURCES: [&str; 6] = [
     concat!(
         include_str!("../lua/window.lua"),
@@ -415,24 +435,3 @@ const SOURCES: [&str; 6] = [
     with_log!(include_str!("../lua/restore.lua")),
     include_str!("../lua/finish_rebuild.lua"),
 ];
-
-impl Default for LuaScripts {
-    fn default() -> Self {
-        let [reserve, settle, peek, read, restore, finish_rebuild] = SOURCES.map(Script::new);
-        Self { reserve, settle, peek, read, restore, finish_rebuild }
-    }
-}
-
-impl LuaScripts {
-    /// In the order of their sources.
-    const fn all(&self) -> [&Script; 6] {
-        let Self { reserve, settle, peek, read, restore, finish_rebuild } = self;
-        [reserve, settle, peek, read, restore, finish_rebuild]
-    }
-
-    /// The text to load a script again that the server has lost.
-    fn text_of(&self, script: &Script) -> &'static str {
-        let index = self.all().iter().position(|other| other.get_hash() == script.get_hash());
-        SOURCES[index.expect("one of the six")]
-    }
-}

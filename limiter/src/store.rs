@@ -52,13 +52,13 @@ impl OwnedBucket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HitId(pub [u8; 6]);
 
-/// What a reservation writes to the logs.
+/// What a reservation writes to the logs. The numbers are those that `lua/reserve.lua` knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveKind {
     /// Counts from now on.
-    Hit,
+    Hit = 0,
     /// Takes a slot until its outcome is known; see [`HoldOutcome`].
-    Hold,
+    Hold = 1,
 }
 
 /// One decision to be made.
@@ -74,7 +74,7 @@ pub struct ReserveRequest<'a> {
     pub solved: bool,
 }
 
-/// The answer to an [`ReserveRequest`]; `at` is the store's time, which is the only one that counts.
+/// The answer to a [`ReserveRequest`]. Times are the store's, which are the only ones that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreVerdict {
     /// A hit is in every log now.
@@ -96,8 +96,6 @@ pub enum StoreVerdict {
     },
     /// Nothing was written.
     Refused {
-        /// When it was judged.
-        at: Micros,
         /// By which rule, and for how long.
         refusal: Refusal,
     },
@@ -157,12 +155,13 @@ pub enum HoldOutcome {
     },
 }
 
-/// A kept hit from another record, to be written back to a store that may have lost it.
+/// A hit that counts: in a log of this process, or from another record, to be written back to a store that may have
+/// lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptHit {
     /// From when it counts.
     pub at: Micros,
-    /// Which hit it is.
+    /// Which hit it is; the same in all of its logs.
     pub id: HitId,
 }
 

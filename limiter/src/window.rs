@@ -7,13 +7,14 @@
 //! long enough when the clock comes forward again. A hold ends by the clock, too, so that one whose owner died
 //! takes its slot for longer by the same span.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan, Unit, Zoned};
+use jiff::{RoundMode, Timestamp, ToSpan, Unit, Zoned, ZonedRound};
 
 use crate::clock::Micros;
-use crate::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan, TimeStretch};
+use crate::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::store::{Bucket, LimitRoom, Refusal};
 
 /// How long a hold may stay unsettled before it counts as a failure, because its owner must have died. Longer
@@ -109,62 +110,30 @@ pub(crate) fn reset_after(rule: &Rule, now: Micros) -> Duration {
 }
 
 /// The calendar unit that contains `at`. If a clock change removes midnight, the unit starts at the first
-/// moment that exists.
-pub(crate) fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
+/// moment that exists. Beyond the calendar's last year it is one span without an end, which errs towards refusing.
+pub(crate) fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> Range<Micros> {
     let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
-    let whole = |start: Option<Zoned>, end: Option<Zoned>| match (start, end) {
-        (Some(start), Some(end)) => TimeStretch {
-            start: Micros(start.timestamp().as_microsecond()),
-            end: Micros(end.timestamp().as_microsecond()),
-        },
-        // Beyond the calendar's last year: one span without an end, which errs towards refusing.
-        _ => TimeStretch { start: Micros(0), end: Micros(i64::MAX) },
+    let micros = |moment: &Zoned| Micros(moment.timestamp().as_microsecond());
+    let bounds = || -> Result<Range<Micros>, jiff::Error> {
+        let floor = |unit| moment.round(ZonedRound::new().smallest(unit).mode(RoundMode::Floor));
+        let (start, length) = match unit {
+            CalendarUnit::Minute => (floor(Unit::Minute)?, 1.minute()),
+            CalendarUnit::Hour => (floor(Unit::Hour)?, 1.hour()),
+            CalendarUnit::Day => (moment.start_of_day()?, 1.day()),
+            CalendarUnit::Week => {
+                let past = i64::from(moment.weekday().to_monday_zero_offset());
+                (moment.start_of_day()?.checked_sub(past.days())?.start_of_day()?, 7.days())
+            }
+            CalendarUnit::Month => (moment.first_of_month()?.start_of_day()?, 1.month()),
+            CalendarUnit::Year => (moment.first_of_year()?.start_of_day()?, 1.year()),
+        };
+        let end = match unit {
+            CalendarUnit::Minute | CalendarUnit::Hour => start.checked_add(length)?,
+            _ => start.checked_add(length)?.start_of_day()?,
+        };
+        Ok(micros(&start)..micros(&end))
     };
-    let midnight = moment.start_of_day().ok();
-    match unit {
-        CalendarUnit::Minute | CalendarUnit::Hour => {
-            let (round, step) = if unit == CalendarUnit::Minute {
-                (Unit::Minute, 1.minute())
-            } else {
-                (Unit::Hour, 1.hour())
-            };
-            let floor = jiff::ZonedRound::new().smallest(round).mode(jiff::RoundMode::Floor);
-            let start = moment.round(floor).ok();
-            let end = start.as_ref().and_then(|start| start.checked_add(step).ok());
-            whole(start, end)
-        }
-        CalendarUnit::Day => {
-            let end = moment.tomorrow().and_then(|next| next.start_of_day()).ok();
-            whole(midnight, end)
-        }
-        CalendarUnit::Week => {
-            let past = i64::from(moment.weekday().to_monday_zero_offset());
-            let start = midnight
-                .and_then(|day| day.checked_sub(past.days()).ok())
-                .and_then(|day| day.start_of_day().ok());
-            let end = start
-                .as_ref()
-                .and_then(|day| day.checked_add(7.days()).ok())
-                .and_then(|day| day.start_of_day().ok());
-            whole(start, end)
-        }
-        CalendarUnit::Month => {
-            let start = moment.first_of_month().and_then(|day| day.start_of_day()).ok();
-            let end = start
-                .as_ref()
-                .and_then(|day| day.checked_add(1.month()).ok())
-                .and_then(|day| day.start_of_day().ok());
-            whole(start, end)
-        }
-        CalendarUnit::Year => {
-            let start = moment.first_of_year().and_then(|day| day.start_of_day()).ok();
-            let end = start
-                .as_ref()
-                .and_then(|day| day.checked_add(1.year()).ok())
-                .and_then(|day| day.start_of_day().ok());
-            whole(start, end)
-        }
-    }
+    bounds().unwrap_or(Micros(0)..Micros(i64::MAX))
 }
 
 /// How long a log must be kept after a hit: no rule of the limit can count the hit for longer.
@@ -185,27 +154,22 @@ pub struct GatheredVerdict {
     noted: Option<FullRule>,
 }
 
-/// A rule that is full.
+/// A rule that is full, and when it was judged.
 #[derive(Debug, Clone, Copy)]
 struct FullRule {
-    place: JudgedRule,
+    bucket: u32,
+    rule: u32,
     then: RuleAction,
+    judged: Micros,
     frees_at: Micros,
 }
 
 /// A rule with room for this hit, and for `remaining` more.
 #[derive(Debug, Clone, Copy)]
 struct FreeRule {
-    place: JudgedRule,
-    remaining: u32,
-}
-
-/// Which rule of which bucket, and the time at which it was judged.
-#[derive(Debug, Clone, Copy)]
-struct JudgedRule {
     bucket: u32,
     rule: u32,
-    now: Micros,
+    remaining: u32,
 }
 
 impl GatheredVerdict {
@@ -218,13 +182,16 @@ impl GatheredVerdict {
             if limit.spares(rule, solved) {
                 continue;
             }
-            let place = JudgedRule { bucket: bucket as u32, rule: index as u32, now };
+            let (place, index) = (bucket as u32, index as u32);
             match (judge(rule, log, now), limit.mode()) {
-                (RuleVerdict::Full { frees_at }, LimitMode::Enforce) => {
-                    stricter(&mut self.refused, FullRule { place, then: rule.then, frees_at });
-                }
-                (RuleVerdict::Full { frees_at }, LimitMode::Monitor) => {
-                    stricter(&mut self.noted, FullRule { place, then: rule.then, frees_at });
+                (RuleVerdict::Full { frees_at }, mode) => {
+                    let full =
+                        FullRule { bucket: place, rule: index, then: rule.then, judged: now, frees_at };
+                    let strictest = match mode {
+                        LimitMode::Enforce => &mut self.refused,
+                        LimitMode::Monitor => &mut self.noted,
+                    };
+                    stricter(strictest, full);
                 }
                 (RuleVerdict::Held, LimitMode::Enforce) => {
                     self.held.get_or_insert(bucket);
@@ -232,7 +199,7 @@ impl GatheredVerdict {
                 (RuleVerdict::Free(free), LimitMode::Enforce)
                     if self.room.is_none_or(|other| free - 1 < other.remaining) =>
                 {
-                    self.room = Some(FreeRule { place, remaining: free - 1 });
+                    self.room = Some(FreeRule { bucket: place, rule: index, remaining: free - 1 });
                 }
                 (RuleVerdict::Held | RuleVerdict::Free(_), _) => {}
             }
@@ -241,18 +208,18 @@ impl GatheredVerdict {
 
     /// The strictest rule that is full and enforced.
     pub fn refused(&self) -> Option<Refusal> {
-        self.refused.map(FullRule::told)
+        self.refused.map(FullRule::refusal)
     }
 
     /// What a monitored limit would have refused.
     pub fn noted(&self) -> Option<Refusal> {
-        self.noted.map(FullRule::told)
+        self.noted.map(FullRule::refusal)
     }
 
     /// What the tightest enforced rule leaves after a hit at `at`; `buckets` are those that were asked for.
     pub fn room(&self, buckets: &[Bucket<'_>], at: Micros) -> Option<LimitRoom> {
-        self.room.map(|FreeRule { place, remaining }| {
-            let (bucket, rule) = (place.bucket as usize, place.rule as usize);
+        self.room.map(|FreeRule { bucket, rule, remaining }| {
+            let (bucket, rule) = (bucket as usize, rule as usize);
             let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], at);
             LimitRoom { bucket, rule, remaining, reset_after }
         })
@@ -261,16 +228,15 @@ impl GatheredVerdict {
 
 impl FullRule {
     fn wait(&self) -> i64 {
-        self.frees_at.0 - self.place.now.0
+        self.frees_at.0 - self.judged.0
     }
 
-    fn told(self) -> Refusal {
-        let JudgedRule { bucket, rule, now } = self.place;
+    fn refusal(self) -> Refusal {
         Refusal {
-            bucket: bucket as usize,
-            rule: rule as usize,
+            bucket: self.bucket as usize,
+            rule: self.rule as usize,
             then: self.then,
-            retry_after: self.frees_at.since(now),
+            retry_after: self.frees_at.since(self.judged),
             frees_at: self.frees_at,
         }
     }

@@ -41,22 +41,14 @@ pub struct VerifiedId {
     counted: [u8; COUNTED],
 }
 
-/// The requester of an image or a proof, as the limits count it.
-#[derive(Debug, Clone, Copy)]
-pub struct ImageRequester<'a> {
-    pub address: &'a [u8],
-    pub network: &'a [u8],
-    /// Each program has a total of its own.
-    pub realm: Option<&'a [u8]>,
-}
-
 /// A program's client: hashes of its address and its network, and of the realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedClient([u8; COUNTED]);
 
 impl CountedClient {
-    pub fn requester(&self) -> ImageRequester<'_> {
-        ImageRequester { address: &self.0[..6], network: &self.0[6..12], realm: Some(&self.0[12..]) }
+    pub fn client(&self) -> CaptchaClient<'_> {
+        let [address, network, realm] = [&self.0[..6], &self.0[6..12], &self.0[12..]];
+        CaptchaClient { address, network, realm: Some(realm), cookie: None }
     }
 }
 
@@ -111,7 +103,7 @@ impl ChallengeIds {
         client: &CaptchaClient<'_>,
     ) -> (String, VerifiedId) {
         let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
-        let flags = form as u8 | (difficulty_bits(difficulty) << 4) | with_cookie;
+        let flags = form as u8 | ((difficulty as u8) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
         let (generation, tag) = (KeyGeneration::Signing, self.tag(&nonce, client));
@@ -198,14 +190,6 @@ impl ChallengeIds {
 
 fn id_mac(key: &SubKey, signed: &[u8]) -> [u8; 16] {
     key.short_hash(*b"id      ", signed)
-}
-
-const fn difficulty_bits(difficulty: Difficulty) -> u8 {
-    match difficulty {
-        Difficulty::Easy => 0,
-        Difficulty::Medium => 1,
-        Difficulty::Hard => 2,
-    }
 }
 
 /// Letters that a reader told apart in 39 of 40 images, turned and over each other's edges, in either case, because some

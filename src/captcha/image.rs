@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ::captcha::{Captcha, Geometry};
 use gatehouse_limiter::Refusal;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use super::id::{ChallengeNonce, VerifiedId};
@@ -19,9 +18,8 @@ use super::slots::Slot;
 use super::{CaptchaForm, Difficulty};
 use crate::secret::{MasterKey, SigningKeys};
 
-/// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
-const CACHE_BYTES: u64 = 8 << 20;
-const CACHE_IMAGES: usize = 2_000;
+/// Of less than 8 kB each. A dropped image is drawn again with the same bytes, and counts again.
+const CACHED_IMAGES: usize = 2_000;
 
 /// No image for this client, or for anyone, until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,24 +46,12 @@ pub enum ImageError {
 
 pub struct ChallengeImages {
     seed: SigningKeys,
-    cache: Cache<ChallengeNonce, Arc<[u8]>, ImageWeight>,
-}
-
-#[derive(Clone)]
-struct ImageWeight;
-
-impl Weighter<ChallengeNonce, Arc<[u8]>> for ImageWeight {
-    fn weight(&self, nonce: &ChallengeNonce, png: &Arc<[u8]>) -> u64 {
-        (nonce.len() + png.len()) as u64
-    }
+    cache: Cache<ChallengeNonce, Arc<[u8]>>,
 }
 
 impl ChallengeImages {
     pub fn new(key: &MasterKey) -> Self {
-        Self {
-            seed: key.derive_signing("captcha.image"),
-            cache: Cache::with_weighter(CACHE_IMAGES, CACHE_BYTES, ImageWeight),
-        }
+        Self { seed: key.derive_signing("captcha.image"), cache: Cache::new(CACHED_IMAGES) }
     }
 
     /// One id, one image: every random choice comes from the nonce, so that asking again (here, on another

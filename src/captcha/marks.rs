@@ -13,15 +13,7 @@ use redis::Value;
 
 use crate::clock::{Clock, Micros};
 
-pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>> + Send + 'a>>;
-
-#[derive(Debug, thiserror::Error)]
-pub enum MarksError {
-    #[error("the record of used challenges is full")]
-    Full,
-    #[error("the record of used challenges did not answer: {0}")]
-    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
+pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, CallError>> + Send + 'a>>;
 
 /// Where spent challenges are marked for several instances.
 pub trait SpentMarks: Send + Sync {
@@ -61,8 +53,8 @@ impl LocalMarks {
         Self { shards, per_shard, clock }
     }
 
-    /// [`SpentMarks::spend`] without waiting.
-    pub fn spend_now(&self, id_hash: [u8; 16], ttl: Duration) -> Result<bool, MarksError> {
+    /// As [`SpentMarks::spend`]; false, too, if there is no room.
+    pub fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> bool {
         let now = self.clock.now();
         let shard = &self.shards[usize::from(id_hash[0]) % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner).spend(id_hash, ttl, now, self.per_shard)
@@ -74,22 +66,10 @@ impl LocalMarks {
     }
 }
 
-impl SpentMarks for LocalMarks {
-    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
-        Box::pin(std::future::ready(self.spend_now(id_hash, ttl)))
-    }
-}
-
 impl SpentShard {
-    fn spend(
-        &mut self,
-        id_hash: [u8; 16],
-        ttl: Duration,
-        now: Micros,
-        capacity: usize,
-    ) -> Result<bool, MarksError> {
+    fn spend(&mut self, id_hash: [u8; 16], ttl: Duration, now: Micros, capacity: usize) -> bool {
         if self.until.get(&id_hash).is_some_and(|until| *until > now) {
-            return Ok(false);
+            return false;
         }
         let full = self.until.len() >= capacity;
         if now.since(self.swept) >= if full { SWEEP_WHEN_FULL } else { SWEEP_EVERY } {
@@ -98,10 +78,10 @@ impl SpentShard {
             self.swept = now;
         }
         if self.until.len() >= capacity {
-            return Err(MarksError::Full);
+            return false;
         }
         self.until.insert(id_hash, now.plus(ttl));
-        Ok(true)
+        true
     }
 }
 
@@ -123,12 +103,7 @@ impl SpentMarks for RedisMarks {
             let mut command = redis::cmd("SET");
             command.arg(format!("{}:spent:{}", self.prefix, URL_SAFE_NO_PAD.encode(id_hash)));
             command.arg(1).arg("NX").arg("PX").arg(ttl.as_millis() as u64);
-            match self.link.call(&command).await {
-                Ok(Value::Nil) => Ok(false),
-                Ok(_) => Ok(true),
-                Err(CallError::Store(error)) => Err(MarksError::Unavailable(error.into())),
-                Err(CallError::Server(error)) => Err(MarksError::Unavailable(error.into())),
-            }
+            Ok(self.link.call(&command).await? != Value::Nil)
         })
     }
 }
@@ -151,13 +126,13 @@ mod tests {
         let clock = Clock::manual(Micros(1_000_000));
         let marks = LocalMarks::new(clock.clone());
         for number in 0..1_000 {
-            assert!(marks.spend_now(mark(number), TTL).unwrap());
-            assert!(!marks.spend_now(mark(number), TTL).unwrap());
+            assert!(marks.spend(mark(number), TTL));
+            assert!(!marks.spend(mark(number), TTL));
         }
         assert_eq!(marks.len(), 1_000);
         clock.advance(TTL);
         for number in 1_000..1_016 {
-            assert!(marks.spend_now(mark(number), TTL).unwrap());
+            assert!(marks.spend(mark(number), TTL));
         }
         assert_eq!(marks.len(), 16, "one mark a shard swept it");
     }
@@ -167,14 +142,14 @@ mod tests {
         let clock = Clock::manual(Micros(1_000_000));
         let marks = LocalMarks::with_capacity(clock.clone(), 4);
         for number in 0..64 {
-            assert!(marks.spend_now(mark(number), TTL).unwrap());
+            assert!(marks.spend(mark(number), TTL));
         }
         for number in 64..1_000 {
-            assert!(matches!(marks.spend_now(mark(number), TTL), Err(MarksError::Full)));
+            assert!(!marks.spend(mark(number), TTL));
         }
         assert_eq!(marks.len(), 64);
-        assert!((0..64).all(|number| !marks.spend_now(mark(number), TTL).unwrap()));
+        assert!((0..64).all(|number| !marks.spend(mark(number), TTL)));
         clock.advance(TTL);
-        assert!(marks.spend_now(mark(64), TTL).unwrap(), "room again");
+        assert!(marks.spend(mark(64), TTL), "room again");
     }
 }

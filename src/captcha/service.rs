@@ -16,16 +16,25 @@ use gatehouse_limiter::{
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 
-use super::id::{CountedClient, ImageRequester};
+use super::id::{CaptchaAnswers, ChallengeIds, CountedClient, VerifiedId};
+use super::image::ChallengeImages;
+use super::marks::{LocalMarks, SpentMarks};
+use super::proof::{ProofAnswer, Proofs};
 use super::slots::{Slot, Slots};
 use super::{
-    CaptchaAnswer, CaptchaClient, CaptchaForm, Captchas, Challenge, Effort, ImageError, ImageRefusal,
-    RedeemResult,
+    CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, Difficulty, Effort, ImageError, ImageRefusal,
+    Provider, RedeemResult,
 };
-use crate::clock::Micros;
+use crate::clock::{Clock, Micros};
 use crate::config::{CaptchaTunables, LimitName, LiveSettings};
+use crate::entropy::Entropy;
 use crate::fair_queue::QueueOwner;
+use crate::secret::{MasterKey, UniqueIds};
 
+#[cfg(test)]
+mod proof_tests;
+#[cfg(test)]
+mod redeem_tests;
 #[cfg(test)]
 mod solver_tests;
 #[cfg(test)]
@@ -51,9 +60,20 @@ const MOST_OF_NETWORK: f64 = 0.5;
 const MOST_WAITING: usize = 1_024;
 /// An answer waits no longer than a password for its turn.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
+/// would otherwise accept an id whose mark has expired.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
+/// Instances with the same master key accept each other's challenges.
 pub struct CaptchaService {
-    captchas: Captchas,
+    ids: ChallengeIds,
+    answers: CaptchaAnswers,
+    pictures: ChallengeImages,
+    proofs: Proofs,
+    local: LocalMarks,
+    shared: Option<Arc<dyn SpentMarks>>,
+    clock: Clock,
+    nonces: UniqueIds,
     standings: Standings,
     drawing: Limiter<MemoryStore>,
     proving: Limiter<MemoryStore>,
@@ -73,11 +93,25 @@ pub struct ChallengeImage {
 }
 
 impl CaptchaService {
-    pub fn new(captchas: Captchas, drawing: Limiter<MemoryStore>, proving: Limiter<MemoryStore>) -> Self {
+    pub fn new(
+        key: &MasterKey,
+        provider: Provider,
+        clock: Clock,
+        entropy: &Entropy,
+        drawing: Limiter<MemoryStore>,
+        proving: Limiter<MemoryStore>,
+    ) -> Self {
         let cores = available_parallelism().map_or(1, std::num::NonZero::get);
         let (derivers, at_work) = a_tenth(cores);
         Self {
-            captchas,
+            ids: ChallengeIds::new(key),
+            answers: CaptchaAnswers::new(key, provider),
+            pictures: ChallengeImages::new(key),
+            proofs: Proofs::new(key),
+            local: LocalMarks::new(clock.clone()),
+            shared: None,
+            clock,
+            nonces: UniqueIds::new(entropy, "captcha.nonce"),
             standings: Standings::default(),
             drawing,
             proving,
@@ -87,8 +121,16 @@ impl CaptchaService {
         }
     }
 
-    /// A challenge. Without a proof of work, only if its image would be drawn now. Counts nothing. `used` says how much
-    /// of what it may fail the client has used up.
+    /// Also uses marks that other instances see. Without them a challenge can be redeemed once on each
+    /// instance, and once more after a restart within its lifetime, so every setup with more than one
+    /// instance needs them.
+    #[must_use]
+    pub fn with_shared_marks(self, shared: Arc<dyn SpentMarks>) -> Self {
+        Self { shared: Some(shared), ..self }
+    }
+
+    /// A challenge. Without a proof of work, only if its image would be drawn now. Writes and counts nothing. `used`
+    /// says how much of what it may fail the client has used up.
     pub async fn issue(
         &self,
         live: &LiveSettings,
@@ -106,29 +148,51 @@ impl CaptchaService {
             (None, None)
         };
         let image_after = refused.map(|refusal| refusal.retry_after);
-        Ok(Challenge { image_after, ..self.captchas.issue(form, client, difficulty, ttl, proof) })
+        Ok(Challenge { image_after, ..self.fresh(form, client, difficulty, ttl, proof) })
     }
 
-    /// The image of a challenge. If it has to be drawn, that counts and waits for its turn: on who fetches it, or on the
-    /// client of a program that it was given out for.
+    /// A fresh challenge, which the image and the proof of work share.
+    fn fresh(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        difficulty: Difficulty,
+        ttl: Duration,
+        proof: Option<Effort>,
+    ) -> Challenge {
+        let nonce = *self.nonces.make().first_chunk().expect("16 bytes hold 12");
+        let expires = self.clock.now().plus(ttl);
+        let (id, body) = self.ids.sign(nonce, expires, form, difficulty, client);
+        let proof = proof.map(|effort| Box::new(self.proofs.challenge(&id, &body, effort)));
+        Challenge { id, expires_in: ttl, image_after: None, proof }
+    }
+
+    /// The image of a challenge: the same bytes at any time and on any instance. If it has to be drawn, that counts and
+    /// waits for its turn: on who fetches it, or on the client of a program that it was given out for.
     pub async fn image(
         &self,
         live: &LiveSettings,
-        by: ImageRequester<'_>,
+        by: &CaptchaClient<'_>,
         id: &str,
     ) -> Result<ChallengeImage, ImageError> {
-        let body = self.captchas.drawable(id).ok_or(ImageError::Unknown)?;
-        let (form, counted) = (body.form(), self.captchas.ids.counted_by(&body));
-        let by = counted.as_ref().map_or(by, CountedClient::requester);
+        let body = self.ids.parse(id).filter(|body| !body.expired(self.clock.now()));
+        let body = body.ok_or(ImageError::Unknown)?;
+        let (form, counted) = (body.form(), self.ids.counted_by(&body));
+        let by = counted.as_ref().map_or(*by, CountedClient::client);
         let mut drawn_now = false;
         let turn = async {
             drawn_now = true;
-            self.turn(live, by, form).await
+            self.turn(live, &by, form).await
         };
-        let png = self.captchas.image(&body, turn).await?;
+        let png = self.pictures.of(&body, self.answers.text(&body), turn).await?;
         Ok(ChallengeImage { png, form, drawn_now })
     }
 
+    /// Redeems an answer once: the challenge is marked as spent before the verdict is known, so of any number of
+    /// parallel redemptions at most one is `Solved`.
+    ///
+    /// In an outage of the shared marks this instance's own marks decide: with N instances one solved
+    /// challenge is then valid at most N times, but never twice on one instance.
     pub async fn redeem(
         &self,
         live: &LiveSettings,
@@ -136,13 +200,12 @@ impl CaptchaService {
         client: &CaptchaClient<'_>,
         answer: CaptchaAnswer<'_>,
     ) -> RedeemResult {
-        match answer {
-            CaptchaAnswer::Letters { id, typed } => {
-                self.captchas.redeem_letters(form, client, id, typed).await
-            }
+        let redeemed = match answer {
+            CaptchaAnswer::Letters { id, typed } => self.redeem_letters(form, client, id, typed).await,
             // Boxed, because few requests have one, and it would make the future of each larger.
             CaptchaAnswer::Proof(text) => Box::pin(self.redeem_proof(live, form, client, text)).await,
-        }
+        };
+        redeemed.err().unwrap_or(RedeemResult::Solved)
     }
 
     /// Drops counts that no rule uses any more.
@@ -151,28 +214,92 @@ impl CaptchaService {
         self.proving.store().sweep();
     }
 
+    async fn redeem_letters(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+        typed: &str,
+    ) -> Result<(), RedeemResult> {
+        let body = self.answerable(form, client, id)?;
+        if !self.mark_here(&body) || !self.mark_everywhere(&body).await {
+            return Err(RedeemResult::Spent);
+        }
+        if self.answers.accepts(&body, typed) { Ok(()) } else { Err(RedeemResult::Wrong) }
+    }
+
+    /// What a look at the proof shows is checked first; then it waits for its slot, is marked, and its key is derived,
+    /// once.
     async fn redeem_proof(
         &self,
         live: &LiveSettings,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         text: &str,
-    ) -> RedeemResult {
-        let by = client.requester();
-        let limits = proofs(live);
-        let limits = limits.each_ref();
-        let share = share(&self.proving, limits[TOTALS], by).await;
-        let buckets = buckets(&self.proving, limits, &share, by);
-        let slot = async |effort| {
+    ) -> Result<(), RedeemResult> {
+        let answer = ProofAnswer::read(text).ok_or(RedeemResult::Malformed)?;
+        let body = self.answerable(form, client, answer.id())?;
+        let proof = self.proofs.signed(answer, &body).ok_or(RedeemResult::Malformed)?;
+        let effort = proof.effort;
+        let limits = limits(&self.proving, proofs(live), client).await;
+        let buckets = buckets(&self.proving, &limits, client);
+        // A wrong answer that shows itself costs nobody a turn.
+        let slot = if proof.is_likely() {
             if let Some(refused) = full(&self.proving, passed(&buckets, effort)).await {
                 return Err(too_many(&refused, effort));
             }
-            self.deriver(&buckets[0], client).await.ok_or(RedeemResult::Busy)
+            Some(self.deriver(&buckets[0], client).await.ok_or(RedeemResult::Busy)?)
+        } else {
+            None
         };
-        match self.captchas.redeem_proof(form, client, text, slot, self.at_work).await {
-            Ok(effort) => self.count(&buckets, effort).await,
-            Err(refused) => refused,
+        // The other instances' marks are asked afterwards: no slot waits for them.
+        if !self.mark_here(&body) {
+            return Err(RedeemResult::Spent);
         }
+        let right = match slot {
+            Some(slot) => slot.derive(self.at_work, move || proof.is_right()).await,
+            None => false,
+        };
+        if !self.mark_everywhere(&body).await {
+            return Err(RedeemResult::Spent);
+        } else if !right {
+            return Err(RedeemResult::Wrong);
+        }
+        self.count(&buckets, effort).await
+    }
+
+    /// The challenge with this id, if it may still be answered by this client for this form.
+    fn answerable(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+    ) -> Result<VerifiedId, RedeemResult> {
+        let body = self.ids.parse(id).ok_or(RedeemResult::Malformed)?;
+        if body.expired(self.clock.now()) {
+            return Err(RedeemResult::Expired);
+        }
+        if self.ids.belongs(&body, form, client) { Ok(body) } else { Err(RedeemResult::Foreign) }
+    }
+
+    /// Marks a challenge as answered in this process; false if it was.
+    fn mark_here(&self, body: &VerifiedId) -> bool {
+        self.local.spend(self.ids.mark(body), self.marked_for(body))
+    }
+
+    /// The same for all instances.
+    async fn mark_everywhere(&self, body: &VerifiedId) -> bool {
+        let Some(shared) = &self.shared else { return true };
+        shared.spend(self.ids.mark(body), self.marked_for(body)).await.unwrap_or_else(|error| {
+            // The link logs the outage once; with a line per answer, clients could fill the log.
+            metrics::counter!("gatehouse_store_errors_total").increment(1);
+            tracing::debug!(%error, "captcha: the shared record of used challenges failed; this instance uses its own");
+            true
+        })
+    }
+
+    fn marked_for(&self, body: &VerifiedId) -> Duration {
+        body.expires().since(self.clock.now()) + CLOCK_SKEW
     }
 
     /// A slot to derive in. Addresses take turns; at one address the browser that has answered least is next.
@@ -184,12 +311,13 @@ impl CaptchaService {
         // The in-process store does not fail, and who has too many is last.
         let _ = self.proving.reserve(&[browser], false).await;
         let rank = answered.iter().map(|rule| rule.count).max().unwrap_or(0);
-        let turn = self.derivers.take(self.captchas.owner(client.address), rank);
+        let owner = QueueOwner::of(&self.ids.short("owner", client.address));
+        let turn = self.derivers.take(owner, rank);
         tokio::time::timeout(LONGEST_WAIT, turn).await.ok().flatten()
     }
 
     /// Counts a right answer, or refuses it where others were counted meanwhile.
-    async fn count(&self, buckets: &[Bucket<'_>; 4], effort: Effort) -> RedeemResult {
+    async fn count(&self, buckets: &[Bucket<'_>; 4], effort: Effort) -> Result<(), RedeemResult> {
         let mut decided = self.proving.reserve(buckets, false).await;
         if let Ok(HitDecision::Refused(refused)) = &decided
             && refused.bucket < TOTALS
@@ -198,10 +326,10 @@ impl CaptchaService {
             decided = self.proving.reserve(&buckets[TOTALS..], false).await;
         }
         match decided {
-            Ok(HitDecision::Admitted(_)) => RedeemResult::Solved,
-            Ok(HitDecision::Refused(refused)) => too_many(&refused, effort),
+            Ok(HitDecision::Admitted(_)) => Ok(()),
+            Ok(HitDecision::Refused(refused)) => Err(too_many(&refused, effort)),
             // The in-process store does not fail.
-            Err(_) => RedeemResult::Busy,
+            Err(_) => Err(RedeemResult::Busy),
         }
     }
 
@@ -213,7 +341,7 @@ impl CaptchaService {
         client: &CaptchaClient<'_>,
         used: impl AsyncFnOnce() -> Option<f64>,
     ) -> Standing {
-        let (key, now) = (self.captchas.ids.short(form.as_str(), client.address), self.captchas.clock.now());
+        let (key, now) = (self.ids.short(form.as_str(), client.address), self.clock.now());
         if let Some((at, standing)) = self.standings.known.get(&key)
             && now.since(at) < STANDING_KEPT
         {
@@ -232,11 +360,10 @@ impl CaptchaService {
 
     /// Why no image would be drawn for the client now, if none would be.
     async fn image_refused(&self, live: &LiveSettings, client: &CaptchaClient<'_>) -> Option<Refusal> {
-        let counted = self.captchas.ids.counted(client);
-        let by = counted.as_ref().map_or_else(|| client.requester(), CountedClient::requester);
-        let limits = images(live);
-        let share = share(&self.drawing, limits[TOTALS], by).await;
-        full(&self.drawing, &buckets(&self.drawing, limits, &share, by)).await
+        let counted = self.ids.counted(client);
+        let by = counted.as_ref().map_or(*client, CountedClient::client);
+        let limits = limits(&self.drawing, images(live), &by).await;
+        full(&self.drawing, &buckets(&self.drawing, &limits, &by)).await
     }
 
     /// The price by what was answered at the client's address and network.
@@ -257,14 +384,13 @@ impl CaptchaService {
     async fn turn(
         &self,
         live: &LiveSettings,
-        by: ImageRequester<'_>,
+        by: &CaptchaClient<'_>,
         form: CaptchaForm,
     ) -> Result<Slot, ImageError> {
-        let limits = images(live);
-        let share = share(&self.drawing, limits[TOTALS], by).await;
-        let buckets = buckets(&self.drawing, limits, &share, by);
+        let limits = limits(&self.drawing, images(live), by).await;
+        let buckets = buckets(&self.drawing, &limits, by);
         // Who has drawn the last one is told so at once.
-        self.standings.known.remove(&self.captchas.ids.short(form.as_str(), by.address));
+        self.standings.known.remove(&self.ids.short(form.as_str(), by.address));
         match self.drawing.reserve(&buckets, false).await {
             Ok(HitDecision::Refused(refusal)) => Err(ImageError::Refused(later(form, refusal))),
             Ok(HitDecision::Admitted(admission)) => {
@@ -290,9 +416,9 @@ fn a_tenth(cores: usize) -> (usize, f64) {
 }
 
 /// The limits of images: of addresses, networks and all.
-const fn images(live: &LiveSettings) -> [&Limit; 3] {
+fn images(live: &LiveSettings) -> [Limit; 3] {
     let limits = &live.limits;
-    [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total]
+    [&limits.captcha_address, &limits.captcha_network, &limits.captcha_total].map(Limit::clone)
 }
 
 /// The same of answered proofs of work.
@@ -300,11 +426,21 @@ fn proofs(live: &LiveSettings) -> [Limit; 3] {
     images(live).map(|limit| limit.times(PROOFS_FOR_AN_IMAGE))
 }
 
+/// The same with the part of the total that is open to one network; counted under the total's name, by its rules.
+async fn limits(
+    counted: &Limiter<MemoryStore>,
+    [address, network, total]: [Limit; 3],
+    by: &CaptchaClient<'_>,
+) -> [Limit; 4] {
+    let spent = counted.peek(counted.bucket(&total, by.everyone())).await;
+    let share = share_of(&total, &spent.map(|peek| peek.rules).unwrap_or_default());
+    [address, network, total, share]
+}
+
 fn buckets<'a>(
     counted: &Limiter<MemoryStore>,
-    [address, network, total]: [&'a Limit; 3],
-    share: &'a Limit,
-    by: ImageRequester<'_>,
+    [address, network, total, share]: &'a [Limit; 4],
+    by: &CaptchaClient<'_>,
 ) -> [Bucket<'a>; 4] {
     [
         counted.bucket(address, by.address),
@@ -312,12 +448,6 @@ fn buckets<'a>(
         counted.bucket(total, by.everyone()),
         counted.bucket(share, by.network),
     ]
-}
-
-/// The part of the total that is open to one network; counted under the total's name, by its rules.
-async fn share(counted: &Limiter<MemoryStore>, total: &Limit, by: ImageRequester<'_>) -> Limit {
-    let spent = counted.peek(counted.bucket(total, by.everyone())).await;
-    share_of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
 }
 
 /// The limits that may refuse a proof of that price.
@@ -358,12 +488,6 @@ const fn later(form: CaptchaForm, refusal: Refusal) -> ImageRefusal {
 }
 
 impl<'a> CaptchaClient<'a> {
-    const fn requester(&self) -> ImageRequester<'a> {
-        ImageRequester { address: self.address, network: self.network, realm: self.realm }
-    }
-}
-
-impl<'a> ImageRequester<'a> {
     fn everyone(&self) -> &'a [u8] {
         self.realm.unwrap_or(EVERYONE)
     }

@@ -3,7 +3,6 @@
 //! and then the caller's, and so does each of several statements: that costs more than most statements
 //! themselves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::query::{QueryAs, QueryScalar};
@@ -14,19 +13,19 @@ use tokio::sync::{Mutex, MutexGuard};
 use super::{ACQUIRE_TIMEOUT, DbError, DbPools};
 
 /// One connection for reads and one for writes. The reader's cache stays valid as long as nobody else writes,
-/// whereas every other connection reads the file again after each commit. Clones share them.
-#[derive(Debug, Clone)]
+/// whereas every other connection reads the file again after each commit.
+#[derive(Debug)]
 pub struct OwnConnections {
     reader: OwnConnection,
     writer: OwnConnection,
 }
 
 /// A connection and its waiters. None before its first use, and after a failure.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct OwnConnection {
     options: SqliteConnectOptions,
-    open: Arc<Mutex<Option<OpenConnection>>>,
-    closed: Arc<AtomicBool>,
+    open: Mutex<Option<OpenConnection>>,
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -75,15 +74,18 @@ impl DbPools<Sqlite> {
 
 impl OwnConnections {
     pub fn new(options: &SqliteConnectOptions) -> Self {
-        let line =
-            || OwnConnection { options: options.clone(), open: Arc::default(), closed: Arc::default() };
-        Self { reader: line(), writer: line() }
+        let new = || OwnConnection {
+            options: options.clone(),
+            open: Mutex::default(),
+            closed: AtomicBool::new(false),
+        };
+        Self { reader: new(), writer: new() }
     }
 
     pub async fn close(&self) {
-        for line in [&self.reader, &self.writer] {
-            line.closed.store(true, Ordering::SeqCst);
-            if let Some(OpenConnection { connection, .. }) = line.open.lock().await.take() {
+        for own in [&self.reader, &self.writer] {
+            own.closed.store(true, Ordering::SeqCst);
+            if let Some(OpenConnection { connection, .. }) = own.open.lock().await.take() {
                 // The result does not matter.
                 let _ = connection.close().await;
             }

@@ -87,39 +87,30 @@ impl ClientAddress {
     /// What limits count: the IPv4 address, or the /64 of an IPv6 address. A /64 is the least that one
     /// customer gets (RFC 6177), so choosing another address in it gains nothing.
     pub fn subject(self) -> SubjectBytes {
-        let mut bytes = [0; 9];
-        let length = match self.0 {
-            IpAddr::V4(v4) => {
-                bytes[0] = 4;
-                bytes[1..5].copy_from_slice(&v4.octets());
-                5
-            }
-            IpAddr::V6(v6) => {
-                bytes[0] = 6;
-                bytes[1..].copy_from_slice(&v6.octets()[..8]);
-                9
-            }
-        };
-        SubjectBytes { bytes, length }
+        self.first_bytes(4, 8)
     }
 
     /// The /24 of an IPv4 address or the /48 of an IPv6 one. A client with a whole /48 has 65,536 /64s to
     /// send from. So what costs money per use is counted by the network, too.
     pub fn network(self) -> SubjectBytes {
+        self.first_bytes(3, 6)
+    }
+
+    fn first_bytes(self, of_v4: usize, of_v6: usize) -> SubjectBytes {
         let mut bytes = [0; 9];
         let length = match self.0 {
             IpAddr::V4(v4) => {
                 bytes[0] = 4;
-                bytes[1..4].copy_from_slice(&v4.octets()[..3]);
-                4
+                bytes[1..=of_v4].copy_from_slice(&v4.octets()[..of_v4]);
+                of_v4
             }
             IpAddr::V6(v6) => {
                 bytes[0] = 6;
-                bytes[1..7].copy_from_slice(&v6.octets()[..6]);
-                7
+                bytes[1..=of_v6].copy_from_slice(&v6.octets()[..of_v6]);
+                of_v6
             }
         };
-        SubjectBytes { bytes, length }
+        SubjectBytes { bytes, length: length as u8 + 1 }
     }
 
     /// Address and network, for what is counted by both.

@@ -82,15 +82,12 @@ struct Body<'a> {
 impl Denied {
     /// A problem: 429 `throttled`, or 503 `busy` or `unavailable`, with `Retry-After`.
     pub fn respond(&self) -> HttpResponse {
-        let ProblemKind { name, status, title, detail } = match self {
-            Self::Full { .. } => THROTTLED,
-            Self::Busy => BUSY,
-            Self::Unavailable => UNAVAILABLE,
+        let (kind, limit) = match self {
+            Self::Full { limit, .. } => (THROTTLED, Some(limit.name())),
+            Self::Busy => (BUSY, None),
+            Self::Unavailable => (UNAVAILABLE, None),
         };
-        let limit = match self {
-            Self::Full { limit, .. } => Some(limit.name()),
-            Self::Busy | Self::Unavailable => None,
-        };
+        let ProblemKind { name, status, title, detail } = kind;
         let body = Body {
             r#type: format!("/problems/{name}"),
             title,

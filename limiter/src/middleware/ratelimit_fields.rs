@@ -7,17 +7,6 @@ use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::{Limit, RuleSpan};
 
-/// A rule as callers see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy<'a> {
-    /// The name of its limit.
-    pub name: &'a str,
-    /// How many it allows in its window.
-    pub quota: u32,
-    /// None for a calendar rule: its windows differ in length.
-    pub window: Option<Duration>,
-}
-
 /// The caller's current state under a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing<'a> {
@@ -44,8 +33,8 @@ pub fn add<'a>(
     limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,
     standing: Option<Standing<'_>>,
 ) {
-    let policy = policies(limits.into_iter().flat_map(|(name, limit)| policies_of(name, limit)));
-    let standing = standing.map(|standing| standings([standing])).unwrap_or_default();
+    let policy = policies(limits);
+    let standing = standing.map(state).unwrap_or_default();
     for (name, text) in [(POLICY, policy), (STANDING, standing)] {
         if let Ok(value) = HeaderValue::try_from(text)
             && !value.is_empty()
@@ -55,42 +44,33 @@ pub fn add<'a>(
     }
 }
 
-fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Policy<'a>> {
-    limit.rules().iter().map(move |rule| {
-        let window = match rule.span {
-            RuleSpan::Sliding(window) => Some(window),
-            RuleSpan::Calendar { .. } => None,
-        };
-        Policy { name, quota: rule.max, window }
-    })
-}
-
 /// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names in a list must differ, so the rules of a
 /// limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
-/// slower than necessary, never too fast.
-pub fn policies<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> String {
+/// slower than necessary, never too fast. A calendar rule names none: its windows differ in length.
+fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> String {
     let mut out = String::new();
     let mut earlier = ("", 0);
-    for policy in policies {
-        item(&mut out, policy.name, &mut earlier);
-        push(&mut out, "q", u64::from(policy.quota));
-        if let Some(window) = policy.window {
-            push(&mut out, "w", whole_seconds(window));
+    for (name, limit) in limits {
+        for rule in limit.rules() {
+            earlier = if earlier.0 == name { (name, earlier.1 + 1) } else { (name, 1) };
+            out.push_str(if out.is_empty() { "" } else { ", " });
+            item(&mut out, name, earlier.1);
+            push(&mut out, "q", u64::from(rule.max));
+            if let RuleSpan::Sliding(window) = rule.span {
+                push(&mut out, "w", whole_seconds(window));
+            }
         }
     }
     out
 }
 
 /// `"login-account";r=2;t=57`.
-pub fn standings<'a>(standings: impl IntoIterator<Item = Standing<'a>>) -> String {
+fn state(standing: Standing<'_>) -> String {
     let mut out = String::new();
-    let mut earlier = ("", 0);
-    for standing in standings {
-        item(&mut out, standing.name, &mut earlier);
-        push(&mut out, "r", u64::from(standing.remaining));
-        if let Some(reset) = standing.reset {
-            push(&mut out, "t", whole_seconds(reset));
-        }
+    item(&mut out, standing.name, 1);
+    push(&mut out, "r", u64::from(standing.remaining));
+    if let Some(reset) = standing.reset {
+        push(&mut out, "t", whole_seconds(reset));
     }
     out
 }
@@ -100,9 +80,8 @@ fn push(out: &mut String, name: &str, value: u64) {
 }
 
 /// The name as an sf-string (RFC 9651 §3.3.3), which is printable ASCII.
-fn item<'a>(out: &mut String, name: &'a str, earlier: &mut (&'a str, u32)) {
-    *earlier = if earlier.0 == name { (name, earlier.1 + 1) } else { (name, 1) };
-    out.push_str(if out.is_empty() { "\"" } else { ", \"" });
+fn item(out: &mut String, name: &str, number: u32) {
+    out.push('"');
     if name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-') {
         out.push_str(name);
     } else {
@@ -113,45 +92,52 @@ fn item<'a>(out: &mut String, name: &'a str, earlier: &mut (&'a str, u32)) {
             out.push(letter);
         }
     }
-    if earlier.1 > 1 {
-        write!(out, "-{}", earlier.1).expect("a String takes all");
+    if number > 1 {
+        write!(out, "-{number}").expect("a String takes all");
     }
     out.push('"');
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
+    use crate::{CalendarUnit, LimitMode, Rule, RuleAction};
+
+    fn limit(rules: Vec<Rule>) -> Limit {
+        Limit::new("login-account", rules, LimitMode::Enforce).unwrap()
+    }
 
     #[test]
     fn a_policy_says_its_quota_and_its_window() {
-        let minute = Policy { name: "login-account", quota: 3, window: Some(Duration::from_secs(60)) };
-        let hour = Policy { quota: 20, window: Some(Duration::from_secs(3600)), ..minute };
-        assert_eq!(policies([minute]), "\"login-account\";q=3;w=60");
-        assert_eq!(policies([minute, hour]), "\"login-account\";q=3;w=60, \"login-account-2\";q=20;w=3600");
+        let minute = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
+        let hour = Rule::sliding(20, Duration::from_secs(3600), RuleAction::Block);
+        let (one, two) = (limit(vec![minute.clone()]), limit(vec![minute, hour]));
+        assert_eq!(policies([(one.name(), &one)]), "\"login-account\";q=3;w=60");
+        assert_eq!(
+            policies([(two.name(), &two)]),
+            "\"login-account\";q=3;w=60, \"login-account-2\";q=20;w=3600"
+        );
     }
 
     #[test]
     fn a_calendar_rule_names_no_window() {
-        assert_eq!(policies([Policy { name: "leave", quota: 3, window: None }]), "\"leave\";q=3");
+        let span = RuleSpan::Calendar { unit: CalendarUnit::Month, zone: TimeZone::UTC };
+        let monthly = limit(vec![Rule { max: 3, span, then: RuleAction::Block }]);
+        assert_eq!(policies([("leave", &monthly)]), "\"leave\";q=3");
     }
 
     #[test]
     fn a_standing_is_never_rosier_than_the_truth() {
         let reset = Some(Duration::from_millis(56_001));
-        assert_eq!(
-            standings([Standing { name: "sms-phone", remaining: 2, reset }]),
-            "\"sms-phone\";r=2;t=57"
-        );
-        assert_eq!(
-            standings([Standing { name: "sms-phone", remaining: 5, reset: None }]),
-            "\"sms-phone\";r=5"
-        );
+        assert_eq!(state(Standing { name: "sms-phone", remaining: 2, reset }), "\"sms-phone\";r=2;t=57");
+        assert_eq!(state(Standing { name: "sms-phone", remaining: 5, reset: None }), "\"sms-phone\";r=5");
     }
 
     #[test]
     fn a_name_cannot_break_out_of_its_quotes() {
         let name = "a\"b\\c\r\nX: 中";
-        assert_eq!(standings([Standing { name, remaining: 1, reset: None }]), "\"a\\\"b\\\\cX: \";r=1");
+        assert_eq!(state(Standing { name, remaining: 1, reset: None }), "\"a\\\"b\\\\cX: \";r=1");
     }
 }

@@ -12,8 +12,8 @@ use actix_web::{Error, HttpResponse};
 use super::{Denied, Outage, RateLimit};
 use crate::middleware::ratelimit_fields::{self, Standing};
 use crate::{
-    Bucket, HitDecision, Hold, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, StoreError,
-    WindowStore,
+    Bucket, Hold, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, ReserveKind, ReserveRequest,
+    StoreError, StoreVerdict, WindowStore,
 };
 
 impl<S, Inner, B> Transform<Inner, ServiceRequest> for RateLimit<S>
@@ -71,14 +71,18 @@ where
                 in_flight.end(rate.counts(&result)).await;
             }
             if let Ok(response) = &mut result {
-                tell(response.headers_mut(), &buckets, passed.room.map(standing(&buckets)));
+                let standing = passed.room.map(|room| Standing {
+                    name: buckets[room.bucket].limit.name(),
+                    remaining: room.remaining,
+                    reset: Some(room.reset_after),
+                });
+                tell(response.headers_mut(), &buckets, standing);
             }
             result.map(ServiceResponse::map_into_left_body)
         })
     }
 }
 
-/// An admitted request.
 struct Passed<S: WindowStore + 'static> {
     /// Set if the answer decides whether the request counts.
     in_flight: Option<InFlight<S>>,
@@ -119,13 +123,15 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// If the request is aborted before the store answers, its hit is given back, because the request goes no
     /// further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
-        Ok(match self.limiter.reserve_beside_holds(buckets).await? {
-            Some(HitDecision::Admitted(admission)) => {
-                note(buckets, admission.noted);
-                Ok(Passed { in_flight: None, room: admission.room })
+        let id = self.limiter.fresh_id();
+        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false };
+        Ok(match self.limiter.reserve_or_refund(&ask).await? {
+            StoreVerdict::Admitted { room, noted, .. } => {
+                note(buckets, noted);
+                Ok(Passed { in_flight: None, room })
             }
-            Some(HitDecision::Refused(refusal)) => Err(refused(buckets, refusal)),
-            None => Err(Denied::Busy),
+            StoreVerdict::Refused { refusal } => Err(refused(buckets, refusal)),
+            StoreVerdict::Held { .. } => Err(Denied::Busy),
         })
     }
 
@@ -134,7 +140,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
             HoldDecision::Held(hold) => {
                 note(buckets, hold.noted);
                 let room = hold.room;
-                Ok(Passed { in_flight: Some(InFlight::new(hold)), room })
+                Ok(Passed { in_flight: Some(InFlight(Some(hold))), room })
             }
             HoldDecision::Refused(refusal) => Err(refused(buckets, refusal)),
             HoldDecision::OutOfPatience => Err(Denied::Busy),
@@ -167,15 +173,6 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     }
 }
 
-/// What is left of each limit, for the `RateLimit` fields.
-fn standing<'a>(buckets: &[Bucket<'a>]) -> impl Fn(LimitRoom) -> Standing<'a> {
-    move |room| Standing {
-        name: buckets[room.bucket].limit.name(),
-        remaining: room.remaining,
-        reset: Some(room.reset_after),
-    }
-}
-
 fn tell(headers: &mut HeaderMap, buckets: &[Bucket<'_>], standing: Option<Standing<'_>>) {
     let enforced =
         buckets.iter().map(|bucket| bucket.limit).filter(|limit| limit.mode() == LimitMode::Enforce);
@@ -188,7 +185,6 @@ fn refused(buckets: &[Bucket<'_>], refusal: Refusal) -> Denied {
     Denied::Full { limit, refusal }
 }
 
-/// Counts what a limit in monitor mode would have refused.
 fn note(buckets: &[Bucket<'_>], noted: Option<Refusal>) {
     if let Some(refusal) = noted {
         count_refusal(buckets[refusal.bucket].limit.name(), "monitor");
@@ -200,15 +196,11 @@ fn count_refusal(limit: &str, mode: &'static str) {
         .increment(1);
 }
 
-/// The slot of a request whose answer decides whether it counts. If this is dropped before the answer is known, for example because the client hangs up, the request
-/// counts. Otherwise a client could avoid the limit by hanging up before the answer.
+/// The slot of a request whose answer decides whether it counts. If this is dropped before the answer is known, for
+/// example because the client hangs up, the request counts: otherwise a client could avoid the limit by hanging up.
 struct InFlight<S: WindowStore + 'static>(Option<Hold<S>>);
 
 impl<S: WindowStore + 'static> InFlight<S> {
-    fn new(hold: Hold<S>) -> Self {
-        Self(Some(hold))
-    }
-
     /// The answer is known. It is settled in a separate task, which continues if the client hangs up.
     async fn end(mut self, counts: bool) {
         if let Some(hold) = self.0.take() {

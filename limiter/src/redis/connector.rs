@@ -112,22 +112,14 @@ fn not_all() -> RedisError {
 /// How connections are made.
 #[derive(Clone)]
 pub(super) struct ConnectionOptions {
-    servers: RedisServers,
-    timeout: Duration,
+    pub servers: RedisServers,
+    /// Bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    pub timeout: Duration,
     /// Loaded at every connection to a single server.
-    scripts: Vec<Script>,
+    pub scripts: Vec<Script>,
 }
 
 impl ConnectionOptions {
-    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
-    pub const fn new(servers: RedisServers, timeout: Duration, scripts: Vec<Script>) -> Self {
-        Self { servers, timeout, scripts }
-    }
-
-    pub const fn is_cluster(&self) -> bool {
-        matches!(self.servers, RedisServers::Cluster(_))
-    }
-
     fn connecting(&self) -> Duration {
         self.timeout.max(CONNECT_AT_LEAST)
     }
@@ -186,10 +178,7 @@ impl Connector {
     /// Why the connection leads to a server that is no longer the master, if the Sentinels say so. A master that
     /// is cut off from them notices nothing itself.
     pub async fn moved(&mut self) -> Option<String> {
-        if !matches!(self.options.servers, RedisServers::Sentinel(_)) {
-            return None;
-        }
-        // Sentinels that do not answer leave everything as it is.
+        // Sentinels that do not answer leave everything as it is; so does a server that has none.
         let client = self.ask_sentinels().await.ok()?;
         let named = client.get_connection_info().addr();
         (self.master.as_ref() != Some(named)).then(|| format!("the sentinels name another master, {named}"))

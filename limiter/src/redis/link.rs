@@ -77,7 +77,7 @@ impl RedisLink {
     /// Starts connecting in the background. `scripts` are loaded at every connection to a single server.
     /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
     pub fn open(servers: impl Into<RedisServers>, timeout: Duration, scripts: Vec<Script>) -> Self {
-        let options = ConnectionOptions::new(servers.into(), timeout, scripts);
+        let options = ConnectionOptions { servers: servers.into(), timeout, scripts };
         let (common, opened_on) = (start(&options, None), Handle::current().id());
         Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
     }
@@ -99,8 +99,8 @@ impl RedisLink {
     }
 
     /// Whether keys are spread over servers, so that a script can use one key only.
-    pub fn is_cluster(&self) -> bool {
-        self.0.options.is_cluster()
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.0.options.servers, RedisServers::Cluster(_))
     }
 
     /// One round trip.
@@ -108,21 +108,20 @@ impl RedisLink {
         let span = spans::within(
             || info_span!(target: spans::TARGET, "redis", "otel.kind" = "client", "db.system.name" = "redis"),
         );
-        self.round_trip(command).instrument(span).await
-    }
-
-    async fn round_trip(&self, command: &Cmd) -> Result<Value, CallError> {
-        let shared = self.0.nearest();
-        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
-        let answer = RedisConnection::clone(&connection).send(command).await;
-        match shared.judge(&connection, answer)? {
-            Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
-            value => Ok(value),
-        }
+        let round_trip = async {
+            let shared = self.0.nearest();
+            let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+            let answer = RedisConnection::clone(&connection).send(command).await;
+            match shared.judge(&connection, answer)? {
+                Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
+                value => Ok(value),
+            }
+        };
+        round_trip.instrument(span).await
     }
 
     /// The same command to every master; one answer each.
-    pub async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
+    pub(super) async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
         let shared = self.0.nearest();
         let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
         let answers = RedisConnection::clone(&connection).send_to_masters(command).await;
@@ -217,11 +216,23 @@ impl SharedConnection {
 }
 
 /// Why a call failed: the store cannot be reached, or it returned an error.
+#[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No answer came.
+    #[error(transparent)]
     Store(StoreError),
     /// The server answered with an error.
+    #[error(transparent)]
     Server(RedisError),
+}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Store(error) => error,
+            CallError::Server(error) => Self::Broken(error.to_string()),
+        }
+    }
 }
 
 /// Connects, checks the connection periodically and whenever it is in doubt, and reconnects. Ends when the

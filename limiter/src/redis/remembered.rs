@@ -4,13 +4,13 @@
 //! outlives the wait. Any write by this process to one of its logs removes it. If another instance clears a
 //! log, this one notices [`KEPT`] later, which errs towards refusing.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Micros;
+use crate::hold::LogCounts;
 use crate::limit::{Limit, RuleAction};
-use crate::store::{Bucket, Refusal, ReserveRequest, StoreVerdict, SubjectKey};
+use crate::store::{Bucket, Refusal, ReserveRequest, SubjectKey};
 
 /// How long a refusal is remembered: too short for a person to notice, and a flood of any size asks the store
 /// only twenty times a second.
@@ -20,63 +20,48 @@ const PLACES: usize = 4096;
 
 pub struct RememberedRefusals {
     refusals: Box<[Mutex<Option<RememberedRefusal>>]>,
-    /// How often this process has written to the logs of each place.
-    writes: Box<[AtomicU32]>,
+    /// This process's writes to each log.
+    writes: LogCounts,
 }
-
-/// The number of writes to the logs of an ask, taken before the store is asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct WriteCount(u32);
 
 struct RememberedRefusal {
     question: SubjectKey,
     /// The limit that refused. Another set of limits may decide differently.
     limit: Limit,
     refusal: Refusal,
-    /// The store's time, and ours.
-    at: Micros,
+    /// By our clock.
     noted: Micros,
-    writes: WriteCount,
+    writes: u64,
 }
 
 impl Default for RememberedRefusals {
     fn default() -> Self {
-        Self {
-            refusals: (0..PLACES).map(|_| Mutex::default()).collect(),
-            writes: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
-        }
+        Self { refusals: (0..PLACES).map(|_| Mutex::default()).collect(), writes: LogCounts::default() }
     }
 }
 
 impl RememberedRefusals {
-    pub fn writes(&self, buckets: &[Bucket<'_>]) -> WriteCount {
-        let count = |bucket: &Bucket<'_>| self.writes[place(bucket.key)].load(Ordering::SeqCst);
-        WriteCount(buckets.iter().map(count).fold(0, u32::wrapping_add))
+    /// How often this process has written to these logs: taken before the store is asked.
+    pub fn writes(&self, buckets: &[Bucket<'_>]) -> u64 {
+        buckets.iter().map(|bucket| self.writes.latest(bucket.key)).sum()
     }
 
     /// This process has written, or is about to write, to these logs.
     pub fn wrote(&self, buckets: &[Bucket<'_>]) {
         for bucket in buckets {
-            self.writes[place(bucket.key)].fetch_add(1, Ordering::SeqCst);
+            self.writes.add(bucket.key);
         }
     }
 
-    pub fn note(
-        &self,
-        ask: &ReserveRequest<'_>,
-        at: Micros,
-        refusal: Refusal,
-        now: Micros,
-        writes: WriteCount,
-    ) {
+    pub fn note(&self, ask: &ReserveRequest<'_>, refusal: Refusal, now: Micros, writes: u64) {
         let question = question(ask.buckets);
         let limit = ask.buckets[refusal.bucket].limit.clone();
-        let entry = RememberedRefusal { question, limit, refusal, at, noted: now, writes };
+        let entry = RememberedRefusal { question, limit, refusal, noted: now, writes };
         *self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 
     /// The refusal that the same attempt got a moment ago, if it is still valid.
-    pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<StoreVerdict> {
+    pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<Refusal> {
         let question = question(ask.buckets);
         let place = self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner);
         let entry = place.as_ref().filter(|entry| entry.question == question)?;
@@ -89,8 +74,7 @@ impl RememberedRefusals {
             && ask.buckets[refusal.bucket].limit.is(&entry.limit)
             && entry.writes == self.writes(ask.buckets);
         let retry_after = refusal.retry_after.saturating_sub(gone);
-        let refused = Refusal { retry_after, ..refusal };
-        stands.then(|| StoreVerdict::Refused { at: entry.at.plus(gone), refusal: refused })
+        stands.then_some(Refusal { retry_after, ..refusal })
     }
 }
 

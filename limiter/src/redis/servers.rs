@@ -112,25 +112,14 @@ impl RedisUrl {
 impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, path) = match &self.deployment {
-            RedisDeployment::Standalone => ("", self.hosts[0].path()),
-            RedisDeployment::Sentinel { .. } => ("-sentinel", ""),
-            RedisDeployment::Cluster => ("-cluster", ""),
+            RedisDeployment::Standalone => ("", self.hosts[0].path().to_owned()),
+            RedisDeployment::Sentinel { master, .. } => ("-sentinel", format!("/{master}")),
+            RedisDeployment::Cluster => ("-cluster", String::new()),
         };
-        write!(f, "redis{}{kind}://", if self.tls { "s" } else { "" })?;
-        for (index, host) in self.hosts.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "," };
-            write!(
-                f,
-                "{separator}{}:{}",
-                host.host_str().unwrap_or_default(),
-                host.port().unwrap_or_default()
-            )?;
-        }
-        f.write_str(path)?;
-        match &self.deployment {
-            RedisDeployment::Sentinel { master, .. } => write!(f, "/{master}"),
-            RedisDeployment::Standalone | RedisDeployment::Cluster => Ok(()),
-        }
+        let host =
+            |url: &Url| format!("{}:{}", url.host_str().unwrap_or_default(), url.port().unwrap_or_default());
+        let hosts: Vec<String> = self.hosts.iter().map(host).collect();
+        write!(f, "redis{}{kind}://{}{path}", if self.tls { "s" } else { "" }, hosts.join(","))
     }
 }
 
@@ -257,57 +246,44 @@ impl ClusterServers {
     }
 }
 
-/// In PEM; none: Mozilla's.
+/// In PEM; none: Mozilla's. Without the feature `redis-tls` there are none, and TLS is as the `redis` crate was built.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "redis-tls"), expect(dead_code, reason = "there are none without it"))]
 struct RootCertificates(Option<Vec<u8>>);
 
-#[cfg(feature = "redis-tls")]
 impl RootCertificates {
+    #[cfg(feature = "redis-tls")]
     fn certificates(&self) -> Option<redis::TlsCertificates> {
         let root_cert = Some(self.0.clone()?);
         Some(redis::TlsCertificates { client_tls: None, root_cert })
     }
 
     fn client(&self, url: Url) -> Result<Client, RedisError> {
-        match self.certificates() {
-            Some(certificates) => Client::build_with_tls(url, certificates),
-            None => Client::open(url),
+        #[cfg(feature = "redis-tls")]
+        if let Some(certificates) = self.certificates() {
+            return Client::build_with_tls(url, certificates);
         }
+        Client::open(url)
     }
 
     fn sentinels(&self, mut builder: SentinelClientBuilder, tls: bool) -> SentinelClientBuilder {
         if tls {
             builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
         }
-        match self.certificates() {
-            Some(certificates) => builder
+        #[cfg(feature = "redis-tls")]
+        if let Some(certificates) = self.certificates() {
+            return builder
                 .set_client_to_sentinel_certificates(certificates.clone())
-                .set_client_to_redis_certificates(certificates),
-            None => builder,
+                .set_client_to_redis_certificates(certificates);
         }
+        builder
     }
 
     fn cluster(&self, builder: ClusterClientBuilder) -> ClusterClientBuilder {
-        match self.certificates() {
-            Some(certificates) => builder.certs(certificates),
-            None => builder,
+        #[cfg(feature = "redis-tls")]
+        if let Some(certificates) = self.certificates() {
+            return builder.certs(certificates);
         }
-    }
-}
-
-/// The limiter as a library has the TLS that the `redis` crate was built with, and its roots.
-#[cfg(not(feature = "redis-tls"))]
-impl RootCertificates {
-    fn client(&self, url: Url) -> Result<Client, RedisError> {
-        Client::open(url)
-    }
-
-    fn sentinels(&self, builder: SentinelClientBuilder, tls: bool) -> SentinelClientBuilder {
-        if tls { builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure) } else { builder }
-    }
-
-    fn cluster(&self, builder: ClusterClientBuilder) -> ClusterClientBuilder {
         builder
     }
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 
-use super::wire::ScriptKind;
-use super::{RESTORED_AT_ONCE, RedisStore, logged};
+use super::{LOOK, RESTORED_AT_ONCE, RedisStore, logged};
 use crate::clock::Micros;
 use crate::limit::RuleAction;
 use crate::store::*;
@@ -24,7 +23,7 @@ impl RedisStore {
     /// One decision for every log, not in one step; see the top of this file. `at` is the time of the first
     /// log's server.
     pub(super) async fn reserve_by_slot(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        let looks = logged(ask.buckets).map(|(index, _)| self.decide_one(ask, index, ScriptKind::Look));
+        let looks = logged(ask.buckets).map(|(index, _)| self.decide(ask, Some(index), LOOK));
         if let Some(verdict) = strictest(try_join_all(looks).await?) {
             return Ok(verdict);
         }
@@ -32,7 +31,7 @@ impl RedisStore {
         let (mut tightest, mut would): (Option<LimitRoom>, Option<Refusal>) = (None, None);
         for (index, bucket) in logged(ask.buckets) {
             taken.push(*bucket);
-            match self.decide_one(ask, index, ScriptKind::Hold).await {
+            match self.decide(ask, Some(index), ReserveKind::Hold as u8).await {
                 Ok(StoreVerdict::Admitted { at, room, noted }) => {
                     first.get_or_insert(at);
                     tightest = [tightest, room].into_iter().flatten().min_by_key(|room| room.remaining);
@@ -60,26 +59,6 @@ impl RedisStore {
         }
         let at = first.unwrap_or_else(|| self.now());
         Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
-    }
-
-    /// The decision about one of the logs, told in places of the whole request.
-    async fn decide_one(
-        &self,
-        ask: &ReserveRequest<'_>,
-        index: usize,
-        kind: ScriptKind,
-    ) -> Result<StoreVerdict, StoreError> {
-        let one = ReserveRequest { buckets: &ask.buckets[index..=index], ..*ask };
-        let placed = |refusal: Refusal| Refusal { bucket: index, ..refusal };
-        Ok(match self.decide(&one, kind).await? {
-            StoreVerdict::Admitted { at, room, noted } => StoreVerdict::Admitted {
-                at,
-                room: room.map(|room| LimitRoom { bucket: index, ..room }),
-                noted: noted.map(placed),
-            },
-            StoreVerdict::Held { at, .. } => StoreVerdict::Held { at, bucket: index },
-            StoreVerdict::Refused { at, refusal } => StoreVerdict::Refused { at, refusal: placed(refusal) },
-        })
     }
 
     /// Settles all logs at once, each in a step of its own, however the others end. Returns the time of the
@@ -117,14 +96,14 @@ impl RedisStore {
 /// The refusal that decides, or the first log that holds in flight fill; none if every log admits.
 fn strictest(looks: Vec<StoreVerdict>) -> Option<StoreVerdict> {
     let refused = looks.iter().filter_map(|look| match look {
-        StoreVerdict::Refused { at, refusal } => Some((*at, *refusal)),
+        StoreVerdict::Refused { refusal } => Some(*refusal),
         StoreVerdict::Admitted { .. } | StoreVerdict::Held { .. } => None,
     });
     // Of equals the first, as in one script.
-    let refused = refused.min_by_key(|(_, refusal)| Reverse(strictness(refusal)));
-    refused
-        .map(|(at, refusal)| StoreVerdict::Refused { at, refusal })
-        .or_else(|| looks.into_iter().find(|look| matches!(look, StoreVerdict::Held { .. })))
+    match refused.min_by_key(|refusal| Reverse(strictness(refusal))) {
+        Some(refusal) => Some(StoreVerdict::Refused { refusal }),
+        None => looks.into_iter().find(|look| matches!(look, StoreVerdict::Held { .. })),
+    }
 }
 
 /// A rule that blocks is stricter than one that asks for a challenge; then the longer wait.

@@ -4,29 +4,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::link::CallError;
 use crate::clock::Micros;
 use crate::limit::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::store::*;
 use crate::window;
-
-/// What the script does with a reservation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ScriptKind {
-    Hit = 0,
-    Hold = 1,
-    /// Judges, and writes nothing.
-    Look = 2,
-}
-
-impl From<ReserveKind> for ScriptKind {
-    fn from(kind: ReserveKind) -> Self {
-        match kind {
-            ReserveKind::Hit => Self::Hit,
-            ReserveKind::Hold => Self::Hold,
-        }
-    }
-}
 
 pub fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
     let of_a_rule = |rule: &Rule| if matches!(rule.span, RuleSpan::Calendar { .. }) { 4 } else { 3 };
@@ -75,27 +56,13 @@ pub fn replication_id(answer: &Value) -> Option<[u8; 20]> {
     (id.len() == 40).then_some(bytes)
 }
 
-pub fn fault(error: CallError) -> StoreError {
-    match error {
-        CallError::Store(error) => error,
-        CallError::Server(error) => StoreError::Broken(error.to_string()),
-    }
-}
-
-/// The reply to a reservation.
-pub enum ReserveReply {
-    Verdict(StoreVerdict),
-    /// The server's clock is in another calendar unit than the caller thought.
-    OtherUnit(Micros),
-}
-
 /// Reads the reply to a reservation (`lua/reserve.lua`). `place` finds the bucket that was asked for by the number
 /// that the script gave it.
 pub fn verdict(
     reply: &[i64],
     ask: &ReserveRequest<'_>,
     place: impl Fn(i64) -> Option<usize>,
-) -> Result<ReserveReply, StoreError> {
+) -> Result<StoreVerdict, StoreError> {
     let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
     let refusal = |bucket: i64, rule: i64, wait: i64, frees_at: i64| {
         let bucket = place(bucket)?;
@@ -108,7 +75,7 @@ pub fn verdict(
             frees_at: Micros(frees_at),
         })
     };
-    let verdict = match *reply {
+    Ok(match *reply {
         [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
             let at = Micros(at);
             let room = (room_bucket >= 0).then(|| {
@@ -128,7 +95,7 @@ pub fn verdict(
         [2, at, bucket, rule, frees] => {
             let wait = frees.checked_sub(at).ok_or_else(broken)?;
             let refusal = refusal(bucket, rule, wait, frees).ok_or_else(broken)?;
-            StoreVerdict::Refused { at: Micros(at), refusal }
+            StoreVerdict::Refused { refusal }
         }
         // The only rule of the only bucket: the server's time in seconds and microseconds, and the hit in the way.
         [2, seconds, micros, oldest] => {
@@ -139,12 +106,10 @@ pub fn verdict(
                 let frees = Micros(oldest).plus(window).0;
                 refusal(0, 0, frees.checked_sub(at)?, frees)
             });
-            StoreVerdict::Refused { at: Micros(at), refusal: refusal.ok_or_else(broken)? }
+            StoreVerdict::Refused { refusal: refusal.ok_or_else(broken)? }
         }
-        [3, at] => return Ok(ReserveReply::OtherUnit(Micros(at))),
         _ => return Err(broken()),
-    };
-    Ok(ReserveReply::Verdict(verdict))
+    })
 }
 
 fn only_window(limit: &Limit) -> Option<Duration> {

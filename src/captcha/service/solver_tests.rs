@@ -8,10 +8,7 @@ use std::collections::VecDeque;
 
 use super::tests::{Office, network};
 use super::*;
-use crate::clock::Clock;
 use crate::config::Limits;
-use crate::entropy::Entropy;
-use crate::secret::MasterKey;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -4,12 +4,9 @@ use std::net::Ipv4Addr;
 
 use gatehouse_limiter::Rule;
 
-use super::super::Provider;
+use super::redeem_tests::service;
 use super::*;
-use crate::clock::{Clock, Micros};
 use crate::config::Limits;
-use crate::entropy::Entropy;
-use crate::secret::MasterKey;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -21,16 +18,13 @@ pub(super) struct Office {
 
 impl Office {
     pub fn new() -> Self {
-        let (clock, entropy) = (Clock::manual(Micros::from_seconds(1_700_000_000)), Entropy::seeded(5));
+        let clock = Clock::manual(Micros::from_seconds(1_700_000_000));
         let key = MasterKey::from_bytes([3; 32]);
         // Blank images, because only who gets one matters here.
         let provider = Provider::Fixed { answer: "solo".to_owned() };
-        let captchas = Captchas::new(&key, provider, clock.clone(), &entropy);
-        let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
-        let proving = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
         let mut live = LiveSettings::default();
         live.captcha.proof_of_work = false;
-        Self { desk: CaptchaService::new(captchas, drawing, proving), clock, live }
+        Self { desk: service(&key, provider, &clock), clock, live }
     }
 
     fn with_proofs(mut self) -> Self {
@@ -59,18 +53,17 @@ impl Office {
     /// Whether an image would be drawn. It is not drawn, because that would take minutes for thousands.
     pub async fn admits(&self, address: u32) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
-        self.desk.turn(&self.live, by, CaptchaForm::Login).await.is_ok()
+        let by = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie: None };
+        self.desk.turn(&self.live, &by, CaptchaForm::Login).await.is_ok()
     }
 
     /// Whether a right answer of that price is accepted. None is derived.
     pub async fn accepts(&self, address: u32, effort: Effort) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
-        let limits = proofs(&self.live);
-        let share = share(&self.desk.proving, &limits[TOTALS], by).await;
-        let buckets = buckets(&self.desk.proving, limits.each_ref(), &share, by);
-        self.desk.count(&buckets, effort).await.is_solved()
+        let by = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie: None };
+        let limits = limits(&self.desk.proving, proofs(&self.live), &by).await;
+        let buckets = buckets(&self.desk.proving, &limits, &by);
+        self.desk.count(&buckets, effort).await.is_ok()
     }
 
     async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
@@ -96,8 +89,8 @@ impl Office {
 
     async fn image(&self, address: u32, id: &str) -> Result<ChallengeImage, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = ImageRequester { address: &address, network: &address[..3], realm: None };
-        match self.desk.image(&self.live, by, id).await {
+        let by = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie: None };
+        match self.desk.image(&self.live, &by, id).await {
             Ok(picture) => Ok(picture),
             Err(ImageError::Refused(later)) => Err(later),
             Err(error) => panic!("{error}"),

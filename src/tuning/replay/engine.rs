@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict};
-use gatehouse_limiter::{HitId, HitRing, Limit, LogHit, Refusal, RuleAction};
+use gatehouse_limiter::{HitId, HitRing, KeptHit, Limit, Refusal, RuleAction};
 
 use super::Comparison;
 use super::row::{
@@ -326,7 +326,7 @@ impl<'r> ReplayEngine<'r> {
         self.each_log(attempt, now, |_, log, capacity| {
             log.holds -= 1;
             if !right {
-                log.hits.keep(LogHit { at: now, ..hit(attempt) }, capacity);
+                log.hits.keep(KeptHit { at: now, ..hit(attempt) }, capacity);
             }
         });
         if right && row.action.is_password() {
@@ -412,9 +412,9 @@ impl<'r> ReplayEngine<'r> {
 }
 
 /// Identified by the number of its row.
-fn hit(attempt: &ReplayAttempt) -> LogHit {
+fn hit(attempt: &ReplayAttempt) -> KeptHit {
     let [first, second, third, fourth] = attempt.row.to_le_bytes();
-    LogHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
+    KeptHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
 }
 
 /// Whether it was refused by a log that the record does not name.

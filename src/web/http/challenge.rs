@@ -9,7 +9,7 @@ use crate::accounts::Realm;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::captcha::{
     CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal,
-    ImageRequester, RedeemResult,
+    RedeemResult,
 };
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
@@ -184,8 +184,9 @@ pub async fn image(
     id: &str,
 ) -> Result<Arc<[u8]>, ImageError> {
     let (address, network) = (client.subject(), client.network());
-    let by = ImageRequester { address: address.as_ref(), network: network.as_ref(), realm: None };
-    match services.captchas.image(live, by, id).await {
+    let by =
+        CaptchaClient { address: address.as_ref(), network: network.as_ref(), realm: None, cookie: None };
+    match services.captchas.image(live, &by, id).await {
         Ok(ChallengeImage { png, form, drawn_now }) => {
             if drawn_now {
                 count(IMAGE, OFFERED);

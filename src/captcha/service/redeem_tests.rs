@@ -2,42 +2,48 @@
 
 use std::sync::Mutex;
 
+use gatehouse_limiter::{CallError, StoreError};
+
 use super::*;
-use crate::clock::Micros;
+use crate::captcha::SpendFuture;
 
 const TTL: Duration = Duration::from_secs(180);
 const HERE: CaptchaClient<'static> =
     CaptchaClient { address: b"192.0.2.7", network: b"192.0.2", realm: None, cookie: None };
 const BROWSER: CaptchaClient<'static> = CaptchaClient { cookie: Some(b"one"), ..HERE };
 
-fn captchas(provider: Provider) -> (Captchas, Clock) {
+fn captchas(provider: Provider) -> (CaptchaService, Clock) {
     let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
-    (Captchas::new(&MasterKey::from_bytes([3; 32]), provider, clock.clone(), &Entropy::seeded(5)), clock)
+    (service(&MasterKey::from_bytes([3; 32]), provider, &clock), clock)
 }
 
-fn image_captchas() -> Captchas {
+pub(super) fn service(key: &MasterKey, provider: Provider, clock: &Clock) -> CaptchaService {
+    let entropy = Entropy::seeded(5);
+    let counted = || Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
+    CaptchaService::new(key, provider, clock.clone(), &entropy, counted(), counted())
+}
+
+fn image_captchas() -> CaptchaService {
     captchas(Provider::Image).0
 }
 
-impl Captchas {
+impl CaptchaService {
     fn login(&self, client: &CaptchaClient<'_>) -> String {
-        self.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL, None).id
+        self.fresh(CaptchaForm::Login, client, Difficulty::Medium, TTL, None).id
     }
 
     async fn draw(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
-        let body = self.drawable(id).ok_or(ImageError::Unknown)?;
-        let turn = async { Ok(slots::Slots::new(1, 1).take(QueueOwner::NOBODY, 0).await.unwrap()) };
-        self.image(&body, turn).await
+        self.image(&LiveSettings::default(), &HERE, id).await.map(|image| image.png)
     }
 
-    async fn letters(
+    pub(super) async fn letters(
         &self,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         id: &str,
         typed: &str,
     ) -> RedeemResult {
-        self.redeem_letters(form, client, id, typed).await
+        self.redeem(&LiveSettings::default(), form, client, CaptchaAnswer::Letters { id, typed }).await
     }
 
     fn right(&self, id: &str) -> String {
@@ -69,7 +75,8 @@ async fn wrong_answer_spends_the_challenge_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hundred_parallel_right_answers_solve_once() {
-    let captchas = Arc::new(image_captchas().with_shared_marks(Arc::new(LocalMarks::new(Clock::System))));
+    let captchas =
+        Arc::new(image_captchas().with_shared_marks(Arc::new(SharedMarks(LocalMarks::new(Clock::System)))));
     let id = captchas.login(&HERE);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..100 {
@@ -188,8 +195,7 @@ async fn other_lengths_are_no_ids() {
 #[tokio::test]
 async fn id_of_another_key_is_no_id_of_ours() {
     let captchas = image_captchas();
-    let other =
-        Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, &Entropy::seeded(1));
+    let other = service(&MasterKey::from_bytes([4; 32]), Provider::Image, &Clock::System);
     assert_eq!(
         captchas.letters(CaptchaForm::Login, &HERE, &other.login(&HERE), "").await,
         RedeemResult::Malformed
@@ -211,7 +217,7 @@ async fn image_is_the_same_bytes_however_often_and_wherever_asked() {
 async fn answers_are_of_the_difficultys_length_and_differ() {
     let captchas = image_captchas();
     for (difficulty, length) in [(Difficulty::Easy, 5), (Difficulty::Medium, 5), (Difficulty::Hard, 6)] {
-        let issue = || captchas.right(&captchas.issue(CaptchaForm::Login, &HERE, difficulty, TTL, None).id);
+        let issue = || captchas.right(&captchas.fresh(CaptchaForm::Login, &HERE, difficulty, TTL, None).id);
         let (one, two) = (issue(), issue());
         assert_eq!(one.len(), length);
         assert_ne!(one, two);
@@ -236,18 +242,27 @@ async fn empty_fixed_answer_is_never_solved() {
     assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &id, "").await, RedeemResult::Wrong);
 }
 
+/// What all instances see, in this process.
+pub(super) struct SharedMarks(pub LocalMarks);
+
+impl SpentMarks for SharedMarks {
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        Box::pin(std::future::ready(Ok(self.0.spend(id_hash, ttl))))
+    }
+}
+
 /// Gives every call the same answer, and counts the calls.
 struct Scripted(Option<bool>, Mutex<Vec<Duration>>);
 
 impl SpentMarks for Scripted {
     fn spend(&self, _: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
         self.1.lock().unwrap().push(ttl);
-        let verdict = self.0.ok_or_else(|| MarksError::Unavailable("refused".into()));
+        let verdict = self.0.ok_or_else(|| CallError::Store(StoreError::Down));
         Box::pin(std::future::ready(verdict))
     }
 }
 
-fn scripted(verdict: Option<bool>) -> (Captchas, Arc<Scripted>) {
+fn scripted(verdict: Option<bool>) -> (CaptchaService, Arc<Scripted>) {
     let shared = Arc::new(Scripted(verdict, Mutex::default()));
     (image_captchas().with_shared_marks(Arc::clone(&shared) as _), shared)
 }

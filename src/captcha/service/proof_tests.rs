@@ -5,8 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::redeem_tests::{SharedMarks, service};
 use super::*;
-use crate::clock::Micros;
 
 const TTL: Duration = Duration::from_secs(180);
 const HERE: CaptchaClient<'static> =
@@ -14,7 +14,7 @@ const HERE: CaptchaClient<'static> =
 const BROWSER: CaptchaClient<'static> = CaptchaClient { cookie: Some(b"one"), ..HERE };
 
 struct Desk {
-    captchas: Captchas,
+    captchas: CaptchaService,
     clock: Clock,
 }
 
@@ -25,13 +25,12 @@ impl Desk {
 
     fn with_key(key: &MasterKey) -> Self {
         let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
-        let captchas = Captchas::new(key, Provider::Image, clock.clone(), &Entropy::seeded(5));
-        Self { captchas, clock }
+        Self { captchas: service(key, Provider::Image, &clock), clock }
     }
 
     /// A challenge for the login with the least effort.
     fn issue(&self, client: &CaptchaClient<'_>) -> Challenge {
-        self.captchas.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL, Some(Effort::Low))
+        self.captchas.fresh(CaptchaForm::Login, client, Difficulty::Medium, TTL, Some(Effort::Low))
     }
 
     fn solved(&self, client: &CaptchaClient<'_>) -> Value {
@@ -52,10 +51,7 @@ impl Desk {
     }
 
     async fn redeem_text(&self, form: CaptchaForm, client: &CaptchaClient<'_>, text: &str) -> RedeemResult {
-        let slot =
-            async |_| slots::Slots::new(1, 1).take(QueueOwner::NOBODY, 0).await.ok_or(RedeemResult::Busy);
-        let redeemed = self.captchas.redeem_proof(form, client, text, slot, 1.0).await;
-        redeemed.map_or_else(|refused| refused, |_| RedeemResult::Solved)
+        self.captchas.redeem(&LiveSettings::default(), form, client, CaptchaAnswer::Proof(text)).await
     }
 }
 
@@ -89,7 +85,7 @@ async fn a_solution_solves_once() {
 async fn image_and_proof_of_one_challenge_take_one_answer_between_them() {
     let desk = Desk::new();
     let challenge = desk.issue(&HERE);
-    let wrong = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &challenge.id, "nope").await;
+    let wrong = desk.captchas.letters(CaptchaForm::Login, &HERE, &challenge.id, "nope").await;
     assert_eq!(wrong, RedeemResult::Wrong);
     assert_eq!(desk.redeem(&HERE, &solve(&challenge)).await, RedeemResult::Spent);
 }
@@ -98,7 +94,7 @@ async fn image_and_proof_of_one_challenge_take_one_answer_between_them() {
 async fn hundred_parallel_redemptions_solve_once() {
     let desk = Desk::new();
     let solution = Arc::new(desk.solved(&HERE));
-    let shared: Arc<dyn SpentMarks> = Arc::new(LocalMarks::new(Clock::System));
+    let shared: Arc<dyn SpentMarks> = Arc::new(SharedMarks(LocalMarks::new(Clock::System)));
     let desk = Arc::new(Desk { captchas: desk.captchas.with_shared_marks(shared), clock: desk.clock });
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..100 {
@@ -202,7 +198,7 @@ async fn a_wrong_key_is_a_wrong_answer_and_spends_the_challenge() {
         let proof = serde_json::to_value(challenge.proof.as_ref().unwrap()).unwrap();
         let guessed = json!({ "challenge": proof, "solution": { "counter": 7, "derivedKey": wrong } });
         assert_eq!(desk.redeem(&HERE, &guessed).await, RedeemResult::Wrong, "{wrong}");
-        let typed = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &challenge.id, "x").await;
+        let typed = desk.captchas.letters(CaptchaForm::Login, &HERE, &challenge.id, "x").await;
         assert_eq!(typed, RedeemResult::Spent);
     }
     let mut other = solution.clone();
@@ -225,7 +221,7 @@ async fn any_counter_that_hits_is_right_and_the_challenge_takes_one_of_them() {
 async fn a_challenge_names_one_price_and_is_answered_at_that() {
     let desk = Desk::new();
     let issue = |effort| {
-        let issued = desk.captchas.issue(CaptchaForm::Login, &HERE, Difficulty::Easy, TTL, Some(effort));
+        let issued = desk.captchas.fresh(CaptchaForm::Login, &HERE, Difficulty::Easy, TTL, Some(effort));
         serde_json::to_value(issued.proof.unwrap()).unwrap()
     };
     let costs = Effort::ALL.map(|effort| issue(effort)["parameters"]["cost"].clone());
@@ -252,7 +248,7 @@ async fn nonsense_is_none_of_ours() {
         assert_eq!(redeemed, RedeemResult::Malformed, "{odd:.60}");
     }
     // The id of an image is no proof, and a proof's challenge no id.
-    let typed = desk.captchas.redeem_letters(CaptchaForm::Login, &HERE, &whole, "").await;
+    let typed = desk.captchas.letters(CaptchaForm::Login, &HERE, &whole, "").await;
     assert_eq!(typed, RedeemResult::Malformed);
 }
 
