@@ -19,7 +19,8 @@ const MILLIS_DIGITS: usize = 5;
 const MEMORY_DIGITS: usize = 4;
 
 /// A stored password hash (`$argon2id$v=19$m=…`); never printed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, sqlx::Type)]
+#[sqlx(transparent)]
 pub struct Phc(String);
 
 /// A parsed hash with parameters within bounds.
@@ -73,6 +74,7 @@ impl Phc {
         Ok(Self(format!("{IMPORTED}{cost}${foreign}")))
     }
 
+    #[cfg(test)]
     pub(crate) const fn stored(phc: String) -> Self {
         Self(phc)
     }
@@ -101,7 +103,6 @@ const BCRYPT_OUTPUT: usize = 23;
 /// Function, salt and output.
 type HashParts = (HashFunction, Vec<u8>, Vec<u8>);
 
-/// Why a text is no hash that can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImportedHashError {
     #[error(

@@ -15,8 +15,9 @@ pub const MAX_BYTES: usize = 255;
 const MAX_INPUT: usize = 1024;
 
 /// A username in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
-/// names are equal bytes, so databases and limits identify an account by it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// names are equal bytes, so databases and limits identify an account by it. Columns contain parsed names alone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, sqlx::Type)]
+#[sqlx(transparent)]
 pub struct Username(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -89,11 +90,6 @@ impl Username {
             return Err(UsernameError::MixedScripts);
         }
         Ok(())
-    }
-
-    /// From a column that only ever contains parsed names.
-    pub(super) fn stored(name: String) -> Self {
-        Self(name)
     }
 
     pub fn as_str(&self) -> &str {
