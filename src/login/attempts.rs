@@ -17,19 +17,18 @@ use strum::{EnumString, IntoStaticStr};
 use self::ticket::{AttemptSeen, AttemptTicket, NotedRule};
 use super::RequestOrigin;
 use super::guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
+    AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
 use crate::accounts::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin};
 use crate::audit::{self, Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
-use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 
-pub use ticket::{AttemptOutcomes, call};
+pub use ticket::{AttemptOutcomes, KEPT, RecentAttempts, call};
 
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
@@ -84,7 +83,6 @@ pub enum AttemptSettled {
     Told {
         device: Option<String>,
     },
-    /// Something else was told before.
     ToldOtherwise,
     Lapsed,
     /// It is no attempt of this realm.
@@ -114,11 +112,7 @@ impl GuardedAttempts {
     }
 
     /// Decides on an attempt before its password is looked at. Returns the ticket with which it is settled.
-    pub async fn ask(
-        &self,
-        live: &LiveSettings,
-        attempt: GuardedAttempt<'_>,
-    ) -> Result<Result<String, Denied>, DbError> {
+    pub async fn ask(&self, live: &LiveSettings, attempt: GuardedAttempt<'_>) -> Result<String, Denied> {
         let AttemptsParts { guard, devices, .. } = &*self.0;
         let account = self.account(attempt.realm, attempt.login);
         let device = match attempt.device {
@@ -135,7 +129,7 @@ impl GuardedAttempts {
         if mode == CountingMode::Stranger
             && let Some(denied) = check_access_rules()
         {
-            return Ok(Err(denied));
+            return Err(denied);
         }
         let origin = Self::origin(attempt.realm, attempt.origin);
         let who = GuardRequest {
@@ -147,7 +141,7 @@ impl GuardedAttempts {
             device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
-        Ok(match guard.admit(&live.limits, who, mode).await {
+        match guard.admit(&live.limits, who, mode).await {
             GuardAdmission::Held(slot) => Ok(self.begin(&attempt, (account, device), slot)),
             GuardAdmission::Refused { mode, refusal, .. }
                 if mode.device().is_some()
@@ -165,11 +159,12 @@ impl GuardedAttempts {
                 }
                 Err(Denied::by(limit, &refusal))
             }
-            GuardAdmission::Busy { retry_after } => {
+            GuardAdmission::Busy => {
                 self.audit().record(self.event(&attempt, &account, mode));
-                Err(Denied::Throttled { limit: LimitName::GuardAccount.as_str().into(), retry_after })
+                let limit = LimitName::GuardAccount.as_str().into();
+                Err(Denied::Throttled { limit, retry_after: BUSY_RETRY })
             }
-        })
+        }
     }
 
     /// A name's failures count no longer: its owner has proved who they are in another way.
@@ -270,7 +265,7 @@ impl GuardedAttempts {
         let AttemptsParts { tickets, clock, .. } = &*self.0;
         let ticket = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == realm.as_str());
         let Some(ticket) = ticket else { return Ok(AttemptSettled::Unknown) };
-        if ticket.age(clock.now()) >= ticket::KEPT {
+        if ticket.age(clock.now()) >= KEPT {
             // Its outcome is forgotten, and no window may count it anew.
             return Ok(AttemptSettled::Lapsed);
         }
@@ -442,7 +437,6 @@ impl GuardedAttempts {
     }
 }
 
-/// Whether it counts.
 const fn failed(outcome: AttemptOutcome) -> bool {
     matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
 }
