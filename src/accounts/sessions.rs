@@ -1,7 +1,6 @@
 //! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
 //! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
 use crate::db::{Db, DbError, execute, on_db, on_tx, traced};
 use crate::entropy::Entropy;
-use crate::secret::SubKey;
+use crate::secret::{SubKey, hidden_debug};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -203,11 +202,7 @@ impl SessionToken {
     }
 }
 
-impl fmt::Debug for SessionToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
+hidden_debug!(SessionToken);
 
 from_row!(Session, row => Session {
     id: row.try_get("session_id")?,

@@ -1,12 +1,12 @@
 //! Password hashes as they are stored: ours as PHC strings, and imported ones behind a mark.
 
-use std::fmt;
-
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use sha2::{Sha256, Sha512};
+
+use crate::secret::hidden_debug;
 
 /// Longer than any PHC string of ours.
 const MAX_PHC_BYTES: usize = 512;
@@ -84,11 +84,7 @@ impl Phc {
     }
 }
 
-impl fmt::Debug for Phc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Phc(…)")
-    }
-}
+hidden_debug!(Phc);
 
 // Password hashes as other systems write them.
 

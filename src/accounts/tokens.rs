@@ -26,7 +26,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{is_custom_name, nearest};
 use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx};
 use crate::entropy::Entropy;
-use crate::secret::SubKey;
+use crate::secret::{SubKey, hidden_debug};
 
 /// The start of every token, so that one in a log or a repository is recognised.
 const MARK: &str = "ght_";
@@ -306,11 +306,7 @@ impl ApiToken {
     }
 }
 
-impl fmt::Debug for ApiToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ApiToken(…)")
-    }
-}
+hidden_debug!(ApiToken);
 
 fn text(hash: &[u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)

@@ -1,11 +1,11 @@
 //! Usernames: which are valid, and the canonical form in which two spellings of one are the same.
 
-use std::fmt;
-
 use precis_profiles::UsernameCaseMapped;
 use precis_profiles::precis_core::Error as Precis;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
+
+use crate::secret::hidden_debug;
 
 /// Characters after mapping. Enough for the local part of an e-mail address (RFC 5321: 64).
 pub const MAX_CHARS: usize = 64;
@@ -105,12 +105,7 @@ fn is_plain(input: &str) -> bool {
         .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"._-".contains(&letter))
 }
 
-/// A log line never contains a login in clear.
-impl fmt::Debug for Username {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Username(…)")
-    }
-}
+hidden_debug!(Username);
 
 #[cfg(test)]
 mod tests {

@@ -207,11 +207,10 @@ impl GuardedAttempts {
         slot: AttemptSlot,
     ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
-        let names = slot.mode().limits(GuardedLogin::Realm);
         let (hit, buckets) = slot.hit();
-        let log = |(name, bucket): (&LimitName, &OwnedBucket)| (name.as_str().to_owned(), bucket.key.0);
+        let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key.0);
         let noted = |refusal: Refusal| NotedRule {
-            limit: names[refusal.bucket].as_str().to_owned(),
+            limit: buckets[refusal.bucket].limit.name().to_owned(),
             rule: refusal.rule,
             frees_at: refusal.frees_at.0,
         };
@@ -223,7 +222,7 @@ impl GuardedAttempts {
             realm: attempt.realm.as_str().to_owned(),
             hit: hit.0,
             at: clock.now().0,
-            logs: names.iter().zip(buckets).map(log).collect(),
+            logs: buckets.iter().map(log).collect(),
             account: *account.as_bytes(),
             device: *device.as_bytes(),
             seen: AttemptSeen {

@@ -127,7 +127,7 @@ async fn no_column_holds_the_token_in_clear(database: TestDatabase) {
     assert!(!dump.contains(&format!("{:032x}", u128::from_be_bytes(token.0[..16].try_into().unwrap()))));
     let plain = URL_SAFE_NO_PAD.encode(blake3::hash(&token.0).as_bytes());
     assert!(!dump.contains(&plain), "the hash is keyed");
-    assert_eq!(format!("{token:?}"), "Token(…)");
+    assert_eq!(format!("{token:?}"), "SessionToken(…)");
 }
 
 async fn an_idle_session_ends_and_a_used_one_goes_on(database: TestDatabase) {
