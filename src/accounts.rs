@@ -16,7 +16,7 @@ mod username;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
@@ -205,22 +205,17 @@ impl Accounts {
             return Ok(Vec::new());
         }
         let length = letters.chars().count() as i64;
-        let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(length).bind(letters)
-            .fetch_all(pool).await)?;
-        let account =
-            |(id, login): (String, String)| Ok((id::stored(AccountId::parse(&id))?, Username::stored(login)));
-        Ok(rows.into_iter().map(account).collect::<Result<_, sqlx::Error>>()?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(length).bind(letters).fetch_all(pool).await)?)
     }
 
     async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
-        let row: Option<AccountRow> = match &self.db {
+        Ok(match &self.db {
             Db::Sqlite(pools) => traced!("sqlite", pools.read(query_as(sql).bind(key)).await)?,
             Db::Postgres(pools) => {
                 let pool = pools.reachable()?;
                 traced!("postgresql", query_as(sql).bind(key).fetch_optional(pool).await)?
             }
-        };
-        Ok(row.map(AccountRow::parse).transpose()?)
+        })
     }
 
     pub async fn has_admin(&self) -> Result<bool, DbError> {
@@ -240,7 +235,6 @@ impl Accounts {
 }
 
 impl Account {
-    /// The account as an event names it.
     pub fn recorded(&self) -> EventSubject<'_> {
         EventSubject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
@@ -306,41 +300,39 @@ macro_rules! insert {
 }
 use insert;
 
-/// A row of `accounts`, alone or joined.
-#[derive(sqlx::FromRow)]
-struct AccountRow {
-    id: String,
-    login: String,
-    password_hash: Option<String>,
-    admin: i64,
-    must_change_password: i64,
-    created_at: i64,
-    phone: Option<String>,
-    password_version: i64,
-    password_failures: i64,
-    password_disabled_at: Option<i64>,
-    disabled_at: Option<i64>,
-    deleted_at: Option<i64>,
-}
+/// Reads a type from a row of either database.
+macro_rules! from_row {
+    ($type:ty, $row:ident => $value:expr) => {
+        impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for $type {
+            fn from_row($row: &sqlx::sqlite::SqliteRow) -> Result<Self, sqlx::Error> {
+                Ok($value)
+            }
+        }
 
-impl AccountRow {
-    fn parse(self) -> Result<Account, sqlx::Error> {
-        Ok(Account {
-            id: id::stored(AccountId::parse(&self.id))?,
-            login: Username::stored(self.login),
-            password_hash: self.password_hash.map(Phc::stored),
-            password_version: self.password_version,
-            password_failures: self.password_failures,
-            password_disabled_at: self.password_disabled_at.map(Micros),
-            phone: self.phone.map(Phone::stored),
-            roles: Roles { admin: self.admin != 0 },
-            must_change_password: self.must_change_password != 0,
-            created_at: Micros(self.created_at),
-            disabled_at: self.disabled_at.map(Micros),
-            deleted_at: self.deleted_at.map(Micros),
-        })
-    }
+        impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for $type {
+            fn from_row($row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
+                Ok($value)
+            }
+        }
+    };
 }
+use from_row;
+
+// A row of `accounts`, alone or joined.
+from_row!(Account, row => Account {
+    id: row.try_get("id")?,
+    login: row.try_get("login")?,
+    password_hash: row.try_get("password_hash")?,
+    password_version: row.try_get("password_version")?,
+    password_failures: row.try_get("password_failures")?,
+    password_disabled_at: row.try_get::<Option<i64>, _>("password_disabled_at")?.map(Micros),
+    phone: row.try_get::<Option<String>, _>("phone")?.map(Phone::stored),
+    roles: Roles { admin: row.try_get::<i64, _>("admin")? != 0 },
+    must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
+    created_at: Micros(row.try_get("created_at")?),
+    disabled_at: row.try_get::<Option<i64>, _>("disabled_at")?.map(Micros),
+    deleted_at: row.try_get::<Option<i64>, _>("deleted_at")?.map(Micros),
+});
 
 // An account's password in the database, and what a change of it ends.
 
@@ -519,12 +511,9 @@ impl Accounts {
                 traced!("postgresql", question.fetch_optional(&pools.all).await)?
             }
         };
-        let parse = |row: DeviceRow| {
-            let DeviceRow { account, device_failures: failures, device_spent } = row;
-            let found = DeviceFailures { device, failures, spent: device_spent != 0 };
-            account.parse().map(|account| (account, found))
-        };
-        Ok(row.map(parse).transpose()?)
+        Ok(row.map(|DeviceRow { account, device_failures: failures, device_spent }| {
+            (account, DeviceFailures { device, failures, spent: device_spent != 0 })
+        }))
     }
 
     /// Counts a wrong password of a device, and at the `max`-th in a row the device is no longer known.
@@ -557,7 +546,6 @@ impl Accounts {
         Ok(execute!(&self.db => query(SQL).bind(account.id.to_string()).bind(device.to_string()))? > 0)
     }
 
-    /// Whether a device has had too many wrong passwords.
     pub async fn is_device_spent(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM device_failures
             WHERE account = $1 AND device = $2 AND spent_at IS NOT NULL";
@@ -584,7 +572,7 @@ impl Accounts {
 #[derive(sqlx::FromRow)]
 struct DeviceRow {
     #[sqlx(flatten)]
-    account: AccountRow,
+    account: Account,
     device_failures: i64,
     device_spent: i64,
 }

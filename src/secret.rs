@@ -17,6 +17,18 @@ mod signing;
 pub use key_file::{KeyFile, KeyFileError, KeyStep};
 pub use signing::{KeyGeneration, SigningKeys};
 
+/// Implements `Debug` by the name alone: what the type holds must be in no log line.
+macro_rules! hidden_debug {
+    ($type:ident) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(concat!(stringify!($type), "(…)"))
+            }
+        }
+    };
+}
+pub(crate) use hidden_debug;
+
 /// What every key is derived from.
 ///
 /// What is stored to be found again (windows, the ledger, events, sessions, tokens) is hashed under a key that

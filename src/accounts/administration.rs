@@ -7,7 +7,7 @@ use std::fmt;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::{Account, AccountId, AccountRow, Accounts, session_changes};
+use super::{Account, AccountId, Accounts, session_changes};
 use crate::clock::Micros;
 use crate::config::is_custom_name;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
@@ -182,11 +182,11 @@ impl Accounts {
         );
         let place = after.unwrap_or(AccountCursor { at: Micros(i64::MAX), id: String::new() });
         let number = filter.phone.as_ref().map_or("", Phone::as_str);
-        let rows: Vec<AccountRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(place.at.0)
+        let rows: Vec<Account> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(place.at.0)
             .bind(place.id).bind(i64::from(limit) + 1).bind(letters.chars().count() as i64).bind(letters)
             .bind(number).fetch_all(pool).await)?;
         let place = |last: &Account| AccountCursor { at: last.created_at, id: last.id.to_string() };
-        Ok(AccountPage::of(rows.into_iter().map(AccountRow::parse), limit, place)?)
+        Ok(AccountPage::of(rows.into_iter().map(Ok), limit, place)?)
     }
 }
 
@@ -198,10 +198,9 @@ impl AccountCursor {
 }
 
 async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
-    let row: Option<AccountRow> = on_tx!(tx, connection => {
+    Ok(on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
-    })?;
-    Ok(row.map(AccountRow::parse).transpose()?)
+    })?)
 }
 
 /// Administrators who can still sign in.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sqlx::{query, query_as};
+use sqlx::{Row, query, query_as};
 
 use super::sessions::TOUCH_EVERY;
-use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username, id};
+use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username, from_row};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
@@ -147,10 +147,9 @@ impl AppSessions {
         let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(text(token.0)).bind(now.0)
             .fetch_optional(pool).await)?;
         let Some(row) = row else { return Ok(None) };
-        let (last_seen, ends_at) = (Micros(row.last_seen), Micros(row.ends_at));
-        let mut visitor = row.parse()?;
-        if now.since(last_seen) >= TOUCH_EVERY {
-            visitor.idle_until = now.plus(self.settings.idle).min(ends_at);
+        let StoredVisitor { mut visitor, last_seen, ends_at } = row;
+        if now.since(Micros(last_seen)) >= TOUCH_EVERY {
+            visitor.idle_until = now.plus(self.settings.idle).min(Micros(ends_at));
             execute!(&self.db => query(TOUCH).bind(now.0).bind(visitor.idle_until.0)
                 .bind(visitor.session.to_string()))?;
         }
@@ -161,10 +160,7 @@ impl AppSessions {
     pub async fn parent(&self, token: AppTokenHash) -> Result<Option<(AccountId, SessionId)>, DbError> {
         const SQL: &str = "SELECT s.account, s.id FROM app_sessions p JOIN sessions s ON s.id = p.session
             WHERE p.token_hash = $1";
-        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(text(token.0))
-            .fetch_optional(pool).await)?;
-        let Some((account, session)) = row else { return Ok(None) };
-        Ok(Some((id::stored(AccountId::parse(&account))?, id::stored(SessionId::parse(&session))?)))
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(text(token.0)).fetch_optional(pool).await)?)
     }
 
     /// The hosts at which each of the account's sessions is used, in alphabetical order.
@@ -172,10 +168,7 @@ impl AppSessions {
         const SQL: &str =
             "SELECT DISTINCT p.session, p.host FROM app_sessions p JOIN sessions s ON s.id = p.session
             WHERE s.account = $1 ORDER BY p.host, p.session";
-        let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string())
-            .fetch_all(pool).await)?;
-        let read = |(session, host): (String, String)| Ok((id::stored(SessionId::parse(&session))?, host));
-        Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?)
     }
 
     /// Deletes codes that were never used; returns how many.
@@ -236,29 +229,19 @@ fn text(hash: [u8; 32]) -> String {
 
 #[derive(sqlx::FromRow)]
 struct StoredVisitor {
-    session: String,
-    account: String,
-    created_at: i64,
+    #[sqlx(flatten)]
+    visitor: AppVisitor,
     last_seen: i64,
-    idle_until: i64,
     ends_at: i64,
-    verified_at: i64,
-    login: String,
-    must_change_password: i64,
-    groups: Option<String>,
 }
 
-impl StoredVisitor {
-    fn parse(self) -> Result<AppVisitor, sqlx::Error> {
-        Ok(AppVisitor {
-            session: id::stored(SessionId::parse(&self.session))?,
-            account: id::stored(AccountId::parse(&self.account))?,
-            login: Username::stored(self.login),
-            groups: Groups::stored(self.groups),
-            must_change_password: self.must_change_password != 0,
-            signed_in_at: Micros(self.created_at),
-            verified_at: Micros(self.verified_at),
-            idle_until: Micros(self.idle_until),
-        })
-    }
-}
+from_row!(AppVisitor, row => AppVisitor {
+    session: row.try_get("session")?,
+    account: row.try_get("account")?,
+    login: row.try_get("login")?,
+    groups: Groups::stored(row.try_get("groups")?),
+    must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
+    signed_in_at: Micros(row.try_get("created_at")?),
+    verified_at: Micros(row.try_get("verified_at")?),
+    idle_until: Micros(row.try_get("idle_until")?),
+});

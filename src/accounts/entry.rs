@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::Accounts;
+use super::import::placeholders;
 use crate::config::Who;
 use crate::db::{DbError, on_db};
 
@@ -26,8 +27,7 @@ pub struct EntryRule<'a> {
     pub needs_password: bool,
 }
 
-/// An account that may sign in, for pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct NamedAccount {
     pub id: String,
     pub login: String,
@@ -137,11 +137,10 @@ impl Accounts {
     async fn first_named(&self, condition: &str, bound: &[String]) -> Result<Vec<NamedAccount>, DbError> {
         let sql =
             format!("SELECT id, login FROM {ENABLED} WHERE {condition} ORDER BY login LIMIT {MOST_NAMED}");
-        let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
+        Ok(on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false);
             bound.iter().fold(question, |question, value| question.bind(value)).fetch_all(pool).await
-        })?;
-        Ok(rows.into_iter().map(|(id, login)| NamedAccount { id, login }).collect())
+        })?)
     }
 }
 
@@ -244,27 +243,20 @@ impl Accounts {
         lists: &[&'a [Who]],
         others: impl Iterator<Item = &'a Who>,
     ) -> Result<ListedAccounts, DbError> {
-        const GROUPS: &str = "SELECT COALESCE(g.names, ''), COUNT(*)
-            FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
-            WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL GROUP BY COALESCE(g.names, '')";
-        const NAMES: &str = "SELECT a.login, COALESCE(g.names, '')
-            FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
-            WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL AND a.login IN";
         let mut tally = ListTally::new(lists, others);
-        let rows: Vec<(String, i64)> = on_db!(&self.db, pool => query_as(GROUPS).fetch_all(pool).await)?;
+        let groups = format!("SELECT names, COUNT(*) FROM {ENABLED} GROUP BY names");
+        let rows: Vec<(String, i64)> =
+            on_db!(&self.db, pool => query_as(AssertSqlSafe(groups)).fetch_all(pool).await)?;
         for (groups, accounts) in rows {
             tally.add_groups(&groups, accounts.unsigned_abs());
         }
         let names: Vec<&str> = tally.names.keys().copied().collect();
         for names in names.chunks(NAMES_AT_ONCE) {
-            let placeholders: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
-            let sql = format!("{NAMES} ({})", placeholders.join(", "));
+            let sql =
+                format!("SELECT login, names FROM {ENABLED} WHERE login IN {}", placeholders(0, names.len()));
             let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
-                let mut question = query_as(AssertSqlSafe(sql)).persistent(false);
-                for name in names {
-                    question = question.bind(*name);
-                }
-                question.fetch_all(pool).await
+                let question = query_as(AssertSqlSafe(sql)).persistent(false);
+                names.iter().fold(question, |question, name| question.bind(*name)).fetch_all(pool).await
             })?;
             for (login, groups) in rows {
                 tally.add_name(&login, &groups);

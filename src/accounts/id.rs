@@ -33,6 +33,29 @@ macro_rules! random_id {
             }
         }
 
+        impl<DB: sqlx::Database> sqlx::Type<DB> for $name
+        where
+            String: sqlx::Type<DB>,
+        {
+            fn type_info() -> DB::TypeInfo {
+                <String as sqlx::Type<DB>>::type_info()
+            }
+
+            fn compatible(column: &DB::TypeInfo) -> bool {
+                <String as sqlx::Type<DB>>::compatible(column)
+            }
+        }
+
+        impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for $name
+        where
+            &'r str: sqlx::Decode<'r, DB>,
+        {
+            fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+                let text = <&str as sqlx::Decode<'r, DB>>::decode(value)?;
+                Self::parse(text).ok_or_else(|| "an id is not 32 hexadecimal digits".into())
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:032x}", u128::from_be_bytes(self.0))
@@ -55,11 +78,6 @@ random_id! {
 }
 
 pub(super) use random_id;
-
-/// An id from a column that only ever contains ids.
-pub(super) fn stored<T>(id: Option<T>) -> Result<T, sqlx::Error> {
-    id.ok_or_else(|| sqlx::Error::Decode("an id is not 32 hexadecimal digits".into()))
-}
 
 #[cfg(test)]
 mod tests {

@@ -114,7 +114,7 @@ impl Accounts {
 }
 
 /// `($1, $2, …)`, after so many others.
-fn placeholders(after: usize, count: usize) -> String {
+pub(super) fn placeholders(after: usize, count: usize) -> String {
     let all: Vec<_> = (after + 1..=after + count).map(|number| format!("${number}")).collect();
     format!("({})", all.join(", "))
 }
@@ -209,13 +209,6 @@ struct ImportLine {
     password_hash: Option<Value>,
 }
 
-/// The lines on which each name and number was first.
-#[derive(Default)]
-struct SeenBefore {
-    logins: HashMap<Username, usize>,
-    phones: HashMap<Phone, usize>,
-}
-
 impl ImportFile {
     /// Reads to the end, whatever is wrong. Lines that are empty are skipped.
     ///
@@ -225,123 +218,120 @@ impl ImportFile {
         mut input: impl BufRead,
         parse_phone: impl Fn(&str) -> Result<Phone, PhoneError>,
     ) -> io::Result<Self> {
-        let (mut file, mut seen, mut text) = (Self::default(), SeenBefore::default(), Vec::new());
+        let (file, logins, phones) = (Self::default(), HashMap::new(), HashMap::new());
+        let mut reader = ImportReader { file, line: 0, logins, phones, parse_phone };
+        let mut text = Vec::new();
         for line in 1.. {
+            reader.line = line;
             match next_line(&mut input, &mut text)? {
                 LineRead::End => break,
-                LineRead::TooLong => {
-                    let reason = format!("is longer than {LONGEST_LINE} bytes");
-                    file.mistakes.add(line, "line", reason);
-                }
-                LineRead::Line => file.take(line, &text, &mut seen, &parse_phone),
+                LineRead::TooLong => reader.note("line", &format!("is longer than {LONGEST_LINE} bytes")),
+                LineRead::Line => reader.take(&text),
             }
             // Lines with mistakes are remembered, too.
             if line > MOST_ROWS {
                 let reason =
                     format!("the file has more than {MOST_ROWS} accounts; split it and import the parts");
-                file.mistakes.add(line, "line", reason);
+                reader.note("line", &reason);
                 break;
             }
         }
-        Ok(file)
+        Ok(reader.file)
     }
+}
 
-    fn take(
-        &mut self,
-        line: usize,
-        text: &[u8],
-        seen: &mut SeenBefore,
-        parse_phone: &impl Fn(&str) -> Result<Phone, PhoneError>,
-    ) {
+/// A file as far as it is read, and the lines on which each name and number was first.
+struct ImportReader<P> {
+    file: ImportFile,
+    line: usize,
+    logins: HashMap<Username, usize>,
+    phones: HashMap<Phone, usize>,
+    parse_phone: P,
+}
+
+impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
+    fn take(&mut self, text: &[u8]) {
+        let line = self.line;
         let text = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| line == 1).unwrap_or(text).trim_ascii();
         if text.is_empty() {
             return;
         }
         let fields = match parse_line(text) {
             Ok(fields) => fields,
-            Err(reason) => return self.mistakes.add(line, "line", reason),
+            Err(reason) => return self.note("line", &reason),
         };
-        let before = self.mistakes.count();
-        let login = self.login(line, fields.login, seen);
-        let password_hash = self.hash(line, fields.password_hash);
-        let phone = self.phone(line, fields.phone, fields.phone_verified, seen, parse_phone);
-        if self.mistakes.count() > before {
-            return;
-        }
-        let Some(login) = login else { return };
+        let before = self.file.mistakes.count();
+        let login = self.login(fields.login);
+        let password_hash = self.hash(fields.password_hash);
+        let phone = self.phone(fields.phone, fields.phone_verified);
+        let Some(login) = login.filter(|_| self.file.mistakes.count() == before) else { return };
         if password_hash.is_none() && phone.is_none() {
             let reason =
                 "is missing, and so is a phone with \"phone_verified\": true; nothing would open the account";
-            return self.mistakes.add(line, "password_hash", reason.to_owned());
+            return self.note("password_hash", reason);
         }
-        self.rows.push(ImportRow { line, login, password_hash, phone });
+        self.file.rows.push(ImportRow { line, login, password_hash, phone });
     }
 
-    fn login(&mut self, line: usize, value: Option<Value>, seen: &mut SeenBefore) -> Option<Username> {
+    fn login(&mut self, value: Option<Value>) -> Option<Username> {
         let text = match value {
             Some(Value::String(text)) => text,
-            Some(_) => return self.wrong(line, "login", "must be a text"),
-            None => return self.wrong(line, "login", "is missing"),
+            Some(_) => return self.wrong("login", "must be a text"),
+            None => return self.wrong("login", "is missing"),
         };
         let login = match Username::parse(&text) {
             Ok(login) => login,
-            Err(error) => return self.wrong(line, "login", &format!("cannot be used: {error}")),
+            Err(error) => return self.wrong("login", &format!("cannot be used: {error}")),
         };
-        if let Some(first) = seen.logins.get(&login) {
-            return self.wrong(line, "login", &format!("is the same name as on line {first}"));
+        if let Some(first) = self.logins.get(&login) {
+            return self.wrong("login", &format!("is the same name as on line {first}"));
         }
-        seen.logins.insert(login.clone(), line);
+        self.logins.insert(login.clone(), self.line);
         Some(login)
     }
 
-    fn hash(&mut self, line: usize, value: Option<Value>) -> Option<Phc> {
-        let text = match value? {
-            Value::String(text) => text,
-            _ => return self.wrong(line, "password_hash", "must be a text"),
-        };
+    fn hash(&mut self, value: Option<Value>) -> Option<Phc> {
+        let Value::String(text) = value? else { return self.wrong("password_hash", "must be a text") };
         match Phc::import(&text) {
             Ok(hash) => Some(hash),
-            Err(error) => self.wrong(line, "password_hash", &error.to_string()),
+            Err(error) => self.wrong("password_hash", &error.to_string()),
         }
     }
 
-    fn phone(
-        &mut self,
-        line: usize,
-        value: Option<Value>,
-        verified: Option<Value>,
-        seen: &mut SeenBefore,
-        parse_phone: &impl Fn(&str) -> Result<Phone, PhoneError>,
-    ) -> Option<Phone> {
+    fn phone(&mut self, value: Option<Value>, verified: Option<Value>) -> Option<Phone> {
         let verified = match verified {
             None => false,
             Some(Value::Bool(verified)) => verified,
-            Some(_) => return self.wrong(line, "phone_verified", "must be true or false"),
+            Some(_) => return self.wrong("phone_verified", "must be true or false"),
         };
         let text = match value {
             Some(Value::String(text)) => text,
-            Some(_) => return self.wrong(line, "phone", "must be a text, such as \"+8613800138000\""),
-            None if verified => return self.wrong(line, "phone", "is missing, but is said to be verified"),
+            Some(_) => return self.wrong("phone", "must be a text, such as \"+8613800138000\""),
+            None if verified => return self.wrong("phone", "is missing, but is said to be verified"),
             None => return None,
         };
         if !verified {
-            self.unverified += 1;
+            self.file.unverified += 1;
             return None;
         }
-        let phone = match parse_phone(&text) {
+        let phone = match (self.parse_phone)(&text) {
             Ok(phone) => phone,
-            Err(error) => return self.wrong(line, "phone", &error.to_string()),
+            Err(error) => return self.wrong("phone", &error.to_string()),
         };
-        if let Some(first) = seen.phones.get(&phone) {
-            return self.wrong(line, "phone", &format!("is the same number as on line {first}"));
+        if let Some(first) = self.phones.get(&phone) {
+            return self.wrong("phone", &format!("is the same number as on line {first}"));
         }
-        seen.phones.insert(phone.clone(), line);
+        self.phones.insert(phone.clone(), self.line);
         Some(phone)
     }
 
-    fn wrong<T>(&mut self, line: usize, field: &'static str, reason: &str) -> Option<T> {
-        self.mistakes.add(line, field, reason.to_owned());
+    fn wrong<T>(&mut self, field: &'static str, reason: &str) -> Option<T> {
+        self.note(field, reason);
         None
+    }
+
+    fn note(&mut self, field: &'static str, reason: &str) {
+        self.file.mistakes.add(self.line, field, reason.to_owned());
     }
 }
 

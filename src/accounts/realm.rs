@@ -1,13 +1,11 @@
 //! The logins of other programs: a realm's name, and names in it.
 
-use std::fmt;
-
 use precis_profiles::Nickname;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 
 use super::id::AccountId;
 use crate::config::is_custom_name;
-use crate::secret::SubKey;
+use crate::secret::{SubKey, hidden_debug};
 
 /// Bytes of a name as sent, and in its canonical form: enough for an e-mail address (RFC 5321: 254).
 const LONGEST: usize = 256;
@@ -73,12 +71,7 @@ impl RealmLogin {
     }
 }
 
-/// A log line never contains a login in clear.
-impl fmt::Debug for RealmLogin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RealmLogin(…)")
-    }
-}
+hidden_debug!(RealmLogin);
 
 #[cfg(test)]
 mod tests {

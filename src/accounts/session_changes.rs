@@ -8,7 +8,6 @@ use std::time::Duration;
 use sqlx::{query, query_as};
 
 use super::AccountId;
-use super::id::stored;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -40,13 +39,9 @@ impl SessionChanges {
     pub async fn recent(&self) -> Result<Option<Vec<(String, AccountId)>>, DbError> {
         let since = self.db.now(&self.clock).await?.minus(CHANGES_LAST).0;
         let one_more = i64::try_from(MOST_CHANGES + 1).unwrap_or(i64::MAX);
-        let rows: Vec<(String, String)> =
+        let rows: Vec<(String, AccountId)> =
             on_db!(&self.db, pool => query_as(RECENT).bind(since).bind(one_more).fetch_all(pool).await)?;
-        if rows.len() > MOST_CHANGES {
-            return Ok(None);
-        }
-        let read = |(id, account): (String, String)| Ok((id, stored(AccountId::parse(&account))?));
-        Ok(Some(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?))
+        Ok(Some(rows).filter(|rows| rows.len() <= MOST_CHANGES))
     }
 
     /// Deletes those that every instance has read; returns how many.

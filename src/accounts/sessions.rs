@@ -1,23 +1,22 @@
 //! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
 //! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::wait_queue::{QueuePosition, WaitQueue};
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::{Account, AccountId, AccountRow, DeviceId, SessionId, SignInClient, id, session_changes};
+use super::{Account, AccountId, DeviceId, SessionId, SignInClient, from_row, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
 use crate::db::{Db, DbError, execute, on_db, on_tx, traced};
 use crate::entropy::Entropy;
-use crate::secret::SubKey;
+use crate::secret::{SubKey, hidden_debug};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);
@@ -43,21 +42,20 @@ pub struct Session {
     pub user_agent: String,
 }
 
-/// How somebody signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedInBy {
     /// By the password in force, or by one set in the same step.
     Password,
     /// By the password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
-    /// By a code sent to the account's number.
     Code,
 }
 
-/// The session and account of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct AuthenticatedSession {
+    #[sqlx(flatten)]
     pub session: Session,
+    #[sqlx(flatten)]
     pub account: Account,
 }
 
@@ -79,25 +77,24 @@ impl Sessions {
     /// The session of the token; None if it is unknown, ended or expired. Records at most once a minute that
     /// the session is in use; every other request only reads.
     pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
-        const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
+        const SQL: &str = "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
             s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
         const TOUCH: &str =
             "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
         let now = self.clock.now();
         let hash = self.hash(token);
-        let row: Option<AuthenticatedRow> =
+        let mut found: Option<AuthenticatedSession> =
             on_db!(&self.db, pool => query_as(SQL).bind(&hash).bind(now.0).fetch_optional(pool).await)?;
-        let Some(row) = row else { return Ok(None) };
-        let account = row.account.parse()?;
-        let mut session = row.session.parse(account.id)?;
-        if now.since(session.last_seen) >= TOUCH_EVERY {
+        if let Some(AuthenticatedSession { session, .. }) = &mut found
+            && now.since(session.last_seen) >= TOUCH_EVERY
+        {
             session.last_seen = now;
             session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
             let (seen, idle_until) = (now.0, session.idle_until.0);
             execute!(&self.db => query(TOUCH).bind(seen).bind(idle_until).bind(hash))?;
         }
-        Ok(Some(AuthenticatedSession { session, account }))
+        Ok(found)
     }
 
     /// The account's password was just entered in this session. Replaces its token, and the old one becomes
@@ -122,13 +119,11 @@ impl Sessions {
 
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
-        const SQL: &str = "SELECT id AS session_id, created_at AS started_at, last_seen, idle_until, ends_at,
-            verified_at, network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
+        const SQL: &str = "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
+            ends_at, verified_at, network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
             ORDER BY last_seen DESC, id LIMIT 100";
         let now = self.clock.now().0;
-        let rows: Vec<StoredSession> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now)
-            .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|row| row.parse(account)).collect::<Result<_, _>>()?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now).fetch_all(pool).await)?)
     }
 
     /// Ends one of the account's own sessions. False if the account has no such session, even if another
@@ -207,47 +202,19 @@ impl SessionToken {
     }
 }
 
-impl fmt::Debug for SessionToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
-    }
-}
+hidden_debug!(SessionToken);
 
-#[derive(sqlx::FromRow)]
-struct StoredSession {
-    session_id: String,
-    started_at: i64,
-    last_seen: i64,
-    idle_until: i64,
-    ends_at: i64,
-    verified_at: i64,
-    network: String,
-    user_agent: String,
-}
-
-#[derive(sqlx::FromRow)]
-struct AuthenticatedRow {
-    #[sqlx(flatten)]
-    session: StoredSession,
-    #[sqlx(flatten)]
-    account: AccountRow,
-}
-
-impl StoredSession {
-    fn parse(self, account: AccountId) -> Result<Session, sqlx::Error> {
-        Ok(Session {
-            id: id::stored(SessionId::parse(&self.session_id))?,
-            account,
-            created_at: Micros(self.started_at),
-            last_seen: Micros(self.last_seen),
-            idle_until: Micros(self.idle_until),
-            ends_at: Micros(self.ends_at),
-            verified_at: Micros(self.verified_at),
-            network: self.network,
-            user_agent: self.user_agent,
-        })
-    }
-}
+from_row!(Session, row => Session {
+    id: row.try_get("session_id")?,
+    account: row.try_get("account")?,
+    created_at: Micros(row.try_get("started_at")?),
+    last_seen: Micros(row.try_get("last_seen")?),
+    idle_until: Micros(row.try_get("idle_until")?),
+    ends_at: Micros(row.try_get("ends_at")?),
+    verified_at: Micros(row.try_get("verified_at")?),
+    network: row.try_get("network")?,
+    user_agent: row.try_get("user_agent")?,
+});
 
 // What a sign-in writes, in one step: the new session, the end of the one that it replaces, the entry in the
 // account's recent sign-ins, and the removal of what both lists have too many of.
@@ -326,25 +293,11 @@ const POSTGRES: &str = "WITH started AS (
         WHERE account = (SELECT account FROM started) ORDER BY signed_in_at DESC, id OFFSET 19))
     SELECT account FROM started";
 
-macro_rules! bind {
-    ($query:expr, $($value:expr),+) => { $query$(.bind($value))+ };
-}
-
 impl Sessions {
-    /// Starts a session for an account as it was when it was verified; None if its password or number was
-    /// changed since, or if the password that was verified was disabled. Always with a new token, so that no
-    /// token from before the sign-in stays valid. The account keeps its 100 sessions used last and its newest
-    /// 20 sign-ins.
-    pub async fn start(
-        &self,
-        account: &Account,
-        client: &SignInClient,
-        by: SignedInBy,
-    ) -> Result<Option<SessionToken>, DbError> {
-        self.renew(account, client, by, None).await
-    }
-
-    /// The same, and ends the session that the browser came with, whoever owns it.
+    /// Starts a session for an account as it was when it was verified, and ends the session that the browser came
+    /// with, whoever owns it. None if its password or number was changed since, or if the password that was verified
+    /// was disabled. Always with a new token, so that no token from before the sign-in stays valid. The account keeps
+    /// its 100 sessions used last and its newest 20 sign-ins.
     pub async fn renew(
         &self,
         account: &Account,
@@ -368,23 +321,21 @@ impl Sessions {
         let (id, version) = (account.id.to_string(), account.password_version);
         macro_rules! bound {
             ($sql:expr) => {
-                bind!(
-                    query_scalar($sql),
-                    hash,
-                    session,
-                    now.0,
-                    idle_until.0,
-                    ends_at.0,
-                    network,
-                    agent,
-                    id,
-                    version,
-                    verified_at.0,
-                    old,
-                    sign_in,
-                    by_password,
-                    device
-                )
+                query_scalar($sql)
+                    .bind(hash)
+                    .bind(session)
+                    .bind(now.0)
+                    .bind(idle_until.0)
+                    .bind(ends_at.0)
+                    .bind(network)
+                    .bind(agent)
+                    .bind(id)
+                    .bind(version)
+                    .bind(verified_at.0)
+                    .bind(old)
+                    .bind(sign_in)
+                    .bind(by_password)
+                    .bind(device)
             };
         }
         let started: Vec<Option<String>> = match &self.db {
@@ -416,7 +367,6 @@ pub struct FormAnswer {
     pub flash: Option<String>,
 }
 
-/// The answer to the same form again.
 #[derive(Debug)]
 pub struct RepeatedForm {
     pub answer: FormAnswer,
@@ -494,7 +444,6 @@ const MOST_REPEATS: u32 = 5;
 /// Forms that may outlast a client that hangs up.
 const MOST_OUTLASTING: usize = 256;
 
-/// Clones share it.
 #[derive(Clone)]
 pub struct SubmittedForms(Arc<FormsInner>);
 

@@ -1,12 +1,12 @@
 //! Password hashes as they are stored: ours as PHC strings, and imported ones behind a mark.
 
-use std::fmt;
-
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use sha2::{Sha256, Sha512};
+
+use crate::secret::hidden_debug;
 
 /// Longer than any PHC string of ours.
 const MAX_PHC_BYTES: usize = 512;
@@ -19,7 +19,8 @@ const MILLIS_DIGITS: usize = 5;
 const MEMORY_DIGITS: usize = 4;
 
 /// A stored password hash (`$argon2id$v=19$m=…`); never printed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, sqlx::Type)]
+#[sqlx(transparent)]
 pub struct Phc(String);
 
 /// A parsed hash with parameters within bounds.
@@ -73,6 +74,7 @@ impl Phc {
         Ok(Self(format!("{IMPORTED}{cost}${foreign}")))
     }
 
+    #[cfg(test)]
     pub(crate) const fn stored(phc: String) -> Self {
         Self(phc)
     }
@@ -82,11 +84,7 @@ impl Phc {
     }
 }
 
-impl fmt::Debug for Phc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Phc(…)")
-    }
-}
+hidden_debug!(Phc);
 
 // Password hashes as other systems write them.
 
@@ -101,7 +99,6 @@ const BCRYPT_OUTPUT: usize = 23;
 /// Function, salt and output.
 type HashParts = (HashFunction, Vec<u8>, Vec<u8>);
 
-/// Why a text is no hash that can be verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImportedHashError {
     #[error(

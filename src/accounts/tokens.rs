@@ -6,24 +6,27 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sqlx::{query, query_as, query_scalar};
+use parking_lot::Mutex;
+use sqlx::{Row, query, query_as, query_scalar};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::id::random_id;
 use super::realm::Realm;
-use super::{AccountId, id};
+use super::{AccountId, from_row};
 use crate::clock::{Clock, Micros};
 use crate::config::{is_custom_name, nearest};
 use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx};
 use crate::entropy::Entropy;
-use crate::secret::SubKey;
+use crate::secret::{SubKey, hidden_debug};
 
 /// The start of every token, so that one in a log or a repository is recognised.
 const MARK: &str = "ght_";
@@ -71,7 +74,6 @@ pub struct NewToken {
     pub expires_in: Option<Duration>,
 }
 
-/// A valid token, as its use needs it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenBearer {
     pub id: TokenId,
@@ -96,7 +98,6 @@ pub struct ApiTokens {
 struct KnownTokens {
     tokens: HashMap<[u8; 32], KnownToken>,
     asked_at: Option<Micros>,
-    /// A read is in progress.
     asking: bool,
     /// How often a token was revoked here; a read from before the last revocation is not used.
     revoked: u64,
@@ -159,8 +160,7 @@ impl ApiTokens {
         const SQL: &str = "SELECT t.id, t.name, t.scopes, a.login, t.created_at, t.last_used_at, t.expires_at
             FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by WHERE t.revoked_at IS NULL
             ORDER BY t.created_at DESC, t.id LIMIT 200";
-        let rows: Vec<EntryRow> = on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(entry).collect::<Result<_, _>>()?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?)
     }
 
     /// Revokes a token: at once here, within a second on other instances. False if there is no such token or
@@ -170,7 +170,7 @@ impl ApiTokens {
             WHERE id = $3 AND revoked_at IS NULL";
         let now = self.clock.now().0;
         let revoked = execute!(&self.db => query(SQL).bind(now).bind(by.to_string()).bind(id.to_string()))?;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.revoked += 1;
         known.tokens.retain(|_, believed| believed.bearer.id != id);
         Ok(revoked > 0)
@@ -183,7 +183,7 @@ impl ApiTokens {
             Some(bearer) => Some(bearer),
             None => {
                 self.read_anew().await?;
-                self.known().good(&hash, self.clock.now())
+                self.known.lock().good(&hash, self.clock.now())
             }
         };
         if let Some(bearer) = &bearer {
@@ -194,7 +194,7 @@ impl ApiTokens {
 
     /// What is known about a token without asking the database. None if it is unknown or the data is old.
     fn known_bearer(&self, hash: &[u8; 32]) -> Option<Arc<TokenBearer>> {
-        let (now, mut known) = (self.clock.now(), self.known());
+        let (now, mut known) = (self.clock.now(), self.known.lock());
         // After a clock was put back, the age is unknown.
         let age = known.asked_at.filter(|asked_at| *asked_at <= now).map(|asked_at| now.since(asked_at))?;
         if age >= BELIEVED || (age >= FRESH && !known.asking) {
@@ -228,11 +228,11 @@ impl ApiTokens {
             FROM api_tokens
             WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
         loop {
-            let (now, revoked) = (self.clock.now(), self.known().revoked);
+            let (now, revoked) = (self.clock.now(), self.known.lock().revoked);
             let rows: Vec<BearerRow> =
                 on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
             let tokens = rows.into_iter().map(bearer).collect::<Result<_, _>>()?;
-            let mut known = self.known();
+            let mut known = self.known.lock();
             if known.revoked == revoked {
                 known.learn(tokens, now);
                 return Ok(());
@@ -245,7 +245,7 @@ impl ApiTokens {
         const SQL: &str = "UPDATE api_tokens SET last_used_at = $1
             WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)";
         let now = self.clock.now();
-        if !self.known().takes_touch(hash, now) {
+        if !self.known.lock().takes_touch(hash, now) {
             return;
         }
         let touched: Result<u64, sqlx::Error> = execute!(&self.db => query(SQL).bind(now.0)
@@ -257,10 +257,6 @@ impl ApiTokens {
 
     fn hash(&self, token: &ApiToken) -> [u8; 32] {
         self.key.hash(&[&token.0])
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownTokens> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -310,32 +306,23 @@ impl ApiToken {
     }
 }
 
-impl fmt::Debug for ApiToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ApiToken(…)")
-    }
-}
+hidden_debug!(ApiToken);
 
 fn text(hash: &[u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)
 }
 
-type EntryRow = (String, String, String, Option<String>, i64, Option<i64>, Option<i64>);
+from_row!(TokenEntry, row => TokenEntry {
+    id: row.try_get("id")?,
+    name: row.try_get("name")?,
+    scopes: stored_scopes(row.try_get("scopes")?)?,
+    made_by: row.try_get("login")?,
+    created_at: Micros(row.try_get("created_at")?),
+    last_used_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
+    expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
+});
 
-fn entry(row: EntryRow) -> Result<TokenEntry, sqlx::Error> {
-    let (id, name, scopes, made_by, created_at, last_used_at, expires_at) = row;
-    Ok(TokenEntry {
-        id: id::stored(TokenId::parse(&id))?,
-        name,
-        scopes: stored_scopes(&scopes)?,
-        made_by,
-        created_at: Micros(created_at),
-        last_used_at: last_used_at.map(Micros),
-        expires_at: expires_at.map(Micros),
-    })
-}
-
-type BearerRow = (String, String, String, String, String, Option<i64>, Option<i64>);
+type BearerRow = (TokenId, String, String, String, AccountId, Option<i64>, Option<i64>);
 
 fn bearer(row: BearerRow) -> Result<([u8; 32], KnownToken), sqlx::Error> {
     let (id, name, token_hash, scopes, made_by, last_used_at, expires_at) = row;
@@ -345,10 +332,10 @@ fn bearer(row: BearerRow) -> Result<([u8; 32], KnownToken), sqlx::Error> {
         _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
     }
     let bearer = TokenBearer {
-        id: id::stored(TokenId::parse(&id))?,
+        id,
         name,
         scopes: stored_scopes(&scopes)?,
-        made_by: id::stored(AccountId::parse(&made_by))?,
+        made_by,
         expires_at: expires_at.map(Micros),
     };
     Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: last_used_at.map(Micros) }))
@@ -361,6 +348,8 @@ fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
 
 // What a token is valid for: custom limits, the logins of one realm, and parts of the admin API.
 
+/// All custom limits.
+const ALL_CUSTOM: &str = "*";
 /// Before the name of a realm.
 const GUARD: &str = "guard:";
 /// Before the name of a program that has codes sent.
@@ -374,52 +363,33 @@ pub const MOST_SCOPES: usize = 64;
 const LONGEST_SHOWN: usize = 80;
 
 /// A part of the admin API that a program may call without anybody's password.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(const_into_str)]
 pub enum AdminScope {
     /// Limits, their history, what a draft would have done; networks that are refused or exempt; applications.
+    #[strum(serialize = "limits:read")]
     LimitsRead,
+    #[strum(serialize = "limits:write")]
     LimitsWrite,
+    #[strum(serialize = "access:write")]
     AccessWrite,
     /// Save applications, and see whom a draft lets in and keeps out, by name.
+    #[strum(serialize = "apps:write")]
     AppsWrite,
     /// Events, messages, brakes, and what limits count of somebody.
+    #[strum(serialize = "events:read")]
     EventsRead,
     /// Clear what a limit counts of somebody, and lift a brake.
+    #[strum(serialize = "subjects:clear")]
     SubjectsClear,
+    #[strum(serialize = "accounts:write")]
     AccountsWrite,
 }
 
-impl AdminScope {
-    pub const ALL: [Self; 7] = [
-        Self::LimitsRead,
-        Self::LimitsWrite,
-        Self::AccessWrite,
-        Self::AppsWrite,
-        Self::EventsRead,
-        Self::SubjectsClear,
-        Self::AccountsWrite,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::LimitsRead => "limits:read",
-            Self::LimitsWrite => "limits:write",
-            Self::AccessWrite => "access:write",
-            Self::AppsWrite => "apps:write",
-            Self::EventsRead => "events:read",
-            Self::SubjectsClear => "subjects:clear",
-            Self::AccountsWrite => "accounts:write",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenScopes {
-    custom: CustomScopes,
+    /// Names of custom limits as in `[limits.custom]`, or `*` alone for all. One may have been removed since.
+    custom: BTreeSet<String>,
     /// At most one: a token that speaks for two logins could be used at either.
     realm: Option<Realm>,
     /// At most one: what a program may check is its own.
@@ -427,13 +397,6 @@ pub struct TokenScopes {
     /// At most one, too.
     relay: Option<Realm>,
     admin: BTreeSet<AdminScope>,
-}
-
-/// Names of custom limits as in `[limits.custom]`, or all of them. One may have been removed since.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum CustomScopes {
-    All,
-    Named(BTreeSet<String>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -470,39 +433,35 @@ impl TokenScopes {
 
     /// `*` means all custom limits, and no part of the admin API.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
-        let (admin, names): (BTreeSet<&str>, BTreeSet<&str>) =
-            names.into_iter().partition(|name| AdminScope::parse(name).is_some());
-        let (realms, names): (BTreeSet<&str>, BTreeSet<&str>) =
-            names.into_iter().partition(|name| name.starts_with(GUARD));
-        let (programs, names): (BTreeSet<&str>, BTreeSet<&str>) =
-            names.into_iter().partition(|name| name.starts_with(VERIFY));
-        let (relays, names): (BTreeSet<&str>, BTreeSet<&str>) =
-            names.into_iter().partition(|name| name.starts_with(RELAY));
-        if [&realms, &programs, &relays, &names].into_iter().all(BTreeSet::is_empty) && admin.is_empty() {
-            return Err(ScopesError::Empty);
+        let mut scopes = Self::default();
+        let mut custom = BTreeSet::new();
+        for name in names.into_iter().collect::<BTreeSet<_>>() {
+            if let Ok(scope) = name.parse() {
+                scopes.admin.insert(scope);
+            } else if let Some(realm) = name.strip_prefix(GUARD) {
+                put_only(&mut scopes.realm, realm, ScopesError::TooManyRealms)?;
+            } else if let Some(program) = name.strip_prefix(VERIFY) {
+                put_only(&mut scopes.verify, program, ScopesError::TooManyPrograms)?;
+            } else if let Some(relay) = name.strip_prefix(RELAY) {
+                put_only(&mut scopes.relay, relay, ScopesError::TooManyPrograms)?;
+            } else {
+                custom.insert(name);
+            }
         }
-        let realm = only(&realms, GUARD, ScopesError::TooManyRealms)?;
-        let verify = only(&programs, VERIFY, ScopesError::TooManyPrograms)?;
-        let relay = only(&relays, RELAY, ScopesError::TooManyPrograms)?;
-        let custom = if names.len() == 1 && names.contains("*") {
-            CustomScopes::All
-        } else if names.len() > MOST_SCOPES {
+        if custom.len() > MOST_SCOPES {
             return Err(ScopesError::TooMany);
-        } else if !names.iter().all(|name| is_custom_name(name)) {
+        }
+        let all = custom.len() == 1 && custom.contains(ALL_CUSTOM);
+        if !all && !custom.iter().all(|name| is_custom_name(name)) {
             return Err(ScopesError::NoName);
-        } else {
-            CustomScopes::Named(names.into_iter().map(str::to_owned).collect())
-        };
-        let admin = admin.into_iter().filter_map(AdminScope::parse).collect();
-        Ok(Self { custom, realm, verify, relay, admin })
+        }
+        scopes.custom = custom.into_iter().map(str::to_owned).collect();
+        if scopes == Self::default() { Err(ScopesError::Empty) } else { Ok(scopes) }
     }
 
     /// Whether it may take hits on this custom limit.
     pub fn hold(&self, limit: &str) -> bool {
-        match &self.custom {
-            CustomScopes::All => true,
-            CustomScopes::Named(names) => names.contains(limit),
-        }
+        self.custom.contains(ALL_CUSTOM) || self.custom.contains(limit)
     }
 
     /// The realm for whose login it may ask.
@@ -531,14 +490,11 @@ impl TokenScopes {
     }
 
     pub fn names(&self) -> Vec<String> {
-        let mut names = match &self.custom {
-            CustomScopes::All => vec!["*".to_owned()],
-            CustomScopes::Named(names) => names.iter().cloned().collect(),
-        };
+        let mut names: Vec<String> = self.custom.iter().cloned().collect();
         names.extend(self.realm.iter().map(|realm| format!("{GUARD}{}", realm.as_str())));
         names.extend(self.verify.iter().map(|program| format!("{VERIFY}{}", program.as_str())));
         names.extend(self.relay.iter().map(|relay| format!("{RELAY}{}", relay.as_str())));
-        names.extend(self.admin.iter().map(|scope| scope.as_str().to_owned()));
+        names.extend(self.admin.iter().map(|scope| scope.into_str().to_owned()));
         names
     }
 }
@@ -546,7 +502,9 @@ impl TokenScopes {
 /// A scope that needs no configuration.
 fn is_built_in(name: &str) -> bool {
     let program = |lead: &str| name.strip_prefix(lead).and_then(Realm::parse).is_some();
-    name == "*" || AdminScope::parse(name).is_some() || [GUARD, VERIFY, RELAY].into_iter().any(program)
+    name == ALL_CUSTOM
+        || AdminScope::from_str(name).is_ok()
+        || [GUARD, VERIFY, RELAY].into_iter().any(program)
 }
 
 /// The scope at this place is none. If it is the first half of one that was torn apart (`guard shop`), both are named.
@@ -562,19 +520,16 @@ fn unknown(names: &[&str], at: usize, limits: &[&str]) -> ScopesError {
     let programs = realm
         .filter(|realm| Realm::parse(realm).is_some())
         .map(|realm| leads.map(|lead| format!("{lead}{realm}")));
-    let admin = AdminScope::ALL.map(AdminScope::as_str);
+    let admin = AdminScope::VARIANTS.iter().map(|scope| scope.into_str());
     let all = programs.iter().flatten().map(String::as_str).chain(limits.iter().copied()).chain(admin);
     let nearest = nearest(&lower, all).map(str::to_owned);
     ScopesError::Unknown { typed, nearest }
 }
 
-/// The name after `lead`, of which there may be one.
-fn only(names: &BTreeSet<&str>, lead: &str, too_many: ScopesError) -> Result<Option<Realm>, ScopesError> {
-    if names.len() > 1 {
-        return Err(too_many);
-    }
-    let name = names.first().map(|name| name.strip_prefix(lead).and_then(Realm::parse));
-    name.map(|realm| realm.ok_or(ScopesError::NoName)).transpose()
+/// Notes the one name that there may be of its kind.
+fn put_only(place: &mut Option<Realm>, name: &str, too_many: ScopesError) -> Result<(), ScopesError> {
+    let realm = Realm::parse(name).ok_or(ScopesError::NoName)?;
+    if place.replace(realm).is_some() { Err(too_many) } else { Ok(()) }
 }
 
 /// The stored form: separated by spaces.

@@ -1,11 +1,11 @@
 //! Usernames: which are valid, and the canonical form in which two spellings of one are the same.
 
-use std::fmt;
-
 use precis_profiles::UsernameCaseMapped;
 use precis_profiles::precis_core::Error as Precis;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
+
+use crate::secret::hidden_debug;
 
 /// Characters after mapping. Enough for the local part of an e-mail address (RFC 5321: 64).
 pub const MAX_CHARS: usize = 64;
@@ -15,8 +15,9 @@ pub const MAX_BYTES: usize = 255;
 const MAX_INPUT: usize = 1024;
 
 /// A username in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
-/// names are equal bytes, so databases and limits identify an account by it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// names are equal bytes, so databases and limits identify an account by it. Columns contain parsed names alone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, sqlx::Type)]
+#[sqlx(transparent)]
 pub struct Username(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -91,11 +92,6 @@ impl Username {
         Ok(())
     }
 
-    /// From a column that only ever contains parsed names.
-    pub(super) fn stored(name: String) -> Self {
-        Self(name)
-    }
-
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -109,12 +105,7 @@ fn is_plain(input: &str) -> bool {
         .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"._-".contains(&letter))
 }
 
-/// A log line never contains a login in clear.
-impl fmt::Debug for Username {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Username(…)")
-    }
-}
+hidden_debug!(Username);
 
 #[cfg(test)]
 mod tests {

@@ -45,7 +45,7 @@ async fn bench(database: TestDatabase) -> TwoInstances {
     let key = |purpose| MasterKey::from_bytes([7; 32]).derive(purpose);
     let sessions = Sessions::new(db.clone(), clock.clone(), Entropy::Os, key("session"), settings);
     let app_sessions = AppSessions::new(db.clone(), clock.clone(), Entropy::Os, key("app"), settings);
-    let own_token = sessions.start(&account, &client(), SignedInBy::Password).await.unwrap().unwrap();
+    let own_token = sessions.renew(&account, &client(), SignedInBy::Password, None).await.unwrap().unwrap();
     let own = sessions.find(&own_token).await.unwrap().unwrap();
     let code = app_sessions.permit(own.session.id, HOST, "state", "https://wiki.example/").await.unwrap();
     let redeemed = app_sessions.redeem(&code, HOST, Some("state")).await.unwrap();
@@ -223,8 +223,12 @@ async fn after_a_gap_in_which_changes_came_and_went_everything_is_read_again(dat
     let changes = SessionChanges::new(bench.db.clone(), bench.clock.clone());
     // A machine that sleeps stops its uptime, and one that is only held up does not.
     for by_uptime in [false, true] {
-        let own =
-            bench.sessions.start(&bench.account, &client(), SignedInBy::Password).await.unwrap().unwrap();
+        let own = bench
+            .sessions
+            .renew(&bench.account, &client(), SignedInBy::Password, None)
+            .await
+            .unwrap()
+            .unwrap();
         let session = bench.sessions.find(&own).await.unwrap().unwrap().session.id;
         let code = bench.app_sessions.permit(session, HOST, "state", "https://wiki.example/").await.unwrap();
         let redeemed = bench.app_sessions.redeem(&code, HOST, Some("state")).await.unwrap();

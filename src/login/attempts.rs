@@ -17,19 +17,18 @@ use strum::{EnumString, IntoStaticStr};
 use self::ticket::{AttemptSeen, AttemptTicket, NotedRule};
 use super::RequestOrigin;
 use super::guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
+    AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard, REALM_VERSION, SettleError,
 };
 use crate::accounts::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin};
 use crate::audit::{self, Action, Audit, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings};
-use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 
-pub use ticket::{AttemptOutcomes, call};
+pub use ticket::{AttemptOutcomes, KEPT, RecentAttempts, call};
 
 #[derive(Clone)]
 pub struct GuardedAttempts(Arc<AttemptsParts>);
@@ -84,7 +83,6 @@ pub enum AttemptSettled {
     Told {
         device: Option<String>,
     },
-    /// Something else was told before.
     ToldOtherwise,
     Lapsed,
     /// It is no attempt of this realm.
@@ -114,11 +112,7 @@ impl GuardedAttempts {
     }
 
     /// Decides on an attempt before its password is looked at. Returns the ticket with which it is settled.
-    pub async fn ask(
-        &self,
-        live: &LiveSettings,
-        attempt: GuardedAttempt<'_>,
-    ) -> Result<Result<String, Denied>, DbError> {
+    pub async fn ask(&self, live: &LiveSettings, attempt: GuardedAttempt<'_>) -> Result<String, Denied> {
         let AttemptsParts { guard, devices, .. } = &*self.0;
         let account = self.account(attempt.realm, attempt.login);
         let device = match attempt.device {
@@ -135,7 +129,7 @@ impl GuardedAttempts {
         if mode == CountingMode::Stranger
             && let Some(denied) = check_access_rules()
         {
-            return Ok(Err(denied));
+            return Err(denied);
         }
         let origin = Self::origin(attempt.realm, attempt.origin);
         let who = GuardRequest {
@@ -147,7 +141,7 @@ impl GuardedAttempts {
             device_only: attempt.denied || everyone.is_some(),
             means: attempt.means,
         };
-        Ok(match guard.admit(&live.limits, who, mode).await {
+        match guard.admit(&live.limits, who, mode).await {
             GuardAdmission::Held(slot) => Ok(self.begin(&attempt, (account, device), slot)),
             GuardAdmission::Refused { mode, refusal, .. }
                 if mode.device().is_some()
@@ -165,11 +159,12 @@ impl GuardedAttempts {
                 }
                 Err(Denied::by(limit, &refusal))
             }
-            GuardAdmission::Busy { retry_after } => {
+            GuardAdmission::Busy => {
                 self.audit().record(self.event(&attempt, &account, mode));
-                Err(Denied::Throttled { limit: LimitName::GuardAccount.as_str().into(), retry_after })
+                let limit = LimitName::GuardAccount.as_str().into();
+                Err(Denied::Throttled { limit, retry_after: BUSY_RETRY })
             }
-        })
+        }
     }
 
     /// A name's failures count no longer: its owner has proved who they are in another way.
@@ -212,11 +207,10 @@ impl GuardedAttempts {
         slot: AttemptSlot,
     ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
-        let names = slot.mode().limits(GuardedLogin::Realm);
         let (hit, buckets) = slot.hit();
-        let log = |(name, bucket): (&LimitName, &OwnedBucket)| (name.as_str().to_owned(), bucket.key.0);
+        let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key.0);
         let noted = |refusal: Refusal| NotedRule {
-            limit: names[refusal.bucket].as_str().to_owned(),
+            limit: buckets[refusal.bucket].limit.name().to_owned(),
             rule: refusal.rule,
             frees_at: refusal.frees_at.0,
         };
@@ -228,7 +222,7 @@ impl GuardedAttempts {
             realm: attempt.realm.as_str().to_owned(),
             hit: hit.0,
             at: clock.now().0,
-            logs: names.iter().zip(buckets).map(log).collect(),
+            logs: buckets.iter().map(log).collect(),
             account: *account.as_bytes(),
             device: *device.as_bytes(),
             seen: AttemptSeen {
@@ -270,7 +264,7 @@ impl GuardedAttempts {
         let AttemptsParts { tickets, clock, .. } = &*self.0;
         let ticket = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == realm.as_str());
         let Some(ticket) = ticket else { return Ok(AttemptSettled::Unknown) };
-        if ticket.age(clock.now()) >= ticket::KEPT {
+        if ticket.age(clock.now()) >= KEPT {
             // Its outcome is forgotten, and no window may count it anew.
             return Ok(AttemptSettled::Lapsed);
         }
@@ -442,7 +436,6 @@ impl GuardedAttempts {
     }
 }
 
-/// Whether it counts.
 const fn failed(outcome: AttemptOutcome) -> bool {
     matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
 }

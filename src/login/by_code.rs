@@ -27,7 +27,6 @@ pub struct ByCode {
     entropy: Entropy,
 }
 
-/// A number, and the code entered for it.
 #[derive(Clone, Copy)]
 pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
@@ -38,10 +37,10 @@ pub struct CodeEntry<'a> {
     /// The accounts where the browser is a known device: at the number's account it has guesses of its own,
     /// too.
     pub known: &'a KnownDevices,
-    /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
 
+/// Only somebody who has proved that the number is theirs learns anything but `WrongCode` and `Denied`.
 #[derive(Debug)]
 pub enum ByCodeOutcome {
     SignedIn {
@@ -49,34 +48,23 @@ pub enum ByCodeOutcome {
         /// No account had this number before.
         made: bool,
     },
-    /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
+    /// An administrator's account.
     PasswordRequired,
-    /// An administrator disabled the account. Only somebody who has proved that the number is theirs learns
-    /// this.
+    /// By an administrator.
     AccountDisabled,
     /// Wrong, expired, used or never sent.
     WrongCode,
     Denied(Denied),
 }
 
-#[derive(Clone, Copy)]
-pub struct ResetRequest<'a> {
-    pub entry: CodeEntry<'a>,
-    pub new_password: &'a str,
-}
-
+/// As of [`ByCodeOutcome`]: only somebody who has proved that the number is theirs learns of the account.
 #[derive(Debug)]
 pub enum ResetOutcome {
     /// Every session has ended, and the account's failures are forgiven. Contains the account as it is now.
     Done(Box<Account>),
-    /// Only somebody who has proved that the number is theirs learns this.
     NoAccount,
-    /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
-    /// An administrator disabled the account. Only somebody who has proved that the number is theirs learns
-    /// this.
     AccountDisabled,
-    /// Wrong, expired, used or never sent.
     WrongCode,
     Denied(Denied),
     Unfit(PasswordError),
@@ -87,7 +75,6 @@ pub enum PhoneOutcome {
     Done,
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
-    /// Wrong, expired, used or never sent.
     WrongCode,
     Denied(Denied),
 }
@@ -143,14 +130,12 @@ impl ByCode {
                 if account.disabled_at.is_some() {
                     return Ok(ByCodeOutcome::AccountDisabled);
                 }
-                self.signed_in(&account, entry);
-                return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: false });
+                return Ok(self.signed_in(account, entry, false));
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.account_created(&account);
-                    self.signed_in(&account, entry);
-                    return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: true });
+                    return Ok(self.signed_in(account, entry, true));
                 }
                 // The number: another sign-in created the account in the meantime, and the next look finds
                 // it. The login: another name is drawn.
@@ -160,14 +145,14 @@ impl ByCode {
         }
     }
 
-    /// Apart from the guess, which was right: no password limit has counted anything.
-    fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
+    fn signed_in(&self, account: Account, entry: CodeEntry<'_>, made: bool) -> ByCodeOutcome {
         sign_ins("signed-in").increment(1);
-        self.record(account, entry, (Action::SignIn, Some("code")));
+        self.record(&account, entry, Action::SignIn, Some("code"));
+        ByCodeOutcome::SignedIn { account: Box::new(account), made }
     }
 
     /// Records what a code did for an account, beside the guess.
-    fn record(&self, account: &Account, entry: CodeEntry<'_>, (action, name): (Action, Option<&str>)) {
+    fn record(&self, account: &Account, entry: CodeEntry<'_>, action: Action, name: Option<&str>) {
         let audit = self.guard.audit();
         audit.record(AuditEvent {
             name,
@@ -193,14 +178,15 @@ impl ByCode {
     pub async fn reset(
         &self,
         live: &LiveSettings,
-        ask: ResetRequest<'_>,
+        entry: CodeEntry<'_>,
+        new_password: &str,
     ) -> Result<ResetOutcome, ServiceError> {
         let Self { codes, guard, accounts, hasher, .. } = self;
-        let caller = HashCaller::stranger(&ask.entry.origin.network, ask.entry.solved);
+        let caller = HashCaller::stranger(&entry.origin.network, entry.solved);
         if let Err(busy) = hasher.has_room(&caller).await {
             return Ok(ResetOutcome::Denied(Denied::no_room(caller.solved(), busy.retry_after)));
         }
-        let guess = self.guess(live, ask.entry, Purpose::Reset).await?;
+        let guess = self.guess(live, entry, Purpose::Reset).await?;
         let everyone = guard.challenges_everyone(live, guess.solved);
         if let Some(left) = everyone.filter(|_| !guess.known) {
             return Ok(ResetOutcome::Denied(Denied::challenged_with_everyone(left)));
@@ -209,8 +195,8 @@ impl ByCode {
             Ok(admitted) => admitted,
             Err(denied) => return Ok(ResetOutcome::Denied(denied)),
         };
-        let (service, phone) = (self.clone(), ask.entry.phone.clone());
-        let password = Zeroizing::new(ask.new_password.to_owned());
+        let (service, phone) = (self.clone(), entry.phone.clone());
+        let password = Zeroizing::new(new_password.to_owned());
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
         // task.
         let compared = request_id::spawn(async move {
@@ -250,7 +236,7 @@ impl ByCode {
         if account.password_disabled_at.is_some() {
             password_enabled_counter().increment(1);
         }
-        self.record(&account, ask.entry, (Action::Reset, None));
+        self.record(&account, entry, Action::Reset, None);
         Ok(ResetOutcome::Done(Box::new(account.with_password(hash, version))))
     }
 

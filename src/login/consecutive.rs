@@ -10,10 +10,11 @@
 //! the start of sessions).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Counter;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::accounts::{
@@ -147,46 +148,33 @@ impl ConsecutiveFailures {
 
     /// Counts a wrong password. Returns whether it was the last one allowed to strangers, or to its device.
     pub async fn count(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Result<bool, DbError> {
-        match (&lookup.account, lookup.device) {
-            (Some(account), Some(from)) => self.count_from(account, from.device, max).await,
-            (account, _) => self.count_strangers(login, account.as_ref(), max).await,
-        }
-    }
-
-    async fn count_from(&self, account: &Account, device: DeviceId, max: u32) -> Result<bool, DbError> {
-        let spent = max > 0
-            && self.accounts.count_device_failure(account, device, max).await? == FailureResult::Disabled;
-        if spent {
-            self.spent.increment(1);
-        }
-        Ok(spent)
-    }
-
-    async fn count_strangers(
-        &self,
-        login: &Username,
-        account: Option<&Account>,
-        max: u32,
-    ) -> Result<bool, DbError> {
-        if account.is_some_and(|account| account.password_disabled_at.is_some()) {
+        let account = lookup.account.as_ref();
+        let is_disabled = account.is_some_and(|account| account.password_disabled_at.is_some());
+        if is_disabled && lookup.device.is_none() {
             self.tried.increment(1);
         }
         if max == 0 {
             return Ok(false);
         }
-        let Some(account) = account.filter(|account| account.open_hash().is_some()) else {
-            if account.is_none_or(|account| account.password_disabled_at.is_none()) {
-                let _one_at_a_time = self.in_flight.lock();
-                self.unheld.insert(login.clone(), self.unheld.get(login).unwrap_or(0) + 1);
+        let (counted, disabled) = match (account, lookup.device) {
+            (Some(account), Some(from)) => {
+                (self.accounts.count_device_failure(account, from.device, max).await?, &self.spent)
             }
-            self.accounts.count_unheld_failure(login).await?;
-            return Ok(false);
+            (Some(account), None) if account.open_hash().is_some() => {
+                (self.accounts.count_failure(account, max).await?, &self.disabled)
+            }
+            _ => {
+                if !is_disabled {
+                    let _one_at_a_time = self.in_flight.lock();
+                    self.unheld.insert(login.clone(), self.unheld.get(login).unwrap_or(0) + 1);
+                }
+                self.accounts.count_unheld_failure(login).await?;
+                return Ok(false);
+            }
         };
-        let disabled = self.accounts.count_failure(account, max).await? == FailureResult::Disabled;
-        if disabled {
-            self.disabled.increment(1);
-        }
-        Ok(disabled)
+        let is_last = counted == FailureResult::Disabled;
+        disabled.increment(u64::from(is_last));
+        Ok(is_last)
     }
 }
 
@@ -202,13 +190,11 @@ fn counter(outcome: &'static str) -> Counter {
 }
 
 /// The attempts in flight in this process, by the count that they belong to.
-#[derive(Default)]
-struct InFlightTable(Mutex<HashMap<InFlightKey, InFlightCount>>);
+type InFlightTable = Mutex<HashMap<InFlightKey, InFlightCount>>;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum InFlightKey {
     Account(AccountId),
-    /// At an account, from a known device.
     Device(AccountId, DeviceId),
     /// At a name without an account.
     Name(Username),
@@ -216,9 +202,7 @@ enum InFlightKey {
 
 #[derive(Default)]
 struct InFlightCount {
-    /// Being compared.
     comparing: u64,
-    /// Ended since this entry was created.
     ended: u64,
     /// Being compared, or waiting for it.
     holders: usize,
@@ -239,12 +223,6 @@ enum StartResult {
     Stale,
     /// If all that are being compared were wrong, there would be no room for this one.
     Full,
-}
-
-impl InFlightTable {
-    fn lock(&self) -> MutexGuard<'_, HashMap<InFlightKey, InFlightCount>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ComparisonPermit {

@@ -37,7 +37,7 @@ use gatehouse_limiter::{
 };
 use metrics::Counter;
 
-use self::counting::{LoginLimits, OWN, account_key};
+use self::counting::{OWN, account_key};
 use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
 use super::RequestOrigin;
 use crate::accounts::{Account, AccountId, Accounts, Username};
@@ -58,7 +58,7 @@ pub use slot::AttemptSlot;
 /// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 3;
 /// The retry time of a caller who waited in vain: about as long as the attempts before it take.
-const BUSY_RETRY: Duration = Duration::from_secs(1);
+pub(super) const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// The number of logins whose account is remembered, so that refusals do not need the database.
 const KNOWN_LOGINS: usize = 100_000;
 
@@ -74,7 +74,6 @@ pub struct LoginGuard {
     failures: Arc<FailureRecord>,
     in_flight: InFlightAttempts,
     rebuild: WindowRebuild,
-    /// A return to the store is in progress.
     returning: AtomicBool,
     accounts: Accounts,
     audit: Audit,
@@ -90,9 +89,8 @@ pub enum GuardAdmission {
         limit: &'static str,
         refusal: Refusal,
     },
-    Busy {
-        retry_after: Duration,
-    },
+    /// Others in flight did not end in time; it may come again after [`BUSY_RETRY`].
+    Busy,
 }
 
 /// An attempt could not be settled, and its outcome is not noted; tell it again.
@@ -134,7 +132,6 @@ impl LoginGuard {
         }
     }
 
-    /// Where the outcome of attempts is recorded.
     pub const fn audit(&self) -> &Audit {
         &self.audit
     }
@@ -188,7 +185,6 @@ impl LoginGuard {
         Some(denied)
     }
 
-    /// Records as `event` that a limit refused it.
     pub fn record_refused(&self, event: AuditEvent<'_>, limit: &'static str, refusal: &Refusal) {
         let (at, outcome) = (self.audit.decided(refusal), Outcome::refused(refusal));
         let why = Some(EventRule::refused(limit, refusal));
@@ -209,17 +205,39 @@ impl LoginGuard {
         who: GuardRequest<'_>,
         mode: CountingMode,
     ) -> GuardAdmission {
-        let before = LoginLimits::of(who.guarded, limits);
+        let admission = self.admit_as(limits, who, mode).await;
+        // If the device's log blocks, the client is treated as a stranger, so that a cookie never makes things
+        // worse: of two refusals the milder is returned. A CAPTCHA that the device's log asks for is required, as
+        // it would be for a stranger with as many failures.
+        match &admission {
+            GuardAdmission::Refused { refusal, .. }
+                if mode.device().is_some() && refusal.then == RuleAction::Block && !who.device_only =>
+            {
+                match Box::pin(self.admit_as(limits, who, CountingMode::Stranger)).await {
+                    GuardAdmission::Refused { refusal: other, .. } if is_milder(refusal, &other) => admission,
+                    as_stranger => as_stranger,
+                }
+            }
+            _ => admission,
+        }
+    }
+
+    async fn admit_as(
+        self: &Arc<Self>,
+        limits: &Limits,
+        who: GuardRequest<'_>,
+        mode: CountingMode,
+    ) -> GuardAdmission {
         for _ in 0..MOST_TRIES {
-            if let Some(admission) = self.admit_by_store(limits, before, who, mode).await {
+            if let Some(admission) = self.admit_by_store(limits, who, mode).await {
                 return admission;
             }
             // Boxed, because it rarely runs and would make the future of every attempt larger.
-            if let Some(admission) = Box::pin(self.admit_in_outage(before, who, mode)).await {
+            if let Some(admission) = Box::pin(self.admit_in_outage(limits, who, mode)).await {
                 return admission;
             }
         }
-        GuardAdmission::Busy { retry_after: BUSY_RETRY }
+        GuardAdmission::Busy
     }
 
     /// By windows that were complete before and after the slot was taken. None: the store is out or
@@ -227,7 +245,6 @@ impl LoginGuard {
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
-        before: LoginLimits<'_>,
         who: GuardRequest<'_>,
         mode: CountingMode,
     ) -> Option<GuardAdmission> {
@@ -236,14 +253,13 @@ impl LoginGuard {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
-            let error = match counting::hold(&self.limiter, before, who, mode).await {
-                Ok((mode, HoldDecision::Refused(refusal))) => {
-                    return Some(refused(who.guarded, mode, refusal));
+            let buckets = mode.buckets(&self.limiter, limits, who);
+            let error = match self.limiter.hold(&buckets, who.solved, who.means.patience).await {
+                Ok(HoldDecision::Refused(refusal)) => return Some(refused(who.guarded, mode, refusal)),
+                Ok(HoldDecision::OutOfPatience) => {
+                    return Some(GuardAdmission::Busy);
                 }
-                Ok((_, HoldDecision::OutOfPatience)) => {
-                    return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY });
-                }
-                Ok((mode, HoldDecision::Held(hold))) => {
+                Ok(HoldDecision::Held(hold)) => {
                     let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
                     let hold = UnclaimedHold::new(hold);
                     let now = self.rebuild.generation(outage::SHAPE).await;
@@ -274,9 +290,8 @@ impl LoginGuard {
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
     pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, mode: CountingMode) -> bool {
-        let before = LoginLimits::of(who.guarded, limits);
         self.in_flight.generation().is_none()
-            || counting::challenges_next(&self.limiter, before, who, mode).await.unwrap_or(true)
+            || counting::challenges_next(&self.limiter, limits, who, mode).await.unwrap_or(true)
     }
 
     /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
@@ -327,7 +342,7 @@ impl LoginGuard {
         origin: &RequestOrigin,
     ) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
-        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
+        let [_, address, network, _] = login.limits(limits);
         let counting = [(address, &origin.address), (network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
@@ -353,7 +368,7 @@ impl LoginGuard {
         limits: &Limits,
         account: AccountId,
     ) -> Result<(), StoreError> {
-        let limit = LoginLimits::of(login, limits).account;
+        let [limit, ..] = login.limits(limits);
         let bucket = self.limiter.bucket(limit, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
@@ -398,6 +413,11 @@ impl LoginGuard {
     }
 }
 
+/// Whether the first of two refusals ends sooner.
+fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
+    (refusal.then, refusal.retry_after) < (other.then, other.retry_after)
+}
+
 fn refused(login: GuardedLogin, mode: CountingMode, refusal: Refusal) -> GuardAdmission {
     GuardAdmission::Refused { mode, limit: mode.limits(login)[refusal.bucket].as_str(), refusal }
 }
@@ -422,7 +442,7 @@ impl LoginGuard {
         limits: &Limits,
         origin: &RequestOrigin,
     ) -> Option<f64> {
-        let LoginLimits { address, network, .. } = LoginLimits::of(login, limits);
+        let [_, address, network, _] = login.limits(limits);
         self.limit_usage_on([address, network], origin).await
     }
 

@@ -266,7 +266,6 @@ impl PasswordHasher {
         self.0.workers.waited()
     }
 
-    /// How many callers wait in a lane.
     pub fn waiting(&self, lane: HashLane) -> usize {
         self.0.workers.waiting(lane)
     }

@@ -14,7 +14,7 @@ pub use crate::config::PasswordSettings as HashSettings;
 pub use attempts::{
     AttemptOutcome, AttemptOutcomes, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice,
 };
-pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
+pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome};
 pub use consecutive::password_enabled_counter;
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
@@ -23,7 +23,7 @@ pub use guard::{
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
-pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt, PolicyReport};
+pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 

@@ -1,13 +1,14 @@
 //! Passwords: one form for every keyboard, and the rules for new ones.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use precis_profiles::OpaqueString;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 use zxcvbn::Score;
+
+use crate::secret::hidden_debug;
 
 /// NIST SP 800-63B-4, 3.1.1.2: 15 if a password is the only factor. In characters (code points) after
 /// normalisation.
@@ -103,11 +104,7 @@ fn normalised(input: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Password(…)")
-    }
-}
+hidden_debug!(Password);
 
 const fn bound(input: &str) -> Result<(), PasswordError> {
     match input.len() {

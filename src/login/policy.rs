@@ -1,7 +1,6 @@
 //! Attempts as an authentication policy server is asked about them (weakforced's dialect, which Dovecot speaks): the
 //! password is reported by a hash, the outcome without a ticket, and nobody can be shown a challenge.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +8,11 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::window::HOLD_LIFE;
 use gatehouse_limiter::{RedisLink, StoreError};
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sqlx::{query, query_scalar};
 use tokio::time::Instant;
 
-use super::attempts::call;
+use super::attempts::{KEPT, RecentAttempts, call};
 use super::{
     AttemptOutcome, ClientCapabilities, GuardedAttempt, GuardedAttempts, GuardedDevice, RequestOrigin,
     SettleError,
@@ -31,16 +29,13 @@ use crate::secret::{MasterKey, SubKey};
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 #[derive(Clone)]
-pub struct AuthPolicy(Arc<PolicyParts>);
-
-struct PolicyParts {
+pub struct AuthPolicy {
     attempts: GuardedAttempts,
-    asks: OpenAttemptStore,
-    pairs: KnownPairs,
+    asks: Arc<OpenAttemptStore>,
+    pairs: Arc<KnownPairs>,
     keys: SubKey,
 }
 
-/// One attempt, as a program describes it.
 #[derive(Clone)]
 pub struct PolicyAttempt {
     pub realm: Realm,
@@ -55,14 +50,6 @@ pub struct PolicyAttempt {
     pub denied: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyReport {
-    Success,
-    Failure,
-    /// We refused it, and the password was not looked at.
-    Refused,
-}
-
 impl AuthPolicy {
     pub fn new(
         attempts: GuardedAttempts,
@@ -71,23 +58,22 @@ impl AuthPolicy {
         master: &MasterKey,
     ) -> Self {
         let keys = master.derive("guard.policy");
-        Self(Arc::new(PolicyParts { attempts, asks, pairs, keys }))
+        Self { attempts, asks: Arc::new(asks), pairs: Arc::new(pairs), keys }
     }
 
     /// Whether the password may be looked at.
     pub async fn allow(&self, live: &LiveSettings, attempt: &PolicyAttempt) -> Result<bool, DbError> {
-        let PolicyParts { asks, .. } = &*self.0;
         let key = self.key(attempt);
         // Within a session one attempt follows the other. Without one, the same password may be tried twice at once,
         // and a password that no hash tells from it.
-        if !attempt.session.is_empty() && asks.change(key, OpenAttempts::ask_again).await {
+        if !attempt.session.is_empty() && self.asks.change(key, OpenAttempts::ask_again).await {
             return Ok(true);
         }
         let Some(ticket) = self.admit(live, attempt).await? else { return Ok(false) };
         // A caller that hangs up must not leave a slot that no report finds.
-        let this = self.clone();
+        let asks = Arc::clone(&self.asks);
         let begun = tokio::spawn(async move {
-            this.0.asks.change(key, |asked, now| asked.begin(&ticket, now)).await;
+            asks.change(key, |asked, now| asked.begin(&ticket, now)).await;
         });
         begun.await.expect("keeping it does not panic");
         Ok(true)
@@ -98,14 +84,14 @@ impl AuthPolicy {
         &self,
         live: &Arc<LiveSettings>,
         attempt: PolicyAttempt,
-        report: PolicyReport,
+        outcome: AttemptOutcome,
     ) -> Result<(), SettleError> {
         let (this, live) = (self.clone(), Arc::clone(live));
         let told = tokio::spawn(async move {
-            match report {
-                PolicyReport::Success => this.succeed(&live, &attempt).await,
-                PolicyReport::Failure => this.fail(&live, &attempt).await,
-                PolicyReport::Refused => Ok(()),
+            match outcome {
+                AttemptOutcome::Success => this.succeed(&live, &attempt).await,
+                AttemptOutcome::Failure => this.fail(&live, &attempt).await,
+                AttemptOutcome::Abandoned | AttemptOutcome::Lapsed => Ok(()),
             }
         });
         told.await.expect("a report does not panic")
@@ -113,37 +99,35 @@ impl AuthPolicy {
 
     /// Deletes what is known no longer; returns how much.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        self.0.pairs.purge(batch).await
+        self.pairs.purge(batch).await
     }
 
     async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
-        let PolicyParts { attempts, asks, pairs, .. } = &*self.0;
         // Without a session and a hash, attempts of others look the same.
         let alike = !attempt.session.is_empty() || !attempt.password.is_empty();
         let succeed = if alike { OpenAttempts::succeed } else { OpenAttempts::succeed_one };
-        let open = asks.change(self.key(attempt), succeed).await;
+        let open = self.asks.change(self.key(attempt), succeed).await;
         let outcomes =
             std::iter::once(AttemptOutcome::Success).chain(std::iter::repeat(AttemptOutcome::Abandoned));
         // Each is settled whatever becomes of the others: one that is not would count as a failure.
         let mut settled = Ok(());
         for (ticket, outcome) in open.iter().zip(outcomes) {
-            let told = attempts.settle(live, &attempt.realm, ticket, outcome).await;
+            let told = self.attempts.settle(live, &attempt.realm, ticket, outcome).await;
             settled = settled.and(told.map(drop));
         }
-        let remembered = pairs.remember(self.pair(attempt)).await;
+        let remembered = self.pairs.remember(self.pair(attempt)).await;
         settled?;
         Ok(remembered?)
     }
 
     async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), SettleError> {
-        let PolicyParts { attempts, asks, .. } = &*self.0;
-        let ticket = match asks.change(self.key(attempt), OpenAttempts::fail).await {
+        let ticket = match self.asks.change(self.key(attempt), OpenAttempts::fail).await {
             FailureOf::Open(ticket) => Some(ticket),
             FailureOf::Counted => None,
-            FailureOf::Unasked => self.count(live, attempt).await?,
+            FailureOf::Unasked => self.count(live, attempt).await,
         };
         if let Some(ticket) = ticket {
-            attempts.settle(live, &attempt.realm, &ticket, AttemptOutcome::Failure).await?;
+            self.attempts.settle(live, &attempt.realm, &ticket, AttemptOutcome::Failure).await?;
         }
         Ok(())
     }
@@ -152,69 +136,60 @@ impl AuthPolicy {
     async fn admit(&self, live: &LiveSettings, attempt: &PolicyAttempt) -> Result<Option<String>, DbError> {
         let asked = Instant::now();
         let device = self.device(attempt).await?;
-        match self.ask(live, attempt, (device, false), PATIENCE).await? {
-            // Whoever shares the address has used up what the pair has. It is not worse off than a stranger.
-            Err(Denied::Challenged { .. }) if device != GuardedDevice::Stranger => {
-                let left = PATIENCE.saturating_sub(asked.elapsed());
-                Ok(self.ask(live, attempt, (GuardedDevice::Stranger, false), left).await?.ok())
-            }
-            outcome => Ok(outcome.ok()),
+        let mut outcome = self.ask(live, attempt, device, false, PATIENCE).await;
+        // Whoever shares the address has used up what the pair has. It is not worse off than a stranger.
+        if let (GuardedDevice::Known(_), Err(Denied::Challenged { .. })) = (device, &outcome) {
+            let left = PATIENCE.saturating_sub(asked.elapsed());
+            outcome = self.ask(live, attempt, GuardedDevice::Stranger, false, left).await;
         }
+        Ok(outcome.ok())
     }
 
     /// A slot for an attempt that has failed already. None: what counts it is full.
-    async fn count(&self, live: &LiveSettings, attempt: &PolicyAttempt) -> Result<Option<String>, DbError> {
+    async fn count(&self, live: &LiveSettings, attempt: &PolicyAttempt) -> Option<String> {
         let attempt = PolicyAttempt { denied: false, ..attempt.clone() };
         // It counts somewhere even while the database does not say where.
         let device = self.device(&attempt).await.unwrap_or(GuardedDevice::Stranger);
-        Ok(self.ask(live, &attempt, (device, true), PATIENCE).await?.ok())
+        self.ask(live, &attempt, device, true, PATIENCE).await.ok()
     }
 
     async fn ask(
         &self,
         live: &LiveSettings,
         attempt: &PolicyAttempt,
-        (device, solved): (GuardedDevice<'_>, bool),
+        device: GuardedDevice<'_>,
+        solved: bool,
         patience: Duration,
-    ) -> Result<Result<String, Denied>, DbError> {
-        let origin = self.origin(attempt);
-        let asked = GuardedAttempt {
-            realm: &attempt.realm,
-            login: &attempt.login,
-            origin: &origin,
-            device,
-            solved,
-            denied: attempt.denied,
-            means: ClientCapabilities { patience, challenges: false },
-        };
-        self.0.attempts.ask(live, asked).await
+    ) -> Result<String, Denied> {
+        let PolicyAttempt { realm, login, denied, .. } = attempt;
+        let origin = &self.origin(attempt);
+        let means = ClientCapabilities { patience, challenges: false };
+        let asked = GuardedAttempt { realm, login, origin, device, solved, denied: *denied, means };
+        self.attempts.ask(live, asked).await
     }
 
     /// An address that is refused is not let in because it was used before.
     async fn device(&self, attempt: &PolicyAttempt) -> Result<GuardedDevice<'static>, DbError> {
         let pair = self.pair(attempt);
-        let known = !attempt.denied && self.0.pairs.is_known(pair).await?;
+        let known = !attempt.denied && self.pairs.is_known(pair).await?;
         Ok(if known { GuardedDevice::Known(pair) } else { GuardedDevice::Stranger })
     }
 
     /// Without an address, each name has a place of its own, so that nobody uses it up for all others.
     fn origin(&self, attempt: &PolicyAttempt) -> RequestOrigin {
         attempt.origin.clone().unwrap_or_else(|| {
-            let nowhere = self.name(attempt);
-            RequestOrigin {
-                address: [&b"\0"[..], &nowhere].concat(),
-                network: [&b"\0"[..], &nowhere].concat(),
-            }
+            let nowhere = [&b"\0"[..], &self.name(attempt)].concat();
+            RequestOrigin { address: nowhere.clone(), network: nowhere }
         })
     }
 
     fn name(&self, attempt: &PolicyAttempt) -> [u8; 16] {
-        *self.0.attempts.account(&attempt.realm, &attempt.login).as_bytes()
+        *self.attempts.account(&attempt.realm, &attempt.login).as_bytes()
     }
 
     fn pair(&self, attempt: &PolicyAttempt) -> DeviceId {
         let parts = [&self.name(attempt)[..], &self.origin(attempt).address].concat();
-        DeviceId::from(self.0.keys.short_hash(*b"pair    ", &parts))
+        DeviceId::from(self.keys.short_hash(*b"pair    ", &parts))
     }
 
     /// What makes it the same attempt.
@@ -222,7 +197,7 @@ impl AuthPolicy {
         let (name, origin) = (self.name(attempt), self.origin(attempt));
         let parts = [&name[..], &origin.address, attempt.session.as_bytes(), attempt.password.as_bytes()];
         let sized = parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat());
-        self.0.keys.short_hash(*b"attempt ", &sized.collect::<Vec<u8>>())
+        self.keys.short_hash(*b"attempt ", &sized.collect::<Vec<u8>>())
     }
 }
 
@@ -245,14 +220,11 @@ pub struct OpenAttempts {
 struct OpenAttempt {
     ticket: String,
     at: i64,
-    /// It was asked about again.
     again: bool,
 }
 
-/// What a report of a failure is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FailureOf {
-    /// The attempt with this ticket.
     Open(String),
     /// One that has no slot: it is counted now.
     Unasked,
@@ -271,7 +243,6 @@ impl OpenAttempts {
         })
     }
 
-    /// An attempt was admitted.
     pub fn begin(&mut self, ticket: &str, now: Micros) {
         if self.open.len() >= MOST {
             self.open.remove(0);
@@ -293,7 +264,6 @@ impl OpenAttempts {
         first.map(|first| self.open.remove(first).ticket).into_iter().collect()
     }
 
-    /// The password was wrong.
     pub fn fail(&mut self, now: Micros) -> FailureOf {
         let told = std::mem::replace(&mut self.told, true);
         if let Some(first) = self.open.iter().position(|open| open.is_live(now)) {
@@ -325,40 +295,28 @@ impl OpenAttempt {
     }
 }
 
-/// For how long a report is recognised.
-pub const KEPT: Duration = Duration::from_secs(10 * 60);
-
 // Where it is kept what was asked: on Redis for all instances, and in this process without it or while it is out.
 
 const EXCHANGE: &str = include_str!("../../lua/exchange.lua");
 /// Each try that loses is one that another caller has won; no more than this many share one attempt.
 const TRIES: usize = 256;
-/// What this process keeps is swept when it has doubled.
-const SWEEP_FROM: usize = 1024;
 
 /// The store of what was asked, by a keyed hash of the attempt.
 pub struct OpenAttemptStore {
-    clock: Clock,
-    local: Mutex<LocalAsks>,
+    here: RecentAttempts<OpenAttempts>,
     shared: Option<(RedisLink, String)>,
-}
-
-#[derive(Default)]
-struct LocalAsks {
-    asked: HashMap<[u8; 16], (OpenAttempts, Micros)>,
-    sweep_at: usize,
 }
 
 impl OpenAttemptStore {
     /// On Redis, keys are named `{prefix}:asked:{keyed hash}`.
     pub fn new(clock: Clock, shared: Option<(RedisLink, String)>) -> Self {
-        Self { clock, local: Mutex::default(), shared }
+        Self { here: RecentAttempts::new(clock), shared }
     }
 
     /// Changes what is kept, in one step. `change` may run several times.
     async fn change<T>(&self, attempt: [u8; 16], change: impl Fn(&mut OpenAttempts, Micros) -> T) -> T {
         let Some((link, prefix)) = &self.shared else { return self.change_here(attempt, change) };
-        if self.has_here(&attempt) {
+        if self.here.has(&attempt) {
             // It was asked while Redis was out.
             return self.change_here(attempt, change);
         }
@@ -384,7 +342,7 @@ impl OpenAttemptStore {
             let before: OpenAttempts =
                 seen.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
             let mut after = before.clone();
-            let done = change(&mut after, self.clock.now());
+            let done = change(&mut after, self.here.now());
             if after == before {
                 return Ok(done);
             }
@@ -399,24 +357,13 @@ impl OpenAttemptStore {
         Err(StoreError::TimedOut)
     }
 
-    fn has_here(&self, attempt: &[u8; 16]) -> bool {
-        self.local.lock().asked.get(attempt).is_some_and(|(_, until)| *until > self.clock.now())
-    }
-
     fn change_here<T>(&self, attempt: [u8; 16], change: impl Fn(&mut OpenAttempts, Micros) -> T) -> T {
-        let now = self.clock.now();
-        let mut local = self.local.lock();
-        if local.asked.len() >= local.sweep_at {
-            local.asked.retain(|_, (_, until)| *until > now);
-            local.sweep_at = (2 * local.asked.len()).max(SWEEP_FROM);
-        }
-        let kept = local.asked.remove(&attempt).filter(|(_, until)| *until > now);
-        let mut asked = kept.map(|(asked, _)| asked).unwrap_or_default();
-        let done = change(&mut asked, now);
-        if !asked.is_empty() {
-            local.asked.insert(attempt, (asked, now.plus(KEPT)));
-        }
-        done
+        self.here.change(attempt, |kept| {
+            let mut asked = kept.take().unwrap_or_default();
+            let done = change(&mut asked, self.here.now());
+            *kept = Some(asked).filter(|asked| !asked.is_empty());
+            done
+        })
     }
 }
 
@@ -427,10 +374,8 @@ impl OpenAttemptStore {
 const KNOWN_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// A success is not written again within this time.
 const FRESH: Duration = Duration::from_secs(24 * 60 * 60);
-/// The number of pairs that are remembered without the database.
 const REMEMBERED: usize = 100_000;
 
-/// The pairs over their database.
 pub struct KnownPairs {
     db: Db,
     clock: Clock,
@@ -456,7 +401,6 @@ impl KnownPairs {
         Ok(true)
     }
 
-    /// The name has signed in from there.
     pub async fn remember(&self, pair: DeviceId) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO guard_pairs (pair, seen_at) VALUES ($1, $2)
             ON CONFLICT (pair) DO UPDATE SET seen_at = excluded.seen_at

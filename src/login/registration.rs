@@ -25,12 +25,10 @@ pub struct Registration {
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
-    /// A number, and the code entered for it.
     pub phone: Option<(&'a Phone, &'a SmsCode)>,
     pub origin: &'a RequestOrigin,
     /// The browser's id, if it has one: the one that requested the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
-    /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
 
@@ -186,17 +184,16 @@ impl Registration {
         registered: &RegistrationOutcome,
     ) {
         let audit = self.guard.audit();
-        let (outcome, name) = match registered {
-            RegistrationOutcome::Made(_) => (audit::Outcome::Ok, None),
-            RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
-            RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
-            RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
-            RegistrationOutcome::Denied(denied) if denied.is_busy() => (audit::Outcome::Failed, Some("busy")),
+        let name = match registered {
+            RegistrationOutcome::Made(_) => None,
+            RegistrationOutcome::LoginTaken => Some("login-taken"),
+            RegistrationOutcome::PhoneTaken => Some("phone-taken"),
+            RegistrationOutcome::Unfit(_) => Some("unfit-password"),
+            RegistrationOutcome::Denied(denied) if denied.is_busy() => Some("busy"),
             // Which is an event of its own.
-            RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => {
-                (audit::Outcome::Failed, Some("code"))
-            }
+            RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => Some("code"),
         };
+        let outcome = if name.is_some() { audit::Outcome::Failed } else { audit::Outcome::Ok };
         let why = counted.noted.as_ref().map(|refusal| EventRule::noted(LIMIT, refusal));
         let account = match registered {
             RegistrationOutcome::Made(account) => Some(account.recorded()),

@@ -11,23 +11,20 @@ use tokio::sync::oneshot;
 
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, GuardAdmission,
-    GuardRequest, GuardedLogin, LoginGuard,
+    AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountedAttempt, CountingMode,
+    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
 };
 use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
 use crate::accounts::{
     Account, Accounts, DeviceId, KnownDevice, KnownDevices, SignInClient, SignedInBy, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
-use crate::clock::RecentTimes;
+use crate::clock::{Micros, RecentTimes};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
 use crate::telemetry::SIGN_IN_SECONDS;
-
-/// The retry time of a caller who waited in vain for others: about as long as those take.
-const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// Resolves when the client has hung up.
 type HungUp = oneshot::Receiver<Infallible>;
@@ -48,7 +45,6 @@ pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
     pub origin: RequestOrigin,
-    /// The client as its account's owner sees it, and its known devices.
     pub client: SignInClient,
     /// The client's address is refused: only a known device may try its own account's password.
     pub denied: bool,
@@ -68,6 +64,14 @@ pub enum SignInOutcome {
     Denied(Denied),
 }
 
+/// An attempt, and for whom and how it is counted.
+#[derive(Clone, Copy)]
+struct CountedSignIn<'a> {
+    attempt: &'a SignInAttempt,
+    subject: AccountSubject,
+    mode: CountingMode,
+}
+
 /// An account whose password was just verified, and the known device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedInOwner {
@@ -84,13 +88,11 @@ impl std::ops::Deref for SignedInOwner {
 }
 
 impl SignedInOwner {
-    /// How their session starts.
     pub fn shown(&self) -> SignedInBy {
         self.device.map_or(SignedInBy::Password, SignedInBy::PasswordFrom)
     }
 }
 
-/// What came of a slot.
 enum VerifyEnd {
     Outcome(SignInOutcome),
     /// It was taken on the wrong subject, and is refunded: try again, from no known device.
@@ -159,7 +161,8 @@ impl SignInService {
             let (service, live) = (self.clone(), Arc::clone(live));
             let (_here, hung_up) = oneshot::channel();
             let verified = request_id::spawn(async move {
-                let verified = service.verify(&live, &attempt, subject, slot, hung_up).await;
+                let counted = CountedSignIn { attempt: &attempt, subject, mode: slot.mode() };
+                let verified = service.verify(&live, counted, slot, hung_up).await;
                 (verified, attempt)
             });
             let (verified, back) = verified.await.expect("verification does not panic");
@@ -182,51 +185,51 @@ impl SignInService {
     ) -> Result<Result<(AccountSubject, AttemptSlot), Denied>, DbError> {
         let SignInInner { guard, hasher, .. } = &*self.0;
         let everyone = guard.challenges_everyone(live, attempt.solved);
-        let check_access_rules = |subject: AccountSubject| {
-            let event = self.event(attempt, &subject, CountingMode::Stranger);
-            guard.check_access_rules(attempt.denied, everyone, event)
+        let mut counted =
+            CountedSignIn { attempt, subject: AccountSubject::UNKNOWN, mode: CountingMode::Stranger };
+        let check_access_rules = |counted: CountedSignIn<'_>| {
+            let stranger = CountedSignIn { mode: CountingMode::Stranger, ..counted };
+            guard.check_access_rules(attempt.denied, everyone, stranger.event(guard.audit().now()))
         };
         if attempt.client.devices.is_empty()
-            && let Some(denied) = check_access_rules(AccountSubject::UNKNOWN)
+            && let Some(denied) = check_access_rules(counted)
         {
             return Ok(Err(denied));
         }
-        let subject = match self.subject(attempt).await? {
+        counted.subject = match self.subject(counted).await? {
             Ok(subject) => subject,
-            Err(busy) => {
-                let (subject, mode) = (AccountSubject::UNKNOWN, CountingMode::Stranger);
-                return Ok(Err(self.record_busy(attempt, subject, mode, busy.retry_after)));
-            }
+            Err(busy) => return Ok(Err(self.record_busy(counted, busy.retry_after))),
         };
-        let device = subject.known_device(&attempt.client.devices);
-        let first = CountingMode::of(GuardedLogin::Own, &live.limits, device);
-        if first == CountingMode::Stranger
-            && let Some(denied) = check_access_rules(subject)
+        let device = counted.subject.known_device(&attempt.client.devices);
+        counted.mode = CountingMode::of(GuardedLogin::Own, &live.limits, device);
+        if counted.mode == CountingMode::Stranger
+            && let Some(denied) = check_access_rules(counted)
         {
             return Ok(Err(denied));
         }
-        if let Err(busy) = hasher.has_room(&caller(attempt, first)).await {
-            return Ok(Err(self.record_busy(attempt, subject, first, busy.retry_after)));
+        if let Err(busy) = hasher.has_room(&counted.caller()).await {
+            return Ok(Err(self.record_busy(counted, busy.retry_after)));
         }
         // Past its own guesses a known device would go on as a stranger, which is barred.
         let device_only = attempt.denied || everyone.is_some();
-        let who = GuardRequest { device_only, ..who(attempt, subject) };
-        Ok(match guard.admit(&live.limits, who, first).await {
-            GuardAdmission::Held(slot) => Ok((subject, slot)),
+        let who = GuardRequest { device_only, ..counted.who() };
+        Ok(match guard.admit(&live.limits, who, counted.mode).await {
+            GuardAdmission::Held(slot) => Ok((counted.subject, slot)),
             GuardAdmission::Refused { mode, refusal, .. }
                 if !attempt.denied
                     && mode.device().is_some()
                     && refusal.then == RuleAction::Block
-                    && let Some(denied) = check_access_rules(subject) =>
+                    && let Some(denied) = check_access_rules(counted) =>
             {
                 Err(denied)
             }
             GuardAdmission::Refused { mode, limit, refusal } => {
-                guard.record_refused(self.event(attempt, &subject, mode), limit, &refusal);
+                let counted = CountedSignIn { mode, ..counted };
+                guard.record_refused(counted.event(guard.audit().now()), limit, &refusal);
                 Err(Denied::by(limit, &refusal))
             }
-            GuardAdmission::Busy { retry_after } => {
-                Err(self.record_busy(attempt, subject, CountingMode::Stranger, retry_after))
+            GuardAdmission::Busy => {
+                Err(self.record_busy(CountedSignIn { mode: CountingMode::Stranger, ..counted }, BUSY_RETRY))
             }
         })
     }
@@ -234,16 +237,15 @@ impl SignInService {
     async fn verify(
         &self,
         live: &LiveSettings,
-        attempt: &SignInAttempt,
-        subject: AccountSubject,
+        counted: CountedSignIn<'_>,
         slot: AttemptSlot,
         hung_up: HungUp,
     ) -> Result<VerifyEnd, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
-        let mode = slot.mode();
+        let CountedSignIn { attempt, subject, mode } = counted;
         let busy = |retry_after| {
-            let denied = self.record_busy(attempt, subject, mode, retry_after);
+            let denied = self.record_busy(counted, retry_after);
             Ok(VerifyEnd::Outcome(SignInOutcome::Denied(denied)))
         };
         let lookup = consecutive.look_up(&attempt.login, subject.account(), mode.known(), most).await;
@@ -257,7 +259,7 @@ impl SignInService {
             slot.refund().await;
             return Ok(VerifyEnd::WrongSubject);
         }
-        let compared = match self.compare(attempt, mode, &lookup, hung_up).await {
+        let compared = match self.compare(counted, &lookup, hung_up).await {
             Ok(Ok(compared)) => compared,
             Ok(Err(none)) => {
                 slot.refund().await;
@@ -268,66 +270,63 @@ impl SignInService {
                 return Err(error);
             }
         };
-        let outcome = self.settle(live, attempt, subject, slot, lookup, compared).await;
+        let outcome = self.settle(live, counted, slot, lookup, compared).await;
         compared.wait_for_answer().await;
         outcome.map(VerifyEnd::Outcome)
     }
 
-    /// Settles the slot by what was compared, and records it.
     async fn settle(
         &self,
         live: &LiveSettings,
-        attempt: &SignInAttempt,
-        subject: AccountSubject,
+        counted: CountedSignIn<'_>,
         slot: AttemptSlot,
         mut lookup: LoginLookup,
         compared: VerifyResult,
     ) -> Result<SignInOutcome, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
-        let (mode, taken) = (slot.mode(), slot.taken());
+        let taken = slot.taken();
         if compared.ok
             && let Some(account) = lookup.account.take()
         {
             let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
-            let event = self.settled(attempt, &subject, mode, taken);
+            let event = counted.settled(taken);
             let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
             let settled = Some(at);
             guard.audit().record(AuditEvent { outcome: Outcome::Ok, settled, detail, ..event });
             if compared.rehash {
-                self.rehash(account.clone(), attempt.password.clone(), caller(attempt, mode));
+                self.rehash(account.clone(), counted.attempt.password.clone(), counted.caller());
             }
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
         let kept = slot.keep().await;
         let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
-        let event = self.settled(attempt, &subject, mode, taken);
+        let event = counted.settled(taken);
         guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
         let most = live.login.max_consecutive_failures;
-        if consecutive.count(&attempt.login, &lookup, most).await? {
-            self.record_disabled(attempt, subject, mode);
+        if consecutive.count(&counted.attempt.login, &lookup, most).await? {
+            self.record_disabled(counted);
         }
         kept?;
         drop(lookup.permit);
-        let everyone =
-            mode == CountingMode::Stranger && live.access.challenges_everyone(guard.audit().now()).is_some();
+        let everyone = counted.mode == CountingMode::Stranger
+            && live.access.challenges_everyone(guard.audit().now()).is_some();
         let captcha_required =
-            everyone || guard.challenges_next(&live.limits, who(attempt, subject), mode).await;
+            everyone || guard.challenges_next(&live.limits, counted.who(), counted.mode).await;
         Ok(SignInOutcome::Rejected { captcha_required })
     }
 
     /// With the account's own password if it is usable for this client, otherwise with a decoy.
     async fn compare(
         &self,
-        attempt: &SignInAttempt,
-        mode: CountingMode,
+        counted: CountedSignIn<'_>,
         lookup: &LoginLookup,
         hung_up: HungUp,
     ) -> Result<Result<VerifyResult, HasherBusy>, DbError> {
         let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
-        let caller = caller(attempt, mode);
-        let mut compared = hasher.verify(&caller, hung_up, &attempt.password, lookup.open_hash()).await;
+        let password = &counted.attempt.password;
+        let mut compared = hasher.verify(&counted.caller(), hung_up, password, lookup.open_hash()).await;
         if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
             *ok = consecutive.confirm(lookup).await?;
         }
@@ -356,64 +355,31 @@ impl SignInService {
 
     /// The subject of the login. Not looked up if there is no room for a stranger, so that a flood does not
     /// reach the database.
-    async fn subject(&self, attempt: &SignInAttempt) -> Result<Result<AccountSubject, HasherBusy>, DbError> {
+    async fn subject(
+        &self,
+        stranger: CountedSignIn<'_>,
+    ) -> Result<Result<AccountSubject, HasherBusy>, DbError> {
         let SignInInner { guard, hasher, .. } = &*self.0;
+        let attempt = stranger.attempt;
         if let Some(subject) = guard.remembered(&attempt.login) {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, CountingMode::Stranger)).await
+            && let Err(busy) = hasher.has_room(&stranger.caller()).await
         {
             return Ok(Err(busy));
         }
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// The event of an attempt for which there is no room. What ended otherwise says so with `..`.
-    fn event<'a>(
-        &self,
-        attempt: &'a SignInAttempt,
-        subject: &'a AccountSubject,
-        mode: CountingMode,
-    ) -> AuditEvent<'a> {
-        let (name, detail) = from_device(mode.device());
-        AuditEvent {
-            account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
-            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
-            solved: attempt.solved,
-            name,
-            detail,
-            ..AuditEvent::new(self.0.guard.audit().now(), Action::SignIn, Outcome::Busy)
-        }
-    }
-
-    /// The event of an attempt that took a slot.
-    fn settled<'a>(
-        &self,
-        attempt: &'a SignInAttempt,
-        subject: &'a AccountSubject,
-        mode: CountingMode,
-        CountedAttempt { at, noted }: CountedAttempt,
-    ) -> AuditEvent<'a> {
-        let limit = |refusal: &Refusal| mode.limits(GuardedLogin::Own)[refusal.bucket].as_str();
-        let why = noted.map(|refusal| EventRule::noted(limit(&refusal), &refusal));
-        AuditEvent { at, why, ..self.event(attempt, subject, mode) }
-    }
-
     /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
-    fn record_busy(
-        &self,
-        attempt: &SignInAttempt,
-        subject: AccountSubject,
-        mode: CountingMode,
-        retry_after: Duration,
-    ) -> Denied {
-        self.0.guard.audit().record(self.event(attempt, &subject, mode));
-        Denied::no_room(attempt.solved, retry_after)
+    fn record_busy(&self, counted: CountedSignIn<'_>, retry_after: Duration) -> Denied {
+        let audit = self.0.guard.audit();
+        audit.record(counted.event(audit.now()));
+        Denied::no_room(counted.attempt.solved, retry_after)
     }
 
-    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, mode: CountingMode) {
+    fn record_disabled(&self, CountedSignIn { attempt, subject, mode }: CountedSignIn<'_>) {
         let audit = self.0.guard.audit();
         let (name, detail) = from_device(mode.known());
         audit.record(AuditEvent {
@@ -441,20 +407,43 @@ impl SignInService {
     }
 }
 
-/// The caller of the hash: its lane follows from how it is counted.
-fn caller(attempt: &SignInAttempt, mode: CountingMode) -> HashCaller {
-    HashCaller::of(&attempt.origin, attempt.solved, mode.known())
-}
+impl CountedSignIn<'_> {
+    /// The caller of the hash: its lane follows from how it is counted.
+    fn caller(&self) -> HashCaller {
+        HashCaller::of(&self.attempt.origin, self.attempt.solved, self.mode.known())
+    }
 
-fn who(attempt: &SignInAttempt, subject: AccountSubject) -> GuardRequest<'_> {
-    GuardRequest {
-        guarded: GuardedLogin::Own,
-        subject,
-        name: attempt.login.as_str(),
-        origin: &attempt.origin,
-        solved: attempt.solved,
-        device_only: false,
-        means: ClientCapabilities::BROWSER,
+    fn who(&self) -> GuardRequest<'_> {
+        GuardRequest {
+            guarded: GuardedLogin::Own,
+            subject: self.subject,
+            name: self.attempt.login.as_str(),
+            origin: &self.attempt.origin,
+            solved: self.attempt.solved,
+            device_only: false,
+            means: ClientCapabilities::BROWSER,
+        }
+    }
+
+    /// The event if there is no room for it. What ended otherwise says so with `..`.
+    fn event(&self, at: Micros) -> AuditEvent<'_> {
+        let (name, detail) = from_device(self.mode.device());
+        AuditEvent {
+            account: Some(self.subject.recorded(&self.attempt.login)),
+            address: Some(audit::EventSubject::Address(&self.attempt.origin.address)),
+            network: Some(audit::EventSubject::Network(&self.attempt.origin.network)),
+            solved: self.attempt.solved,
+            name,
+            detail,
+            ..AuditEvent::new(at, Action::SignIn, Outcome::Busy)
+        }
+    }
+
+    /// The same if it took a slot.
+    fn settled(&self, CountedAttempt { at, noted }: CountedAttempt) -> AuditEvent<'_> {
+        let limit = |refusal: &Refusal| self.mode.limits(GuardedLogin::Own)[refusal.bucket].as_str();
+        let why = noted.map(|refusal| EventRule::noted(limit(&refusal), &refusal));
+        AuditEvent { why, ..self.event(at) }
     }
 }
 
@@ -475,7 +464,6 @@ impl SignInOutcome {
     }
 }
 
-/// The event fields for an attempt from a known device.
 fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
     let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
     (device.map(|_| audit::FROM_DEVICE), detail)

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::accounts::Account;
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
-use crate::login::{ResetOutcome, ResetRequest};
+use crate::login::ResetOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
@@ -47,8 +47,8 @@ async fn reset(
     answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem(answer).await?;
-    let request = ResetRequest { entry: by.entry(phone, code, solved), new_password: new_password.expose() };
-    match by.services.by_code.reset(by.live, request).await? {
+    let entry = by.entry(phone, code, solved);
+    match by.services.by_code.reset(by.live, entry, new_password.expose()).await? {
         ResetOutcome::Done(account) => Ok(account),
         ResetOutcome::NoAccount => Err(ActionRefusal::NoAccount),
         ResetOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),

@@ -127,7 +127,7 @@ async fn no_column_holds_the_token_in_clear(database: TestDatabase) {
     assert!(!dump.contains(&format!("{:032x}", u128::from_be_bytes(token.0[..16].try_into().unwrap()))));
     let plain = URL_SAFE_NO_PAD.encode(blake3::hash(&token.0).as_bytes());
     assert!(!dump.contains(&plain), "the hash is keyed");
-    assert_eq!(format!("{token:?}"), "Token(…)");
+    assert_eq!(format!("{token:?}"), "SessionToken(…)");
 }
 
 async fn an_idle_session_ends_and_a_used_one_goes_on(database: TestDatabase) {
@@ -257,7 +257,7 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it(database: Test
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
         let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
         tokio::spawn(async move {
-            sessions.start(&verified, &client, SignedInBy::Password).await.unwrap().is_some()
+            sessions.renew(&verified, &client, SignedInBy::Password, None).await.unwrap().is_some()
         })
     };
     let early: Vec<_> = (0..20).map(start).collect();
@@ -305,7 +305,7 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
     let bench = bench(database).await;
     let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    let by_code = bench.sessions.start(&account, &client, SignedInBy::Code).await.unwrap().unwrap();
+    let by_code = bench.sessions.renew(&account, &client, SignedInBy::Code, None).await.unwrap().unwrap();
     let by_password = bench.start(bench.alice).await;
     let confirmed =
         async |token: &SessionToken| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());

@@ -88,28 +88,64 @@ impl AttemptTicket {
     }
 }
 
-/// How long an outcome is remembered. A caller that asks again later is told that the attempt lapsed.
+/// How long an attempt is remembered. A caller that asks later for its outcome is told that it lapsed.
 pub const KEPT: Duration = Duration::from_secs(10 * 60);
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// What this process remembers of attempts.
+pub struct RecentAttempts<T> {
+    clock: Clock,
+    kept: Mutex<KeptAttempts<T>>,
+}
+
+struct KeptAttempts<T> {
+    /// Each until that time.
+    attempts: HashMap<[u8; 16], (T, Micros)>,
+    swept: Micros,
+}
+
+impl<T> RecentAttempts<T> {
+    pub fn new(clock: Clock) -> Self {
+        let kept = KeptAttempts { attempts: HashMap::new(), swept: clock.now() };
+        Self { clock, kept: Mutex::new(kept) }
+    }
+
+    pub fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    pub fn has(&self, attempt: &[u8; 16]) -> bool {
+        self.kept.lock().attempts.get(attempt).is_some_and(|(_, until)| *until > self.now())
+    }
+
+    /// Changes what is remembered of an attempt, in one step.
+    pub fn change<R>(&self, attempt: [u8; 16], change: impl FnOnce(&mut Option<T>) -> R) -> R {
+        let now = self.now();
+        let KeptAttempts { attempts, swept } = &mut *self.kept.lock();
+        if now.since(*swept) >= SWEEP_EVERY {
+            attempts.retain(|_, (_, until)| *until > now);
+            *swept = now;
+        }
+        let mut known = attempts.remove(&attempt).filter(|(_, until)| *until > now).map(|(known, _)| known);
+        let done = change(&mut known);
+        if let Some(known) = known {
+            attempts.insert(attempt, (known, now.plus(KEPT)));
+        }
+        done
+    }
+}
 
 /// How attempts ended, where every instance sees it: on Redis, or in this process if there is none. The first
 /// outcome that is told stays.
 pub struct AttemptOutcomes {
-    clock: Clock,
-    here: Mutex<OutcomesHere>,
+    here: RecentAttempts<AttemptOutcome>,
     shared: Option<(RedisLink, String)>,
-}
-
-struct OutcomesHere {
-    outcomes: HashMap<[u8; 16], (AttemptOutcome, Micros)>,
-    swept: Micros,
 }
 
 impl AttemptOutcomes {
     /// On Redis, keys are named `{prefix}:attempt:{keyed hash}`.
     pub fn new(clock: Clock, shared: Option<(RedisLink, String)>) -> Self {
-        let here = OutcomesHere { outcomes: HashMap::new(), swept: clock.now() };
-        Self { clock, here: Mutex::new(here), shared }
+        Self { here: RecentAttempts::new(clock), shared }
     }
 
     /// Notes the outcome unless there is one, and returns the one that was there before: one atomic step.
@@ -128,19 +164,11 @@ impl AttemptOutcomes {
     }
 
     fn note_here(&self, attempt: [u8; 16], outcome: AttemptOutcome) -> Option<AttemptOutcome> {
-        let now = self.clock.now();
-        let mut here = self.here.lock();
-        if now.since(here.swept) >= SWEEP_EVERY {
-            here.outcomes.retain(|_, (_, until)| *until > now);
-            here.swept = now;
-        }
-        match here.outcomes.get(&attempt) {
-            Some((before, until)) if *until > now => Some(*before),
-            _ => {
-                here.outcomes.insert(attempt, (outcome, now.plus(KEPT)));
-                None
-            }
-        }
+        self.here.change(attempt, |known| {
+            let before = *known;
+            *known = before.or(Some(outcome));
+            before
+        })
     }
 }
 
@@ -169,6 +197,6 @@ mod tests {
         assert_eq!(outcomes.note_here([2; 16], AttemptOutcome::Failure), None, "another attempt");
         clock.advance(KEPT);
         assert_eq!(outcomes.note_here([3; 16], AttemptOutcome::Lapsed), None);
-        assert_eq!(outcomes.here.lock().outcomes.len(), 1, "the others were swept");
+        assert_eq!(outcomes.here.kept.lock().attempts.len(), 1, "the others were swept");
     }
 }

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, RulePeek, StoreError};
+use gatehouse_limiter::{Bucket, Limit, LimitMode, Rule, RuleAction, RulePeek, StoreError};
 
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
 use crate::config::{LimitName, Limits};
 use crate::login::RequestOrigin;
-use crate::throttle::{HoldDecision, Limiter};
+use crate::throttle::Limiter;
 
 /// The account's bucket, or the device's instead, comes first.
 pub const OWN: usize = 0;
@@ -29,47 +29,16 @@ pub enum CountingMode {
     AccountUnlimited(KnownDevice),
 }
 
-#[derive(Clone, Copy)]
-pub struct LoginLimits<'a> {
-    pub account: &'a Limit,
-    pub device: &'a Limit,
-    pub address: &'a Limit,
-    pub network: &'a Limit,
-}
-
-impl<'a> LoginLimits<'a> {
-    pub const fn of(login: GuardedLogin, limits: &'a Limits) -> Self {
-        match login {
-            GuardedLogin::Own => Self {
-                account: &limits.login_account,
-                device: &limits.login_device,
-                address: &limits.login_address,
-                network: &limits.login_network,
-            },
-            GuardedLogin::Realm => Self {
-                account: &limits.guard_account,
-                device: &limits.guard_device,
-                address: &limits.guard_address,
-                network: &limits.guard_network,
-            },
-        }
-    }
-
-    pub const fn all(self) -> [&'a Limit; 4] {
-        [self.account, self.device, self.address, self.network]
-    }
-}
-
 impl CountingMode {
     /// How an attempt is counted at first, given its known device. A limit that refuses nobody must not be a way
     /// around another one; and if the account's limit refuses nobody, the device's must not be stricter.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
-        let limits = LoginLimits::of(login, limits);
+        let [account, .., own] = login.limits(limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
-            Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
-            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::DeviceMonitored(device),
-            Some(device) if enforced(limits.device) => Self::AccountUnlimited(device),
+            Some(device) if enforced(own) && enforced(account) => Self::Known(device),
+            Some(device) if own.mode() == LimitMode::Monitor => Self::DeviceMonitored(device),
+            Some(device) if enforced(own) => Self::AccountUnlimited(device),
             Some(_) | None => Self::Stranger,
         }
     }
@@ -117,57 +86,30 @@ impl CountingMode {
     pub fn buckets<'a>(
         self,
         limiter: &Limiter,
-        limits: LoginLimits<'a>,
+        limits: &'a Limits,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
-        let address = || limiter.bucket(limits.address, &who.origin.address);
-        let network = || limiter.bucket(limits.network, &who.origin.network);
-        let account = || limiter.bucket(limits.account, &account_subject(who.name, who.subject.account()));
-        let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
+        let [account, address, network, device] = who.guarded.limits(limits);
+        let of_stranger = || {
+            let subject = account_subject(who.name, who.subject.account());
+            vec![
+                limiter.bucket(account, &subject),
+                limiter.bucket(address, &who.origin.address),
+                limiter.bucket(network, &who.origin.network),
+            ]
+        };
+        let of_device = |it: KnownDevice| limiter.bucket(device, &it.subject());
         match self {
-            Self::Stranger | Self::AccountUnlimited(_) => vec![account(), address(), network()],
-            Self::Known(it) => vec![device(it)],
-            Self::DeviceMonitored(it) => vec![account(), address(), network(), device(it)],
+            Self::Stranger | Self::AccountUnlimited(_) => of_stranger(),
+            Self::Known(it) => vec![of_device(it)],
+            Self::DeviceMonitored(it) => [of_stranger(), vec![of_device(it)]].concat(),
         }
     }
 }
 
-/// Takes a slot and returns how it is counted. If the device's log blocks, the client is treated as a stranger,
-/// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
-/// device's log asks for is required, as it would be for a stranger with as many failures.
-pub async fn hold(
-    limiter: &Limiter,
-    limits: LoginLimits<'_>,
-    who: GuardRequest<'_>,
-    mode: CountingMode,
-) -> Result<(CountingMode, HoldDecision), StoreError> {
-    let ask = async |mode: CountingMode| {
-        let buckets = mode.buckets(limiter, limits, who);
-        limiter.hold(&buckets, who.solved, who.means.patience).await
-    };
-    let refusal = match (mode, ask(mode).await?) {
-        (CountingMode::Known(_), HoldDecision::Refused(refusal))
-            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.device_only =>
-        {
-            refusal
-        }
-        (mode, answer) => return Ok((mode, answer)),
-    };
-    Ok(match ask(CountingMode::Stranger).await? {
-        HoldDecision::Refused(other) if is_milder(&refusal, &other) => (mode, HoldDecision::Refused(refusal)),
-        answer => (CountingMode::Stranger, answer),
-    })
-}
-
-/// Of two refusals the one that ends sooner.
-pub fn is_milder(refusal: &Refusal, other: &Refusal) -> bool {
-    (refusal.then, refusal.retry_after) < (other.then, other.retry_after)
-}
-
-/// Whether the next attempt of this mode would be asked for a CAPTCHA.
 pub async fn challenges_next(
     limiter: &Limiter,
-    limits: LoginLimits<'_>,
+    limits: &Limits,
     who: GuardRequest<'_>,
     mode: CountingMode,
 ) -> Result<bool, StoreError> {
@@ -227,7 +169,6 @@ impl AccountSubject {
         self.0.map(|known| known.id)
     }
 
-    /// The account as an event names it.
     pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::EventSubject<'a> {
         match &self.0 {
             Some(known) => audit::EventSubject::Account { id: known.id.as_bytes(), login: login.as_str() },
@@ -269,7 +210,18 @@ pub enum GuardedLogin {
     Realm,
 }
 
-/// The client of an attempt.
+impl GuardedLogin {
+    /// Those of the account, the address, the network and the device.
+    pub const fn limits(self, limits: &Limits) -> [&Limit; 4] {
+        let Limits { login_account, login_address, login_network, login_device, .. } = limits;
+        let Limits { guard_account, guard_address, guard_network, guard_device, .. } = limits;
+        match self {
+            Self::Own => [login_account, login_address, login_network, login_device],
+            Self::Realm => [guard_account, guard_address, guard_network, guard_device],
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct GuardRequest<'a> {
     pub guarded: GuardedLogin,
@@ -284,7 +236,6 @@ pub struct GuardRequest<'a> {
     pub means: ClientCapabilities,
 }
 
-/// What a client can do before it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientCapabilities {
     /// How long it may wait for others in flight to end.
@@ -295,6 +246,5 @@ pub struct ClientCapabilities {
 }
 
 impl ClientCapabilities {
-    /// Of a browser.
     pub const BROWSER: Self = Self { patience: PATIENCE, challenges: true };
 }

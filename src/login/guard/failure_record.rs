@@ -39,7 +39,6 @@ impl FailureRecord {
         if self.db.is_writable() { Ok(()) } else { Err(sqlx::Error::PoolTimedOut.into()) }
     }
 
-    /// The database's time, by which the record is kept.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }
@@ -47,30 +46,28 @@ impl FailureRecord {
     /// Writes a failure in these logs, its own first, with the database's time. Once: a program may tell the end of
     /// an attempt again.
     pub async fn write(&self, hit: HitId, buckets: &[OwnedBucket]) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
+        const SQLITE: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
             SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
             WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
             ON CONFLICT DO NOTHING RETURNING at";
         const POSTGRES: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
-            SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT), CAST($1 AS TEXT),
-                CAST($2 AS TEXT), CAST($3 AS TEXT)
-            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $2 AND hit = $1)
+            SELECT COALESCE($1, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)),
+                CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
+            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
             ON CONFLICT DO NOTHING";
         let (hit, own) = (text(&hit.0), text(&buckets[0].key.0));
         let log = |bucket: &OwnedBucket| format!("{}:{}", bucket.limit.name(), text(&bucket.key.0));
         let logs = buckets.iter().map(log).collect::<Vec<_>>().join(" ");
-        match (&self.db, &self.clock) {
-            (Db::Postgres(pools), Clock::System) => {
-                let row = query(POSTGRES).bind(hit).bind(own).bind(logs);
+        let now = self.clock.now().0;
+        match &self.db {
+            Db::Postgres(pools) => {
+                let now = matches!(self.clock, Clock::Manual(_)).then_some(now);
+                let row = query(POSTGRES).bind(now).bind(hit).bind(own).bind(logs);
                 let pool = pools.reachable()?;
                 traced!("postgresql", row.execute(pool).await)?;
             }
-            (Db::Postgres(pools), Clock::Manual(_)) => {
-                let now = self.clock.now().0;
-                query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
-            }
-            (Db::Sqlite(pools), _) => {
-                let row = query_scalar(SQL).bind(self.clock.now().0).bind(hit).bind(own).bind(logs);
+            Db::Sqlite(pools) => {
+                let row = query_scalar(SQLITE).bind(now).bind(hit).bind(own).bind(logs);
                 let _: Vec<i64> = traced!("sqlite", pools.write("", row).await)?;
             }
         }
@@ -127,7 +124,6 @@ impl FailureRecord {
         Ok(execute!(&self.db => query(SQL).bind(before.0).bind(i64::from(batch)))?)
     }
 
-    /// How many instances are alive, including this one.
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
         let since = now.minus(LIVE_WITHIN).0;

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use gatehouse_limiter::window::{GatheredVerdict, WindowLog};
 use gatehouse_limiter::{
-    Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, RuleAction,
-    StoreError, StoreState, WindowRecord, window,
+    Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, StoreError,
+    StoreState, WindowRecord, window,
 };
 
-use super::counting::{CountingMode, GuardedLogin, LoginLimits, OWN, is_milder};
+use super::counting::{CountingMode, GuardedLogin, OWN};
 use super::failure_record::RecordedFailure;
 use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold, UnclaimedHold};
-use super::{ASKED, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
+use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
@@ -25,9 +25,7 @@ use crate::db::DbError;
 /// have freed one.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-/// What the record decides on an attempt.
 enum RecordDecision {
-    /// Taken at that time.
     Allowed(InFlightTicket, Micros),
     Refused(Refusal),
     /// It did not answer, or not in time.
@@ -46,7 +44,7 @@ impl LoginGuard {
     /// None: the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
-        limits: LoginLimits<'_>,
+        limits: &Limits,
         who: GuardRequest<'_>,
         mode: CountingMode,
     ) -> Option<GuardAdmission> {
@@ -80,19 +78,11 @@ impl LoginGuard {
         if let Some(hold) = elsewhere {
             let _ = hold.refund().await;
         }
-        let refusal = match decision {
-            RecordDecision::Refused(refusal) => refusal,
-            RecordDecision::Busy => return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
-            RecordDecision::Allowed(..) | RecordDecision::StoreIsBack => return None,
-        };
-        if mode.device().is_some() && refusal.then == RuleAction::Block && !who.device_only {
-            let other = Box::pin(self.admit_in_outage(limits, who, CountingMode::Stranger)).await?;
-            let ends_sooner = matches!(&other, GuardAdmission::Refused { refusal: theirs, .. } if is_milder(&refusal, theirs));
-            if !ends_sooner {
-                return Some(other);
-            }
+        match decision {
+            RecordDecision::Refused(refusal) => Some(refused(who.guarded, mode, refusal)),
+            RecordDecision::Busy => Some(GuardAdmission::Busy),
+            RecordDecision::Allowed(..) | RecordDecision::StoreIsBack => None,
         }
-        Some(refused(who.guarded, mode, refusal))
     }
 
     /// The logs of address and network in this process, with half the limits.
@@ -115,7 +105,7 @@ impl LoginGuard {
             Ok(HoldDecision::Refused(refusal)) => {
                 Err(refused(who.guarded, mode, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
-            Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
+            Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy),
         }
     }
 
@@ -129,7 +119,7 @@ impl LoginGuard {
         // A failure that cannot be written would count nowhere.
         self.failures.writable()?;
         loop {
-            let (ended, next_end) = self.in_flight.ended();
+            let mut ended = self.in_flight.ended();
             let now = self.failures.now().await?;
             let horizon = limit.rules().iter().map(|rule| window::start(&rule.span, now)).min();
             let times =
@@ -145,14 +135,14 @@ impl LoginGuard {
             }
             // Assumes that each other instance has as many in flight.
             let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
-            match self.in_flight.begin_by_record((id, now, buckets), ended, fits) {
+            match self.in_flight.begin_by_record((id, now, buckets), &ended, fits) {
                 Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, now)),
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
                     return Ok(RecordDecision::StoreIsBack);
                 }
                 Err(NotYet::Returning) => self.in_flight.returned().await,
                 Err(NotYet::Stale) => tokio::task::yield_now().await,
-                Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, next_end).await),
+                Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, ended.changed()).await),
             }
         }
     }
@@ -189,7 +179,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How much further back than necessary the record is read, for statements in progress and clock differences.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// The record, for the limits of one moment.
 struct RecordedFailures<'a> {
     guard: &'a LoginGuard,
     limits: &'a Limits,
@@ -298,7 +287,7 @@ impl RecordedFailures<'_> {
 /// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
     let logins = [GuardedLogin::Own, GuardedLogin::Realm];
-    let limits = logins.into_iter().flat_map(|login| LoginLimits::of(login, limits).all());
+    let limits = logins.into_iter().flat_map(|login| login.limits(limits));
     let rules = limits.flat_map(|limit| limit.rules());
     rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }

@@ -1,19 +1,17 @@
 //! A slot that an attempt holds, and how it is settled; and all attempts of this process that hold one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::{
-    Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError, SubjectKey, WindowStore,
-};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError, WindowStore};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::CountedAttempt;
-use super::counting::{CountingMode, SHARED};
+use super::counting::{CountingMode, OWN, SHARED};
 use super::failure_record::FailureRecord;
 use crate::clock::{Clock, Micros};
 use crate::db::DbError;
@@ -22,7 +20,6 @@ use crate::throttle::{Hold, Limiter};
 /// Between two checks whether the attempts in flight are in the store: the time of a few scripts.
 const RETURNS_SOON: Duration = Duration::from_millis(10);
 
-/// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
     pub(super) hold: SlotHold,
     pub(super) mode: CountingMode,
@@ -62,14 +59,12 @@ impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
     }
 }
 
-/// Taken by the record of failures alone.
 pub(super) struct HeldInOutage {
     pub id: HitId,
     pub at: Micros,
     pub buckets: Vec<OwnedBucket>,
     /// In this process's logs of the address and the network.
     pub elsewhere: Option<Box<gatehouse_limiter::Hold<MemoryStore>>>,
-    /// Of the store that is out.
     pub limiter: Limiter,
 }
 
@@ -82,7 +77,6 @@ impl AttemptSlot {
         }
     }
 
-    /// Its hit, and its logs.
     pub fn hit(&self) -> (HitId, &[OwnedBucket]) {
         match &self.hold {
             SlotHold::Store(hold) => (hold.id(), hold.buckets()),
@@ -90,7 +84,6 @@ impl AttemptSlot {
         }
     }
 
-    /// The logs that it is in.
     pub const fn mode(&self) -> CountingMode {
         self.mode
     }
@@ -112,7 +105,8 @@ impl AttemptSlot {
                 let written = failures.write(hold.id, &hold.buckets).await;
                 if written.is_err() {
                     // No record has it: it counts as if it were in flight, here and when the store returns.
-                    ticket.keep_for(longest_window(&hold.buckets));
+                    let windows = hold.buckets.iter().map(|bucket| bucket.limit.longest_window());
+                    ticket.keep_for(windows.max().unwrap_or_default());
                 }
                 if let Some(elsewhere) = hold.elsewhere {
                     let _ = elsewhere.keep().await;
@@ -142,7 +136,7 @@ impl AttemptSlot {
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         let store_may_know = self.ticket.end().await;
         match self.hold {
-            SlotHold::Store(hold) => settled(hold.succeed(is_own).await),
+            SlotHold::Store(hold) => settled(hold.succeed(|bucket| !SHARED.contains(&bucket)).await),
             SlotHold::Outage(hold) => {
                 hold.refund(store_may_know).await;
                 None
@@ -164,15 +158,6 @@ impl HeldInOutage {
     }
 }
 
-fn longest_window(buckets: &[OwnedBucket]) -> Duration {
-    buckets.iter().map(|bucket| bucket.limit.longest_window()).max().unwrap_or_default()
-}
-
-/// A log of the client alone, not of everybody at an address or in a network.
-fn is_own(bucket: usize) -> bool {
-    !SHARED.contains(&bucket)
-}
-
 /// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
 fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
     result
@@ -189,17 +174,16 @@ pub struct InFlightAttempts(Arc<InFlightShared>);
 struct InFlightShared {
     clock: Clock,
     state: Mutex<InFlightState>,
-    ended: Arc<Notify>,
+    /// Told whenever an attempt ends.
+    ended: watch::Sender<()>,
 }
 
 struct InFlightState {
     decided_by: DecisionSource,
-    attempts: HashMap<HitId, InFlightAttempt>,
-    /// Attempts that ended so far.
-    ended: u64,
+    /// When each was admitted, and its logs, its own first.
+    attempts: HashMap<HitId, (Micros, Vec<OwnedBucket>)>,
 }
 
-/// What decides on the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecisionSource {
     /// The store, whose windows are complete by that rebuild generation.
@@ -210,19 +194,12 @@ enum DecisionSource {
     Neither { since: Micros },
 }
 
-/// One attempt and its logs, its own first.
-struct InFlightAttempt {
-    at: Micros,
-    buckets: Vec<OwnedBucket>,
-}
-
 /// The attempt is in flight until this is dropped.
 pub struct InFlightTicket {
     all: InFlightAttempts,
     id: HitId,
 }
 
-/// Why the record does not admit an attempt yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
     /// Others have ended since the record was read.
@@ -238,21 +215,19 @@ impl InFlightAttempts {
     /// this instance may have failed to write to them.
     pub fn new(clock: Clock) -> Self {
         let decided_by = DecisionSource::Record { since: Micros(0) };
-        let state = InFlightState { decided_by, attempts: HashMap::new(), ended: 0 };
-        Self(Arc::new(InFlightShared { clock, state: Mutex::new(state), ended: Arc::default() }))
+        let state = InFlightState { decided_by, attempts: HashMap::new() };
+        Self(Arc::new(InFlightShared { clock, state: Mutex::new(state), ended: watch::Sender::new(()) }))
     }
 
     /// The rebuild generation in which the store's windows are complete, if the store decides.
     pub fn generation(&self) -> Option<HitId> {
-        match self.lock().decided_by {
-            DecisionSource::Store(generation) => Some(generation),
-            DecisionSource::Record { .. } | DecisionSource::Neither { .. } => None,
-        }
+        let DecisionSource::Store(generation) = self.0.state.lock().decided_by else { return None };
+        Some(generation)
     }
 
     /// For how long the store may have missed something.
     pub fn away_for(&self) -> Duration {
-        match self.lock().decided_by {
+        match self.0.state.lock().decided_by {
             DecisionSource::Store(_) => Duration::ZERO,
             DecisionSource::Record { since } | DecisionSource::Neither { since } => {
                 self.0.clock.now().since(since)
@@ -262,7 +237,7 @@ impl InFlightAttempts {
 
     /// The store is out, has lost its data, or missed a failure.
     pub fn leave_store(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if let DecisionSource::Store(_) = state.decided_by {
             state.decided_by = DecisionSource::Record { since: self.0.clock.now() };
         }
@@ -270,35 +245,32 @@ impl InFlightAttempts {
 
     /// What must be written to the store before it decides again. Until then no attempt starts.
     pub fn begin_return(&self) -> Vec<(OwnedBucket, KeptHit)> {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if let DecisionSource::Record { since } = state.decided_by {
             state.decided_by = DecisionSource::Neither { since };
         }
-        let hits = |(id, attempt): (&HitId, &InFlightAttempt)| {
-            let kept = KeptHit { at: attempt.at, id: *id };
-            attempt.buckets.iter().map(move |bucket| (bucket.clone(), kept)).collect::<Vec<_>>()
-        };
-        state.attempts.iter().flat_map(hits).collect()
+        let hits = state.attempts.iter().flat_map(|(&id, (at, buckets))| {
+            let kept = KeptHit { at: *at, id };
+            buckets.iter().map(move |bucket| (bucket.clone(), kept))
+        });
+        hits.collect()
     }
 
-    /// The store has everything.
     pub fn end_return(&self, generation: HitId) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if let DecisionSource::Neither { .. } = state.decided_by {
             state.decided_by = DecisionSource::Store(generation);
         }
     }
 
-    /// Waits until no return is under way.
     pub async fn returned(&self) {
-        while matches!(self.lock().decided_by, DecisionSource::Neither { .. }) {
+        while matches!(self.0.state.lock().decided_by, DecisionSource::Neither { .. }) {
             sleep(RETURNS_SOON).await;
         }
     }
 
-    /// The store could not be written to.
     pub fn give_up_return(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if let DecisionSource::Neither { since } = state.decided_by {
             state.decided_by = DecisionSource::Record { since };
         }
@@ -306,39 +278,38 @@ impl InFlightAttempts {
 
     /// An attempt to which the store has given a hold.
     pub fn begin(&self, id: HitId, at: Micros, buckets: Vec<OwnedBucket>) -> InFlightTicket {
-        self.lock().attempts.insert(id, InFlightAttempt { at, buckets });
+        self.0.state.lock().attempts.insert(id, (at, buckets));
         InFlightTicket { all: self.clone(), id }
     }
 
-    /// How many have ended so far, which must be read before the record; and a way to wait for the next end.
-    pub fn ended(&self) -> (u64, OwnedNotified) {
-        let next = Arc::clone(&self.0.ended).notified_owned();
-        (self.lock().ended, next)
+    /// Tells whether another attempt has ended. To be asked for before the record is read.
+    pub fn ended(&self) -> watch::Receiver<()> {
+        self.0.ended.subscribe()
     }
 
     /// An attempt that the record admits, if `fits` accepts the number of others in flight at its own log.
     pub fn begin_by_record(
         &self,
         (id, at, buckets): (HitId, Micros, &[OwnedBucket]),
-        ended: u64,
+        ended: &watch::Receiver<()>,
         fits: impl Fn(u32) -> bool,
     ) -> Result<InFlightTicket, NotYet> {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if !matches!(state.decided_by, DecisionSource::Record { .. }) {
             return Err(NotYet::Returning);
         }
-        if state.ended != ended {
+        if ended.has_changed().is_ok_and(|has| has) {
             return Err(NotYet::Stale);
         }
-        if !fits(state.at(buckets[0].key)) {
+        // All are searched; there are no more than hashes that wait to be computed, and attempts in realms that wait
+        // for their outcome.
+        let own = buckets[OWN].key;
+        let others = state.attempts.values().filter(|(_, theirs)| theirs[OWN].key == own);
+        if !fits(others.count() as u32) {
             return Err(NotYet::Full);
         }
-        state.attempts.insert(id, InFlightAttempt { at, buckets: buckets.to_vec() });
+        state.attempts.insert(id, (at, buckets.to_vec()));
         Ok(InFlightTicket { all: self.clone(), id })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, InFlightState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -361,21 +332,11 @@ impl InFlightTicket {
     }
 }
 
-impl InFlightState {
-    /// How many are in flight at an account's or a device's log. All are searched; there are no more than
-    /// hashes that wait to be computed, and attempts in realms that wait for their outcome.
-    fn at(&self, own: SubjectKey) -> u32 {
-        self.attempts.values().filter(|attempt| attempt.buckets[0].key == own).count() as u32
-    }
-}
-
 impl Drop for InFlightTicket {
     fn drop(&mut self) {
-        let mut state = self.all.lock();
+        let mut state = self.all.0.state.lock();
         state.attempts.remove(&self.id);
-        state.ended += 1;
-        drop(state);
-        self.all.0.ended.notify_waiters();
+        self.all.0.ended.send_replace(());
     }
 }
 
@@ -383,7 +344,7 @@ impl Drop for InFlightTicket {
 mod tests {
     use std::time::Duration;
 
-    use gatehouse_limiter::{HoldDecision, Limit, LimitMode, Rule, RuleAction};
+    use gatehouse_limiter::{HoldDecision, Limit, LimitMode, Rule, RuleAction, SubjectKey};
 
     use super::*;
     use crate::clock::Clock;

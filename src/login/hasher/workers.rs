@@ -114,7 +114,6 @@ impl HashWorkers {
         self.0.lanes.iter().filter_map(|lane| lane.recent.p95(now)).max()
     }
 
-    /// How many jobs wait in a lane.
     pub fn waiting(&self, lane: HashLane) -> usize {
         self.0.queue.lock().jobs.len(lane)
     }
@@ -199,7 +198,6 @@ fn now() -> Instant {
 // network. Strangers with a solved challenge go before those without, and each of the two has positions that
 // the other cannot fill.
 
-/// The caller of a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashCaller {
     /// The known device and its account.
@@ -208,7 +206,6 @@ pub struct HashCaller {
     pub(super) solved: bool,
 }
 
-/// A lane of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum HashLane {
@@ -218,7 +215,6 @@ pub enum HashLane {
     Unsolved,
 }
 
-/// A job's position in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobPosition {
     pub lane: HashLane,
@@ -235,7 +231,6 @@ pub struct RunningJob {
 }
 
 pub struct HashScheduler<J> {
-    /// By lane.
     queues: [FairQueue<J>; 3],
     /// The last one was a stranger's.
     known_is_next: bool,
@@ -292,7 +287,6 @@ impl<J> HashScheduler<J> {
         Self { queues: [share(4), share(4), share(2)], known_is_next: true, last_id: 0 }
     }
 
-    /// How many wait in a lane.
     pub const fn len(&self, lane: HashLane) -> usize {
         self.queues[lane as usize].len()
     }

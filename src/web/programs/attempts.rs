@@ -153,7 +153,7 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
         means: ClientCapabilities::BROWSER,
     };
-    let outcome = services.attempts.ask(&live, attempt).await?;
+    let outcome = services.attempts.ask(&live, attempt).await;
     let full = outcome.as_ref().err().and_then(Denied::full).map(|(limit, wait)| (limit.to_owned(), wait));
     let decision = match outcome {
         Ok(attempt) => Decision::Go { attempt, settle_within: HOLD_LIFE.as_secs() },

@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
-use crate::login::{PolicyAttempt, PolicyReport};
+use crate::login::{AttemptOutcome, PolicyAttempt};
 use crate::web::http::extract::{self};
 use crate::web::http::problem::log_failure;
 use crate::web::http::{
@@ -102,11 +102,11 @@ async fn answer(
 }
 
 /// None: nothing was said.
-fn outcome(fields: &PolicyFields) -> Option<PolicyReport> {
+fn outcome(fields: &PolicyFields) -> Option<AttemptOutcome> {
     match (fields.policy_reject, fields.success?) {
-        (Some(true), _) => Some(PolicyReport::Refused),
-        (_, true) => Some(PolicyReport::Success),
-        (_, false) => Some(PolicyReport::Failure),
+        (Some(true), _) => Some(AttemptOutcome::Abandoned),
+        (_, true) => Some(AttemptOutcome::Success),
+        (_, false) => Some(AttemptOutcome::Failure),
     }
 }
 

@@ -6,6 +6,7 @@ use gatehouse::accounts::{AdminScope, NewToken, TokenScopes, Username};
 use gatehouse::web::openapi::DOCUMENT;
 use reqwest::Method;
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::support::app::{Answer, PASSWORD, Store, TestApp, on_both_stores};
 use crate::tuning::rig::admin;
@@ -63,7 +64,7 @@ async fn a_call_takes_a_token_with_its_scope_and_no_other(store: Store) {
     admin(&app, "boss").await;
     let calls = calls();
     assert!(calls.len() > 12, "{calls:?}");
-    let every: Vec<&str> = AdminScope::ALL.map(AdminScope::as_str).to_vec();
+    let every: Vec<&str> = AdminScope::VARIANTS.iter().map(|scope| scope.into_str()).collect();
     for (method, path, scopes) in &calls {
         let others: Vec<&str> = every
             .iter()
