@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::event::{Action, AuditEvent, Outcome};
-use super::writer::{AuditRow, EventKeys};
+use super::log::EventEntry;
+use super::writer::EventKeys;
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 
@@ -35,26 +36,15 @@ pub struct EpisodeTable {
 #[derive(Default)]
 struct EpisodeShard {
     open: HashMap<u64, OpenEpisode>,
-    /// The number of open episodes at one subject of one rule.
     at_one: HashMap<u64, u32>,
 }
 
 struct OpenEpisode {
-    row: AuditRow,
+    row: EventEntry,
     frees_at: Micros,
-    /// By this process's clock.
     due: Micros,
     /// The key under which it is counted among those at one subject.
     at_one: Option<u64>,
-}
-
-/// The result of folding an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FoldResult {
-    /// Counted in an open episode.
-    Counted,
-    /// It started an episode.
-    Began,
 }
 
 /// How many of an event's subjects an episode names.
@@ -98,15 +88,15 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
 
 impl EpisodeTable {
     /// Counts an event in its episode, or starts one; `begin` creates its row, `ended` receives the row of an
-    /// episode that this event ends.
+    /// episode that this event ends. True if an open episode counts it.
     pub fn fold(
         &self,
         event: &AuditEvent<'_>,
         keys: EventKeys,
         now: Micros,
-        begin: impl Fn(EventKeys) -> AuditRow,
-        ended: impl FnOnce(AuditRow),
-    ) -> FoldResult {
+        begin: impl Fn(EventKeys) -> EventEntry,
+        ended: impl FnOnce(EventEntry),
+    ) -> bool {
         let counted = counted(event, keys);
         let at_one = self.identity(event, counted, NamedSubjects::Counted);
         let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
@@ -138,7 +128,7 @@ impl EpisodeTable {
             open.row.count += 1;
             open.row.at = open.row.at.min(event.at);
             open.row.until = open.row.until.max(event.at);
-            return FoldResult::Counted;
+            return true;
         }
         if let Some(row) = shard.take(identity) {
             ended(row);
@@ -146,11 +136,11 @@ impl EpisodeTable {
         let life = if event.action == Action::Captcha { CAPTCHA_LIFE } else { LIFE };
         let at_one = (named == NamedSubjects::All).then_some(at_one);
         shard.begin(identity, OpenEpisode { row: begin(keys), frees_at, due: now.plus(life), at_one });
-        FoldResult::Began
+        false
     }
 
     /// Ends the episodes that have been open long enough; all of them if no time is given.
-    pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(AuditRow)) {
+    pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(EventEntry)) {
         // A clock that stepped back must not keep an episode open for as long as the step.
         let is_due =
             |open: &OpenEpisode| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
@@ -162,7 +152,6 @@ impl EpisodeTable {
         }
     }
 
-    /// How many are open.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).open.len()).sum()
     }
@@ -190,7 +179,7 @@ impl EpisodeShard {
         self.open.insert(identity, open);
     }
 
-    fn take(&mut self, identity: u64) -> Option<AuditRow> {
+    fn take(&mut self, identity: u64) -> Option<EventEntry> {
         let open = self.open.remove(&identity)?;
         if let Some(at_one) = open.at_one
             && let Some(count) = self.at_one.get_mut(&at_one)

@@ -13,7 +13,6 @@ use crate::clock::Micros;
 )]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Action {
-    /// A sign-in with a password.
     SignIn,
     /// An attempt at another program's login; `name` is its realm.
     Attempt,
@@ -23,18 +22,15 @@ pub enum Action {
     PasswordDisabled,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
-    /// An SMS code was requested; `name` is its purpose.
     Send,
     Register,
     /// A large part of the total SMS budget is spent; `name` says how much.
     Budget,
     /// A challenge was requested or answered.
     Captcha,
-    /// A hit on a custom limit.
     Custom,
     /// A request from a network that is refused (`[access] deny`), of which no more is known.
     Request,
-    /// A configuration was loaded.
     Reload,
     /// An attack began or ended; `name` is its kind.
     Attack,
@@ -49,14 +45,10 @@ pub enum Action {
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Outcome {
     Ok,
-    /// It was checked, and is wrong.
     Wrong,
-    /// A challenge must be solved with it.
     Challenged,
     Throttled,
-    /// The server was too busy.
     Busy,
-    /// A challenge was issued.
     Asked,
     /// Possibly sent: the gateway did not say.
     Unknown,
@@ -68,7 +60,6 @@ pub enum Outcome {
     Unavailable,
     /// Not allowed, or not applied.
     Refused,
-    /// Something that lasts began.
     Began,
     Ended,
 }
@@ -97,7 +88,6 @@ pub struct AuditEvent<'a> {
     pub why: Option<EventRule<'a>>,
     /// The limit that it is about, if no rule decided.
     pub limit: Option<&'a str>,
-    /// A challenge was solved with it.
     pub solved: bool,
     pub account: Option<EventSubject<'a>>,
     pub address: Option<EventSubject<'a>>,
@@ -140,7 +130,6 @@ pub struct EventRule<'a> {
     /// When the hit that causes the wait stops counting: attempts stopped by the same hit are one episode.
     /// Zero if no hit causes it.
     pub frees_at: Micros,
-    /// The limit is in monitor mode.
     pub noted: bool,
 }
 
@@ -176,7 +165,6 @@ impl<'a> EventRule<'a> {
         Self { limit, rule: 0, frees_at: Micros(0), noted: false }
     }
 
-    /// By a limit in monitor mode.
     pub const fn noted(limit: &'a str, refusal: &Refusal) -> Self {
         Self { noted: true, ..Self::refused(limit, refusal) }
     }
@@ -186,15 +174,12 @@ impl<'a> EventRule<'a> {
 pub enum EventSubject<'a> {
     Account {
         id: &'a [u8; 16],
-        /// Will be masked.
         login: &'a str,
     },
-    /// A name without an account.
     Login(&'a str),
     /// A name at another program's login.
     Realm {
         id: &'a [u8; 16],
-        /// Will be masked.
         login: &'a str,
     },
     /// Its key and mask from before.
@@ -202,14 +187,11 @@ pub enum EventSubject<'a> {
         key: i64,
         mask: &'a str,
     },
-    /// A subject of a custom limit.
     Custom(&'a str),
     /// The bytes that limits count: a 4 or a 6, and the address (for IPv6 its first half).
     Address(&'a [u8]),
     Network(&'a [u8]),
-    /// In E.164.
     Phone(&'a str),
-    /// A dialling prefix.
     Prefix(&'a str),
 }
 
@@ -236,7 +218,6 @@ impl EventSubject<'_> {
 pub enum Fate {
     /// It did what it was to do: a right password, a message that was or may have been sent.
     Done,
-    /// It was checked, and is wrong.
     Wrong,
     /// Nothing was checked: a challenge must be solved first.
     Challenged,

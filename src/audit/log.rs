@@ -3,12 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
 use strum::IntoStaticStr;
 
 use super::event::{Action, AttackKind, Fate, Outcome};
 use crate::clock::Micros;
-use crate::db::{self, Db, DbError, on_db};
+use crate::db::{self, Db, DbError, execute, on_db};
 
 /// Reads recorded events. Call [`Audit::flush`](super::Audit::flush) first to include what was recorded just
 /// now.
@@ -17,7 +17,6 @@ pub struct EventLog {
     pub(super) db: Db,
 }
 
-/// A filter of events; everything if nothing is set.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
     /// One of these; any if empty.
@@ -31,9 +30,7 @@ pub struct EventFilter {
     pub address: Option<i64>,
     pub network: Option<i64>,
     pub phone: Option<i64>,
-    /// Events that began at this time or later.
     pub since: Option<Micros>,
-    /// Events that began before this time.
     pub until: Option<Micros>,
     /// Only what a limit in monitor mode would have refused, or only the rest.
     pub noted: Option<bool>,
@@ -76,7 +73,6 @@ pub struct EventEntry {
     pub network: Option<MaskedSubject>,
     pub phone: Option<MaskedSubject>,
     pub prefix: Option<MaskedSubject>,
-    /// The id of an account.
     pub actor: Option<String>,
     pub detail: Option<String>,
     /// The request id; for an episode, of the first request.
@@ -111,7 +107,7 @@ impl EventLog {
         if filter.has_nul() {
             return Ok(EventPage::empty());
         }
-        let (tests, numbers, texts) = filter.tests();
+        let (tests, texts) = filter.tests();
         let sql = format!(
             "SELECT at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
             account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask,
@@ -119,19 +115,13 @@ impl EventLog {
             ORDER BY at DESC, id DESC LIMIT $3"
         );
         let place = after.unwrap_or(EventCursor::NEWEST);
-        let rows: Vec<RawEventEntry> = on_db!(&self.db, pool => {
-            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id);
-            question = question.bind(i64::from(limit) + 1);
-            for number in &numbers {
-                question = question.bind(number);
-            }
-            for text in &texts {
-                question = question.bind(text);
-            }
-            question.fetch_all(pool).await
+        let rows: Vec<EventEntry> = on_db!(&self.db, pool => {
+            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
+            let question = question.bind(i64::from(limit) + 1);
+            texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
         let place = |last: &EventEntry| EventCursor { at: last.at, id: last.id };
-        Ok(EventPage::of(rows.into_iter().map(RawEventEntry::parse), limit, place)?)
+        Ok(EventPage::of(rows.into_iter().map(Ok), limit, place)?)
     }
 
     /// Attempts by step and fate, among the newest 100,000 rows.
@@ -143,7 +133,7 @@ impl EventLog {
         if filter.has_nul() {
             return Ok(Vec::new());
         }
-        let (tests, numbers, texts) = filter.tests();
+        let (tests, texts) = filter.tests();
         let step = step.as_micros() as i64;
         let sql = format!(
             "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, noted, CAST(SUM(count) AS BIGINT)
@@ -152,14 +142,9 @@ impl EventLog {
         );
         let place = EventCursor::NEWEST;
         let rows: Vec<(i64, String, i64, i64)> = on_db!(&self.db, pool => {
-            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id).bind(MOST_ROWS);
-            for number in &numbers {
-                question = question.bind(number);
-            }
-            for text in &texts {
-                question = question.bind(text);
-            }
-            question.fetch_all(pool).await
+            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
+            let question = question.bind(MOST_ROWS);
+            texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
         let count = |(at, ended, noted, count): (i64, String, i64, i64)| {
             Ok((Micros(at), outcome(&ended)?.fate(noted != 0), count))
@@ -197,46 +182,41 @@ pub enum SubjectKind {
 }
 
 impl EventFilter {
-    /// The conditions in SQL and their parameters: numbers from `$4` on, then texts.
-    fn tests(&self) -> (String, Vec<i64>, Vec<&str>) {
-        let numbers = [
+    /// The conditions in SQL, and the parameters of their texts from `$4` on. Numbers need none, and a partial index
+    /// covers noted rows.
+    fn tests(&self) -> (String, Vec<&str>) {
+        let (mut sql, mut texts) = (String::new(), Vec::new());
+        for (test, number) in [
             ("at >=", self.since.map(|at| at.0)),
             ("at <", self.until.map(|at| at.0)),
             ("account_key =", self.account),
             ("address_key =", self.address),
             ("network_key =", self.network),
             ("phone_key =", self.phone),
-        ];
-        let texts = [
+            ("noted =", self.noted.map(i64::from)),
+        ] {
+            sql.extend(number.map(|number| format!(" AND {test} {number}")));
+        }
+        for (test, text) in [
             ("limit_name =", self.limit.as_deref()),
             ("action = 'attempt' AND name =", self.realm.as_deref()),
-        ];
-        let numbers: Vec<_> = numbers.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
-        let texts: Vec<_> = texts.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
-        let tests = numbers.iter().map(|(test, _)| test).chain(texts.iter().map(|(test, _)| test));
-        let mut sql: String =
-            tests.enumerate().map(|(index, test)| format!(" AND {test} ${}", index + 4)).collect();
+        ] {
+            texts.extend(text);
+            sql.extend(text.map(|_| format!(" AND {test} ${}", texts.len() + 3)));
+        }
         for (column, words) in [("action", of(&self.actions)), ("outcome", of(&self.outcomes))] {
             if !words.is_empty() {
                 let _ = write!(sql, " AND {}", one_of(column, &words));
             }
         }
-        let mut texts: Vec<&str> = texts.into_iter().map(|(_, value)| value).collect();
         if let Some(attacks) = &self.folded {
             sql.push_str(" AND action <> 'attack'");
             for attack in attacks {
                 texts.extend(Some(attack.realm.as_str()).filter(|realm| !realm.is_empty()));
-                sql.push_str(&attack.without(numbers.len() + texts.len() + 3));
+                sql.push_str(&attack.without(texts.len() + 3));
             }
         }
-        // As a literal, because a partial index covers noted rows.
-        sql.push_str(match self.noted {
-            Some(true) => " AND noted = 1",
-            Some(false) => " AND noted = 0",
-            None => "",
-        });
-        let numbers = numbers.into_iter().map(|(_, value)| value).collect();
-        (sql, numbers, texts)
+        (sql, texts)
     }
 
     fn has_nul(&self) -> bool {
@@ -273,57 +253,41 @@ fn one_of(column: &str, words: &[&str]) -> String {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct RawEventEntry {
-    at: i64,
-    id: i64,
-    until_at: i64,
-    count: i64,
-    action: String,
-    outcome: String,
-    name: Option<String>,
-    limit_name: Option<String>,
-    rule: Option<i64>,
-    noted: i64,
-    solved: i64,
-    account_key: Option<i64>,
-    address_key: Option<i64>,
-    network_key: Option<i64>,
-    phone_key: Option<i64>,
-    prefix_key: Option<i64>,
-    account_mask: Option<String>,
-    address_mask: Option<String>,
-    phone_mask: Option<String>,
-    actor: Option<String>,
-    detail: Option<String>,
-    request: Option<String>,
-}
-
-impl RawEventEntry {
-    fn parse(self) -> Result<EventEntry, sqlx::Error> {
-        let shown = |key: Option<i64>, mask: &Option<String>| {
-            Some(MaskedSubject { key: key?, mask: mask.clone().unwrap_or_default() })
+impl<'r, R: Row> FromRow<'r, R> for EventEntry
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let number = |column| row.try_get::<i64, &'static str>(column);
+        let text = |column| row.try_get::<String, &'static str>(column);
+        let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
+        let shown = |key, mask| {
+            let key: Option<i64> = row.try_get::<_, &'static str>(key)?;
+            let mask = maybe(mask)?.unwrap_or_default();
+            Ok::<_, sqlx::Error>(key.map(|key| MaskedSubject { key, mask }))
         };
-        Ok(EventEntry {
-            at: Micros(self.at),
-            id: self.id,
-            until: Micros(self.until_at),
-            count: self.count,
-            action: action(&self.action)?,
-            outcome: outcome(&self.outcome)?,
-            name: self.name,
-            limit: self.limit_name,
-            rule: self.rule,
-            noted: self.noted != 0,
-            solved: self.solved != 0,
-            account: shown(self.account_key, &self.account_mask),
-            address: shown(self.address_key, &self.address_mask),
-            network: shown(self.network_key, &self.address_mask),
-            phone: shown(self.phone_key, &self.phone_mask),
-            prefix: shown(self.prefix_key, &self.phone_mask),
-            actor: self.actor,
-            detail: self.detail,
-            request: self.request,
+        Ok(Self {
+            at: Micros(number("at")?),
+            id: number("id")?,
+            until: Micros(number("until_at")?),
+            count: number("count")?,
+            action: action(&text("action")?)?,
+            outcome: outcome(&text("outcome")?)?,
+            name: maybe("name")?,
+            limit: maybe("limit_name")?,
+            rule: row.try_get("rule")?,
+            noted: number("noted")? != 0,
+            solved: number("solved")? != 0,
+            account: shown("account_key", "account_mask")?,
+            address: shown("address_key", "address_mask")?,
+            network: shown("network_key", "address_mask")?,
+            phone: shown("phone_key", "phone_mask")?,
+            prefix: shown("prefix_key", "phone_mask")?,
+            actor: maybe("actor")?,
+            detail: maybe("detail")?,
+            request: maybe("request")?,
         })
     }
 }
@@ -336,7 +300,6 @@ fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
     text.parse().map_err(|_| sqlx::Error::Decode("an unknown outcome".into()))
 }
 
-/// The smallest step in time.
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// Rows that are searched for a chart or a list of subjects: a quarter of a second of SQLite's time.
 const MOST_ROWS: i64 = 100_000;
@@ -347,7 +310,6 @@ const MOST_ROWS: i64 = 100_000;
 const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom', 'request')
     AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
 
-/// How often one thing happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
     pub action: Action,
@@ -369,28 +331,24 @@ impl EventCount {
     }
 }
 
-/// What happened from `at` until the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiguresStep {
     pub at: Micros,
     pub sums: Vec<EventCount>,
 }
 
-/// A subject, and the number of attempts in which it takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedSubject {
     pub subject: MaskedSubject,
     pub count: i64,
 }
 
-/// The traffic of the busiest address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedAddress {
     pub address: MaskedSubject,
     /// Attempts from there, and in total.
     pub count: i64,
     pub of: i64,
-    /// Different accounts and names tried from there.
     pub accounts: i64,
 }
 
@@ -514,7 +472,6 @@ fn sum((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<
 /// The newest rows that are grouped: a few milliseconds of SQLite's time.
 const MOST_FAILURES: i64 = 5_000;
 
-/// Failed attempts from one network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedAttempts {
     /// Masked; None if too many took part at once to be told apart.
@@ -575,8 +532,7 @@ impl EventLog {
     pub(super) async fn purge_before(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events WHERE at < $1
             ORDER BY at, id LIMIT $2)";
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(before.0).bind(i64::from(batch)))?)
     }
 
     /// The oldest first, except administrators' actions: anybody can create events, but must not push out the
@@ -584,15 +540,14 @@ impl EventLog {
     pub(super) async fn purge_oldest(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events
             WHERE NOT (action = 'admin' AND name <> 'access') ORDER BY at, id LIMIT $1)";
-        Ok(on_db!(&self.db, pool => query(SQL).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?)
+        Ok(execute!(&self.db => query(SQL).bind(i64::from(batch)))?)
     }
 
     pub(super) async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
         for sql in
             ["DELETE FROM event_counts WHERE minute < $1", "DELETE FROM realm_counts WHERE minute < $1"]
         {
-            on_db!(&self.db, pool => query(sql).bind(before.0).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(sql).bind(before.0))?;
         }
         Ok(())
     }

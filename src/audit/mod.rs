@@ -27,7 +27,7 @@ use crate::stop::StopSignal;
 
 pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
-use episodes::{EpisodeTable, FoldResult};
+use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, Fate,
     NOT_FORGIVEN, Outcome, mask,
@@ -36,7 +36,7 @@ pub use log::{
     EventCount, EventCursor, EventEntry, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
     FiguresStep, FoldedAttack, MINUTE, MaskedSubject, RankedSubject, SharedAddress, SubjectKind,
 };
-use writer::{AuditRow, EventKeys, EventWriter};
+use writer::{EventKeys, EventWriter};
 
 /// Between two checks for rows to write.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
@@ -46,7 +46,6 @@ const COUNT_EVERY: Duration = Duration::from_secs(60 * 60);
 /// maximum written.
 const COUNTED_SHARE: u64 = 100;
 
-/// The record of events. Clones share it.
 #[derive(Clone)]
 pub struct Audit(Arc<AuditInner>);
 
@@ -60,7 +59,6 @@ struct AuditInner {
     log: EventLog,
     excess: Mutex<RowExcess>,
     folded: Counter,
-    /// How many rows were started.
     recorded: AtomicU32,
 }
 
@@ -96,12 +94,11 @@ impl Audit {
         let AuditInner { episodes, writer, .. } = &*self.0;
         let keys = self.keys(&event);
         if !episodes::folds(&event) {
-            writer.push(AuditRow::of(&event, keys, self.id()));
+            writer.push(EventEntry::of(&event, keys, self.id()));
             return;
         }
-        let begin = |keys| AuditRow::of(&event, keys, self.id());
-        let fold = episodes.fold(&event, keys, self.0.clock.now(), begin, |row| writer.push(row));
-        if fold == FoldResult::Counted {
+        let begin = |keys| EventEntry::of(&event, keys, self.id());
+        if episodes.fold(&event, keys, self.0.clock.now(), begin, |row| writer.push(row)) {
             self.0.folded.increment(1);
         }
     }
@@ -120,7 +117,6 @@ impl Audit {
         self.0.writer.write().await;
     }
 
-    /// The recorded events, as far as they are in the database.
     pub fn log(&self) -> &EventLog {
         &self.0.log
     }
@@ -135,7 +131,6 @@ impl Audit {
         if refusal.frees_at == Micros(0) { self.now() } else { refusal.at() }
     }
 
-    /// The key of a subject.
     pub fn subject(&self, subject: &EventSubject<'_>) -> i64 {
         let (tag, input) = match subject.input() {
             Ok(input) => input,
@@ -164,7 +159,6 @@ impl Audit {
         (self.0.episodes.len(), self.0.writer.len())
     }
 
-    /// How many events were lost since this process started.
     pub fn lost(&self) -> u64 {
         self.0.writer.lost()
     }
@@ -235,7 +229,6 @@ impl Audit {
     }
 }
 
-/// Who acts in the console.
 #[derive(Clone, Copy, Default)]
 pub struct ConsoleActor<'a> {
     /// The id of the session's account.

@@ -5,7 +5,7 @@ use sqlx::{query, query_as};
 
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::db::{DbLock, on_db};
+use crate::db::{DbLock, execute, on_db};
 use crate::secret::MasterKey;
 
 const NOON: Micros = Micros(1_772_366_400_000_000);
@@ -44,7 +44,7 @@ impl Rig {
     }
 
     async fn sql(&self, sql: &'static str) {
-        on_db!(&self.db, pool => query(sql).execute(pool).await.map(drop)).unwrap();
+        execute!(&self.db => query(sql)).unwrap();
     }
 }
 
@@ -344,7 +344,7 @@ async fn who_records_does_not_wait_for_who_writes(database: TestDatabase) {
 async fn what_was_written_and_not_told_so_is_written_once(database: TestDatabase) {
     let rig = rig(database).await;
     let event = AuditEvent::new(at(0), Action::SignIn, Outcome::Ok);
-    let row = AuditRow::of(&event, EventKeys::default(), 7);
+    let row = EventEntry::of(&event, EventKeys::default(), 7);
     for _ in 0..2 {
         rig.audit.0.writer.push(row.clone());
         rig.audit.flush().await;

@@ -10,12 +10,11 @@ use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
 use super::event::{Action, AuditEvent, DEVICE_FIRST, EventSubject, FROM_DEVICE, Outcome, mask};
-use crate::clock::Micros;
+use super::log::{EventEntry, MaskedSubject};
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
 use crate::request_id::RequestId;
 
-/// Rows of one transaction.
 const BATCH: usize = 500;
 /// Rows of one statement. SQLite compares each of its values with all the others, so that ten times as many
 /// rows would take ten times as long per row.
@@ -33,40 +32,15 @@ pub struct EventKeys {
     pub prefix: Option<i64>,
 }
 
-#[derive(Debug, Clone)]
-pub struct AuditRow {
-    pub at: Micros,
-    /// Increases with each row of this process, and ends in random bits.
-    pub id: i64,
-    pub until: Micros,
-    pub count: i64,
-    pub action: Action,
-    pub outcome: Outcome,
-    pub name: Option<Box<str>>,
-    pub limit: Option<Box<str>>,
-    pub rule: Option<i64>,
-    pub noted: bool,
-    pub solved: bool,
-    pub keys: EventKeys,
-    pub account_mask: Option<Box<str>>,
-    pub address_mask: Option<Box<str>>,
-    pub phone_mask: Option<Box<str>>,
-    pub actor: Option<Box<str>>,
-    pub detail: Option<Box<str>>,
-    pub request: Option<Box<str>>,
-}
-
 /// The maximum size of a detail in bytes. Details come from us, but a reason is typed by somebody.
 const LONGEST_DETAIL: usize = 4096;
 
-impl AuditRow {
-    /// Only subjects with a key.
-    pub fn of(event: &AuditEvent<'_>, keys: EventKeys, id: i64) -> Self {
-        let shown = |key: Option<i64>, subject: Option<&EventSubject<'_>>| {
-            key.and(subject).map(|subject| mask(subject).into_boxed_str())
+impl EventEntry {
+    /// Only subjects with a key. The id increases with each row of this process, and ends in random bits.
+    pub(super) fn of(event: &AuditEvent<'_>, keys: EventKeys, id: i64) -> Self {
+        let shown = |key: Option<i64>, subject: &Option<EventSubject<'_>>| {
+            Some(MaskedSubject { key: key?, mask: subject.as_ref().map(mask).unwrap_or_default() })
         };
-        let address = if keys.address.is_some() { &event.address } else { &event.network };
-        let phone = if keys.phone.is_some() { &event.phone } else { &event.prefix };
         Self {
             at: event.at,
             id,
@@ -74,18 +48,19 @@ impl AuditRow {
             count: 1,
             action: event.action,
             outcome: event.outcome,
-            name: event.name.map(Into::into),
-            limit: event.why.map(|why| why.limit).or(event.limit).map(Into::into),
+            name: event.name.map(str::to_owned),
+            limit: event.why.map(|why| why.limit).or(event.limit).map(str::to_owned),
             rule: event.why.map(|why| why.rule as i64),
             noted: event.why.is_some_and(|why| why.noted),
             solved: event.solved,
-            keys,
-            account_mask: shown(keys.account, event.account.as_ref()),
-            address_mask: shown(keys.address.or(keys.network), address.as_ref()),
-            phone_mask: shown(keys.phone.or(keys.prefix), phone.as_ref()),
-            actor: event.actor.map(Into::into),
-            detail: event.detail.as_deref().map(|text| cut(text, LONGEST_DETAIL).into()),
-            request: RequestId::current().map(|id| id.as_str().into()),
+            account: shown(keys.account, &event.account),
+            address: shown(keys.address, &event.address),
+            network: shown(keys.network, &event.network),
+            phone: shown(keys.phone, &event.phone),
+            prefix: shown(keys.prefix, &event.prefix),
+            actor: event.actor.map(str::to_owned),
+            detail: event.detail.as_deref().map(|text| cut(text, LONGEST_DETAIL).to_owned()),
+            request: RequestId::current().map(|id| id.as_str().to_owned()),
         }
     }
 }
@@ -97,11 +72,10 @@ fn cut(text: &str, most: usize) -> &str {
 
 pub struct EventWriter {
     db: Db,
-    waiting: Mutex<VecDeque<AuditRow>>,
-    /// Wakes the writer when there is a batch.
+    waiting: Mutex<VecDeque<EventEntry>>,
     pub batch: tokio::sync::Notify,
     /// The rows being written, until the database has confirmed them.
-    in_hand: tokio::sync::Mutex<Vec<AuditRow>>,
+    in_hand: tokio::sync::Mutex<Vec<EventEntry>>,
     failing: AtomicBool,
     full: AtomicBool,
     rows: AtomicU64,
@@ -128,7 +102,7 @@ impl EventWriter {
     }
 
     /// Adds a row if there is room; never waits for the database.
-    pub fn push(&self, row: AuditRow) {
+    pub fn push(&self, row: EventEntry) {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
@@ -146,7 +120,6 @@ impl EventWriter {
         }
     }
 
-    /// How many events did not fit since the start.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -198,7 +171,7 @@ impl EventWriter {
 
     /// One by one, so that a row which the database never accepts does not keep all others waiting: that one
     /// is lost, and counted.
-    async fn write_each(&self, rows: &mut Vec<AuditRow>) -> Result<(), DbError> {
+    async fn write_each(&self, rows: &mut Vec<EventEntry>) -> Result<(), DbError> {
         while let Some(row) = rows.last() {
             match insert(&self.db, std::slice::from_ref(row)).await {
                 Ok(()) => self.wrote(1),
@@ -218,19 +191,19 @@ impl EventWriter {
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    fn lose(&self, row: &AuditRow) {
+    fn lose(&self, row: &EventEntry) {
         self.dropped.increment(row.count as u64);
         self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<AuditRow>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<EventEntry>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// All rows or none, together with their sums. Written once, even if the database wrote them before and its
 /// answer was lost.
-async fn insert(db: &Db, rows: &[AuditRow]) -> Result<(), DbError> {
+async fn insert(db: &Db, rows: &[EventEntry]) -> Result<(), DbError> {
     let mut tx = db.begin().await?;
     let whole = rows.chunks_exact(AT_ONCE);
     let rest = whole.remainder();
@@ -247,7 +220,7 @@ async fn insert(db: &Db, rows: &[AuditRow]) -> Result<(), DbError> {
 
 const COLUMNS: usize = 22;
 
-async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
+async fn insert_rows(tx: &mut Tx, rows: &[EventEntry]) -> Result<u64, DbError> {
     let sql = format!(
         "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
         account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
@@ -257,14 +230,16 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
     Ok(on_tx!(tx, connection => {
         let mut question = query(AssertSqlSafe(sql));
         for row in rows {
+            let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
+            let mask = |subject: Option<&MaskedSubject>| subject.map(|subject| subject.mask.clone());
             question = question.bind(row.at.0).bind(row.id).bind(row.until.0).bind(row.count)
                 .bind(row.action.into_str()).bind(row.outcome.into_str()).bind(row.name.as_deref())
                 .bind(row.limit.as_deref()).bind(row.rule).bind(i64::from(row.noted))
-                .bind(i64::from(row.solved)).bind(row.keys.account).bind(row.keys.address)
-                .bind(row.keys.network).bind(row.keys.phone).bind(row.keys.prefix)
-                .bind(row.account_mask.as_deref()).bind(row.address_mask.as_deref())
-                .bind(row.phone_mask.as_deref()).bind(row.actor.as_deref()).bind(row.detail.as_deref())
-                .bind(row.request.as_deref());
+                .bind(i64::from(row.solved)).bind(key(&row.account)).bind(key(&row.address))
+                .bind(key(&row.network)).bind(key(&row.phone)).bind(key(&row.prefix))
+                .bind(mask(row.account.as_ref())).bind(mask(row.address.as_ref().or(row.network.as_ref())))
+                .bind(mask(row.phone.as_ref().or(row.prefix.as_ref()))).bind(row.actor.as_deref())
+                .bind(row.detail.as_deref()).bind(row.request.as_deref());
         }
         question.execute(connection).await.map(|done| done.rows_affected())
     })?)
@@ -273,7 +248,7 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
 /// The limit by which the sum of an admitted event is found; empty if those of its kind count it. What comes from a
 /// known device is counted by the device's limit, a program's message by its token's, a wrong answer to a challenge
 /// where wrong passwords are, and a registration only if its name was looked up.
-fn counted_by(row: &AuditRow) -> &'static str {
+fn counted_by(row: &EventEntry) -> &'static str {
     let (name, detail) = (row.name.as_deref().unwrap_or_default(), row.detail.as_deref().unwrap_or_default());
     let limit = match row.action {
         Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
@@ -295,7 +270,7 @@ fn counted_by(row: &AuditRow) -> &'static str {
 }
 
 /// What a sum is found by: the limit that decided; after a space, the one that counts what it only noted.
-fn sum_key(row: &AuditRow) -> Cow<'_, str> {
+fn sum_key(row: &EventEntry) -> Cow<'_, str> {
     match (row.limit.as_deref(), counted_by(row)) {
         (None, by) => by.into(),
         (Some(limit), by) if row.noted && !by.is_empty() => format!("{limit} {by}").into(),
@@ -304,7 +279,7 @@ fn sum_key(row: &AuditRow) -> Cow<'_, str> {
 }
 
 /// In the order of the keys, so that two instances never deadlock.
-async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
+async fn add_up(tx: &mut Tx, rows: &[EventEntry]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
     for row in rows {
         let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);

@@ -32,6 +32,4 @@ pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub enum ServiceError {
     #[error(transparent)]
     Db(#[from] crate::db::DbError),
-    #[error(transparent)]
-    Sms(#[from] crate::sms::SmsError),
 }

@@ -17,7 +17,7 @@ use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
 use crate::login::{FailureRecord, GuardedAttempts, password_enabled_counter};
 use crate::request_id;
-use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
+use crate::sms::{Guesser, Phone, SmsCodes};
 use crate::throttle::Limiter;
 
 pub use subject::{LookupKind, LookupSubject, NamedProgram};
@@ -118,8 +118,6 @@ pub enum LookupError {
     Db(#[from] DbError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Sms(#[from] SmsError),
 }
 
 impl Lookup {

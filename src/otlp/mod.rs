@@ -55,7 +55,6 @@ const LAST_EXPORTS: Duration = Duration::from_secs(2);
 /// What the log's subscriber passes spans to.
 pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Why nothing can be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
     #[error("telemetry.headers.{name}: {reason}")]
@@ -198,7 +197,6 @@ async fn export_spans(
     }
 }
 
-/// Sends what `/metrics` shows.
 struct MetricsExport {
     receiver: Arc<OtlpReceiver>,
     resource: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>,

@@ -33,16 +33,13 @@ pub struct BrakedPrefix {
     pub tripped: bool,
 }
 
-/// A brake in force, as an administrator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveBrake {
-    /// A block or a range of numbers.
     pub prefix: String,
     /// The program that it is for, as its tokens' scope names it. None: our pages.
     pub program: Option<String>,
     pub began_at: Micros,
     pub ends_at: Micros,
-    /// What was counted when it began.
     pub sent: i64,
     pub entered: i64,
 }
@@ -50,7 +47,6 @@ pub struct ActiveBrake {
 /// How long a prefix is remembered in this process: a flood at a braked prefix asks the database this often,
 /// and other instances notice that an administrator lifted a brake this much later.
 const REMEMBERED: Duration = Duration::from_secs(1);
-/// Prefixes that are remembered at once.
 const MOST_REMEMBERED: usize = 10_000;
 
 /// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
@@ -63,7 +59,6 @@ pub struct SmsBrakes {
 
 #[derive(Clone, Copy)]
 struct RememberedBrake {
-    /// By this process's clock.
     at: Micros,
     found: BrakedPrefix,
 }
@@ -77,7 +72,6 @@ impl SmsBrakes {
         self.remembered.remove(&(scope.to_owned(), prefix.to_owned()));
     }
 
-    /// What the number's prefixes still ask.
     pub fn recall(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
         let now = self.clock.now();
         let braked = |prefix: &str| {
@@ -121,7 +115,6 @@ impl SmsBrakes {
 }
 
 impl BrakedPrefix {
-    /// The number's block and its range, both.
     fn and(self, other: Self) -> Self {
         let (one, two) = match (self.proven_before, other.proven_before) {
             // A brake is the whole answer, beside a challenge.

@@ -1,7 +1,7 @@
 //! The budgets that a message counts in: those of its number, the requester's address and network, its
 //! dialling prefix, and everyone's. A store that has lost its windows is rebuilt before it admits anything.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::{
@@ -10,7 +10,7 @@ use gatehouse_limiter::{
 };
 
 use super::ledger::{Ledger, LedgerPosition};
-use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, ONCE};
+use super::message_limits::{BudgetShare, MessageLimits, MessageLogs, ONCE};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::DbError;
@@ -36,7 +36,6 @@ const OF_THE_ASKER: [LimitName; 6] = [
 pub enum BudgetAdmission {
     /// It is in every log now.
     In(BudgetTicket),
-    /// The limit that refused, and how.
     Refused(String, Refusal),
     /// The same request came before and is in the logs.
     Repeated,
@@ -48,11 +47,10 @@ pub enum BudgetAdmission {
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetTicket {
     pub hit: HitId,
-    /// From when it counts.
     pub at: Micros,
     /// What a limit in monitor mode would have refused.
     pub noted: Option<Refusal>,
-    generation: HitId,
+    pub generation: HitId,
 }
 
 #[derive(Clone)]
@@ -60,14 +58,12 @@ pub struct SmsBudgets {
     limiter: Limiter,
     ledger: Ledger,
     rebuild: Arc<WindowRebuild>,
-    /// The rebuild generation in which the store was complete when last read, and for which limits.
-    known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
 impl SmsBudgets {
     pub fn new(limiter: Limiter, ledger: Ledger) -> Self {
         let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
-        Self { limiter, ledger, rebuild: Arc::new(rebuild), known_generation: Arc::default() }
+        Self { limiter, ledger, rebuild: Arc::new(rebuild) }
     }
 
     pub const fn limiter(&self) -> &Limiter {
@@ -76,38 +72,32 @@ impl SmsBudgets {
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
     /// after.
-    pub async fn admit(
-        &self,
-        limits: &Arc<MessageLimits>,
-        keys: &MessageKeys,
-        share: BudgetShare,
-        solved: bool,
-    ) -> BudgetAdmission {
-        let (buckets, shape) = (limits.buckets(keys, share), limits.shape());
+    pub async fn admit(&self, logs: &MessageLogs, share: BudgetShare, solved: bool) -> BudgetAdmission {
+        let buckets = logs.buckets(share);
         for _ in 0..MOST_TRIES {
-            let before = self.known(&shape);
-            let admission = match self.limiter.reserve_or_nothing(&buckets, solved).await {
-                Ok(HitDecision::Admitted(admission)) => admission,
-                Ok(HitDecision::Refused(refusal)) => {
-                    let limit = buckets[refusal.bucket].limit.name();
-                    // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
-                    if limit == ONCE || self.is_repeated(limits, keys).await {
-                        return BudgetAdmission::Repeated;
-                    }
-                    return BudgetAdmission::Refused(limit.to_owned(), refusal);
-                }
-                Err(error) => return BudgetAdmission::Out(Some(error)),
+            let generation = match self.complete(&logs.limits).await {
+                Ok(generation) => generation,
+                Err(error) => return BudgetAdmission::Out(error),
             };
-            let AdmittedHit { id, at, noted, .. } = admission;
-            let now = self.limiter.rebuild_generation(MARK, &shape).await;
-            if let (Some(generation), Ok(now)) = (before, &now)
-                && before == *now
-            {
-                return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation });
+            let AdmittedHit { id: hit, at, noted, .. } =
+                match self.limiter.reserve_or_nothing(&buckets, solved).await {
+                    Ok(HitDecision::Admitted(admission)) => admission,
+                    Ok(HitDecision::Refused(refusal)) => {
+                        let limit = buckets[refusal.bucket].limit.name();
+                        // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
+                        if limit == ONCE || self.is_repeated(logs).await {
+                            return BudgetAdmission::Repeated;
+                        }
+                        return BudgetAdmission::Refused(limit.to_owned(), refusal);
+                    }
+                    Err(error) => return BudgetAdmission::Out(Some(error)),
+                };
+            let ticket = BudgetTicket { hit, at, noted, generation };
+            if self.is_current(&logs.limits, generation).await {
+                return BudgetAdmission::In(ticket);
             }
-            let refunded = self.limiter.refund(&buckets, id).await;
-            if let Err(out) = self.catch_up(limits, now, refunded).await {
-                return BudgetAdmission::Out(out);
+            if let Err(error) = self.limiter.refund(&buckets, hit).await {
+                return BudgetAdmission::Out(Some(error));
             }
         }
         BudgetAdmission::Out(None)
@@ -121,53 +111,37 @@ impl SmsBudgets {
         solved: bool,
         patience: Duration,
     ) -> Result<HoldDecision, Option<StoreError>> {
-        let shape = limits.shape();
         for _ in 0..MOST_TRIES {
-            let before = self.known(&shape);
+            let generation = self.complete(limits).await?;
             let hold = match self.limiter.hold(buckets, solved, patience).await.map_err(Some)? {
                 HoldDecision::Held(hold) => hold,
                 other => return Ok(other),
             };
-            let now = self.limiter.rebuild_generation(MARK, &shape).await;
-            if before.is_some() && now.as_ref().is_ok_and(|now| *now == before) {
+            if self.is_current(limits, generation).await {
                 return Ok(HoldDecision::Held(hold));
             }
-            let refunded = hold.refund().await;
-            self.catch_up(limits, now, refunded).await?;
+            hold.refund().await.map_err(Some)?;
         }
         Err(None)
     }
 
-    /// After a hit that was admitted by incomplete windows, or nobody can tell that it was not: whether it can be tried
-    /// again, or else why not.
-    async fn catch_up(
-        &self,
-        limits: &Arc<MessageLimits>,
-        generation: Result<Option<HitId>, StoreError>,
-        refunded: Result<(), StoreError>,
-    ) -> Result<(), Option<StoreError>> {
-        match (generation, refunded) {
-            (Err(error), _) | (Ok(_), Err(error)) => Err(Some(error)),
-            (Ok(Some(generation)), Ok(())) => {
-                self.learn(&limits.shape(), generation);
-                Ok(())
-            }
-            (Ok(None), Ok(())) if self.rebuild_windows(limits).await => Ok(()),
-            (Ok(None), Ok(())) => Err(None),
+    /// The generation in which the store's windows are complete; they are rebuilt first if it lacks them.
+    async fn complete(&self, limits: &Arc<MessageLimits>) -> Result<HitId, Option<StoreError>> {
+        match self.limiter.rebuild_generation(MARK, &limits.shape()).await.map_err(Some)? {
+            Some(generation) => Ok(generation),
+            None => self.rebuild_windows(limits).await.ok_or(None),
         }
     }
 
-    /// Whether a request with that name is in the store.
-    pub async fn is_repeated(&self, limits: &MessageLimits, keys: &MessageKeys) -> bool {
-        let Some(bucket) = limits.once(keys) else { return false };
-        let peek = self.limiter.peek(bucket).await;
+    pub async fn is_repeated(&self, logs: &MessageLogs) -> bool {
+        let Some(once) = &logs.once else { return false };
+        let peek = self.limiter.peek(once.borrow()).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
-    /// The next request with that name is another one.
-    pub async fn free_name(&self, limits: &MessageLimits, keys: &MessageKeys, hit: HitId) {
-        if let Some(bucket) = limits.once(keys) {
-            self.refund(&[bucket], hit).await;
+    pub async fn free_name(&self, logs: &MessageLogs, hit: HitId) {
+        if let Some(once) = &logs.once {
+            self.refund(&[once.borrow()], hit).await;
         }
     }
 
@@ -176,21 +150,20 @@ impl SmsBudgets {
     pub async fn take(
         &self,
         shares: &[BudgetShare],
-        limits: &MessageLimits,
-        keys: &MessageKeys,
+        logs: &MessageLogs,
         owned: bool,
         hit: HitId,
     ) -> Result<BudgetShare, StoreError> {
         for &share in shares {
-            let mut logs = limits.shared(keys, share);
-            if logs.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&logs).await?) {
+            let mut shared = logs.shared(share);
+            if shared.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&shared).await?) {
                 continue;
             }
             if !owned {
                 let nobody = [b"nobody ", &hit.0[..]].concat();
-                logs.iter_mut().for_each(|log| log.key = self.limiter.bucket(log.limit, &nobody).key);
+                shared.iter_mut().for_each(|log| log.key = self.limiter.bucket(log.limit, &nobody).key);
             }
-            match self.limiter.reserve_by(&logs, hit).await? {
+            match self.limiter.reserve_by(&shared, hit).await? {
                 HitDecision::Admitted(_) if owned => return Ok(share),
                 HitDecision::Admitted(_) => break,
                 HitDecision::Refused(_) => {}
@@ -220,58 +193,46 @@ impl SmsBudgets {
 
     /// The gateway refused the message: the number got nothing, but the request still counts for the
     /// requester.
-    pub async fn refund_all_but_asker(&self, limits: &MessageLimits, keys: &MessageKeys, id: HitId) {
-        let mut buckets = limits.buckets(keys, BudgetShare::Open);
+    pub async fn refund_all_but_asker(&self, logs: &MessageLogs, id: HitId) {
+        let mut buckets = logs.buckets(BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }
 
     /// Writes a number's own window back: the ledger refused what the store had admitted, so the store has
     /// lost hits unnoticed. The next message is then refused without a transaction.
-    pub async fn restore_number(&self, limits: &MessageLimits, keys: &MessageKeys, sent: &[KeptHit]) {
-        let bucket = Bucket { limit: limits.phone(keys), key: keys.phone };
-        let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
+    pub async fn restore_number(&self, number: Bucket<'_>, sent: &[KeptHit]) {
+        let hits: Vec<_> = sent.iter().map(|kept| (number, *kept)).collect();
         if let Err(error) = self.limiter.restore(&hits).await {
             tracing::debug!(%error, "a number's window could not be rebuilt");
         }
     }
 
-    /// Whether the store has kept its data since the ticket was given. Asked after the message is in the
+    /// Whether the store has kept its data since that generation. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
-    pub async fn is_current(&self, limits: &MessageLimits, ticket: &BudgetTicket) -> bool {
-        matches!(self.limiter.rebuild_generation(MARK, &limits.shape()).await, Ok(Some(by)) if by == ticket.generation)
+    pub async fn is_current(&self, limits: &MessageLimits, generation: HitId) -> bool {
+        let now = self.limiter.rebuild_generation(MARK, &limits.shape()).await;
+        now.is_ok_and(|now| now == Some(generation))
     }
 
-    /// Rebuilds the windows if the store lacks them; returns whether they are complete now. If a request runs
-    /// out of patience, the rebuild continues without it.
-    pub async fn rebuild_windows(&self, limits: &Arc<MessageLimits>) -> bool {
+    /// Rebuilds the windows if the store lacks them; returns the generation in which they are complete. If a request
+    /// runs out of patience, the rebuild continues without it.
+    pub async fn rebuild_windows(&self, limits: &Arc<MessageLimits>) -> Option<HitId> {
         let (budgets, limits) = (self.clone(), Arc::clone(limits));
         let task = tokio::spawn(async move {
-            let (limiter, ledger, shape) = (&budgets.limiter, &budgets.ledger, limits.shape());
+            let (limiter, ledger) = (&budgets.limiter, &budgets.ledger);
             let recorded = RecordedMessages { limiter, ledger, limits: &limits };
-            match budgets.rebuild.run(&shape, &recorded).await {
-                Ok(by) => {
-                    budgets.learn(&shape, by);
-                    true
-                }
+            let rebuilt = budgets.rebuild.run(&limits.shape(), &recorded).await;
+            match &rebuilt {
                 // The run that failed has logged it.
-                Err(LedgerRebuildError::FailedLately) => false,
+                Ok(_) | Err(LedgerRebuildError::FailedLately) => {}
                 Err(error) => {
                     tracing::warn!(%error, "the windows of messages are incomplete; no message is sent until they are rebuilt");
-                    false
                 }
             }
+            rebuilt.ok()
         });
-        matches!(tokio::time::timeout(PATIENCE, task).await, Ok(Ok(true)))
-    }
-
-    fn known(&self, shape: &str) -> Option<HitId> {
-        let known = self.known_generation.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(of, _)| of == shape).map(|(_, by)| *by)
-    }
-
-    fn learn(&self, shape: &str, by: HitId) {
-        *self.known_generation.lock().unwrap_or_else(PoisonError::into_inner) = Some((shape.to_owned(), by));
+        tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
     }
 }
 
@@ -287,7 +248,7 @@ type LedgerRebuildError = RebuildError<DbError>;
 struct RecordedMessages<'a> {
     limiter: &'a Limiter,
     ledger: &'a Ledger,
-    limits: &'a MessageLimits,
+    limits: &'a Arc<MessageLimits>,
 }
 
 impl WindowRecord for RecordedMessages<'_> {
@@ -335,12 +296,13 @@ impl RecordedMessages<'_> {
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
                 let program = row.purpose.program();
-                let keys = MessageKeys::new(limiter, limits, subjects, row.once, &row.block, program);
+                let logs = MessageLogs::new(limiter, limits, subjects, row.once, &row.block, program);
                 let kept = KeptHit { at: row.position.at, id: row.hit };
-                let mut counted = limits.all(&keys, row.share);
+                let mut counted = logs.all(row.share);
                 counted.retain(|bucket| forgiven.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
-                hits.extend(counted.into_iter().map(|bucket| (bucket, kept)));
+                hits.extend(counted.into_iter().map(|bucket| (bucket.to_owned(), kept)));
             }
+            let hits: Vec<_> = hits.iter().map(|(log, kept)| (log.borrow(), *kept)).collect();
             limiter.restore(&hits).await?;
             if page.len() < PAGE as usize {
                 return Ok(messages);

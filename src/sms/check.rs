@@ -3,14 +3,11 @@
 
 use std::time::Duration;
 
-use gatehouse_limiter::{
-    Bucket, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
-};
+use gatehouse_limiter::{Bucket, HoldDecision, LimitMode, OwnedBucket, Refusal, StoreError, SubjectKey};
 
 use super::codes::SmsCodes;
 use super::ledger::{CurrentCode, Guesser, StoredVerification};
-use super::message::{SmsError, TRY_AGAIN};
-use super::metrics::GuessCount;
+use super::message::TRY_AGAIN;
 use super::{MessageId, Phone, Purpose, SmsCode};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -23,7 +20,6 @@ use crate::throttle::Hold;
 /// How long a guess may wait for others in flight to be compared.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An entered code, and its client.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeGuess<'a> {
     pub phone: &'a Phone,
@@ -59,7 +55,6 @@ impl ProvenPhone {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum VerificationOutcome {
-    /// Now, and never again.
     Approved,
     WrongCode,
     /// It has expired, its code was entered too often, or it was approved before.
@@ -99,7 +94,7 @@ impl SmsCodes {
         solved: bool,
         about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
     ) -> Result<GuessSlot, Denied> {
-        let (metrics, audit) = (&self.0.metrics, &self.0.deps.audit);
+        let audit = &self.0.deps.audit;
         let name = |refusal: &Refusal| buckets[refusal.bucket].limit.name().to_owned();
         match self.0.budgets.hold(&self.message_limits(live), buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
@@ -107,22 +102,25 @@ impl SmsCodes {
                 Ok(GuessSlot { codes: self.clone(), hold, noted })
             }
             Ok(HoldDecision::Refused(refusal)) => {
-                metrics.guess(match refusal.then {
-                    RuleAction::Captcha => GuessCount::Challenged,
-                    RuleAction::Block => GuessCount::Throttled,
-                });
                 let limit = name(&refusal);
                 let event =
                     AuditEvent::new(audit.decided(&refusal), Action::Guess, Outcome::refused(&refusal));
-                audit.record(AuditEvent { why: Some(EventRule::refused(&limit, &refusal)), ..about(event) });
+                self.record_guess(AuditEvent {
+                    why: Some(EventRule::refused(&limit, &refusal)),
+                    ..about(event)
+                });
                 Err(Denied::by(limit, &refusal))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => {
-                metrics.guess(GuessCount::Unavailable);
-                audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                self.record_guess(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 Err(Denied::Unavailable { retry_after: TRY_AGAIN })
             }
         }
+    }
+
+    fn record_guess(&self, event: AuditEvent<'_>) {
+        self.0.metrics.guess(event.outcome);
+        self.0.deps.audit.record(event);
     }
 
     /// Compares a code with the current one, and uses that up if they are equal.
@@ -147,28 +145,30 @@ impl SmsCodes {
             tracing::warn!(%error, "the ledger could not record that a code was entered");
         }
     }
-
-    /// Counts and records what was compared. `settled` is when a wrong guess began to count.
-    fn record_compared<'a>(
-        &self,
-        right: bool,
-        (taken, settled): (Micros, Option<Micros>),
-        noted: Option<&'a (String, Refusal)>,
-        about: impl FnOnce(AuditEvent<'a>) -> AuditEvent<'a>,
-    ) {
-        let (count, outcome) =
-            if right { (GuessCount::Right, Outcome::Ok) } else { (GuessCount::Wrong, Outcome::Wrong) };
-        self.0.metrics.guess(count);
-        let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
-        let event = AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
-        self.0.deps.audit.record(about(event));
-    }
 }
 
-/// How often one code may be compared; None if guesses are not limited.
-fn most(limit: &Limit) -> Option<u32> {
-    let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
-    rules.map(|rule| rule.max).min()
+/// What was compared. `settled` is when a wrong guess began to count.
+fn compared_event(
+    right: bool,
+    (taken, settled): (Micros, Option<Micros>),
+    noted: Option<&(String, Refusal)>,
+) -> AuditEvent<'_> {
+    let why = noted.map(|(limit, refusal)| EventRule::noted(limit, refusal));
+    let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
+    AuditEvent { settled, why, ..AuditEvent::new(taken, Action::Guess, outcome) }
+}
+
+impl GuessSlot {
+    fn number(&self) -> &OwnedBucket {
+        &self.hold.buckets()[NUMBER]
+    }
+
+    /// How many wrong guesses of one guesser a single code survives; None if guesses are not limited.
+    fn most(&self) -> Option<u32> {
+        let limit = &self.number().limit;
+        let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
+        rules.map(|rule| rule.max).min()
+    }
 }
 
 /// A hold that cannot be settled becomes a failure by itself.
@@ -178,7 +178,6 @@ fn settled<T>(answer: Result<T, StoreError>) -> Option<T> {
         .ok()
 }
 
-/// A guess that has its slot, and must now be compared or refunded.
 #[must_use = "a guess that is neither becomes a wrong one"]
 pub struct AdmittedGuess {
     slot: GuessSlot,
@@ -190,11 +189,8 @@ pub struct AdmittedGuess {
     finds_code: bool,
     /// Counts it if there is no code.
     without_code: OwnedBucket,
-    /// How many wrong guesses of one guesser a single code survives.
-    most: Option<u32>,
 }
 
-/// What events say about a guess.
 struct GuessClient {
     phone: Phone,
     purpose: Purpose,
@@ -219,7 +215,7 @@ impl GuessClient {
 }
 
 impl SmsCodes {
-    pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
+    pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, DbError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
             Err(denied) => Ok(CheckOutcome::Denied(denied)),
@@ -234,7 +230,7 @@ impl SmsCodes {
         &self,
         live: &LiveSettings,
         guess: CodeGuess<'_>,
-    ) -> Result<Result<AdmittedGuess, Denied>, SmsError> {
+    ) -> Result<Result<AdmittedGuess, Denied>, DbError> {
         let CodeGuess { phone, purpose, code, address, network, browser, known, solved } = guess;
         let key = self.phone_key(live, phone);
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
@@ -266,7 +262,6 @@ impl SmsCodes {
             guesser,
             finds_code: found.code,
             without_code: at_number(false).to_owned(),
-            most: most(&limits.sms_guess),
             client,
         }))
     }
@@ -286,7 +281,7 @@ impl SmsCodes {
 }
 
 impl AdmittedGuess {
-    pub async fn compare(self) -> Result<CheckOutcome, SmsError> {
+    pub async fn compare(self) -> Result<CheckOutcome, DbError> {
         // A client that hangs up now must not leave the hold unsettled, so this runs to its end on its own
         // task.
         request_id::spawn(self.run()).await.expect("a comparison does not panic")
@@ -297,7 +292,7 @@ impl AdmittedGuess {
         settled(self.slot.hold.refund().await);
     }
 
-    async fn run(self) -> Result<CheckOutcome, SmsError> {
+    async fn run(self) -> Result<CheckOutcome, DbError> {
         let compared = match self.compare_with_code().await {
             Ok(compared) => compared,
             Err(error) => {
@@ -326,9 +321,8 @@ impl AdmittedGuess {
         };
         let right = matches!(compared, GuessResult::Right(_));
         let detail = guesser.detail(compared != GuessResult::Nothing);
-        codes.record_compared(right, (taken, counts_from), noted.as_ref(), |event| {
-            client.about(detail, event)
-        });
+        let event = compared_event(right, (taken, counts_from), noted.as_ref());
+        codes.record_guess(client.about(detail, event));
         Ok(match refused {
             _ if right => CheckOutcome::Right(ProvenPhone(client.phone)),
             Some(Refusal { retry_after, .. }) => {
@@ -344,7 +338,7 @@ impl AdmittedGuess {
         let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
-            ledger.try_code(self.key, purpose, self.guesser, self.most).await?
+            ledger.try_code(self.key, purpose, self.guesser, self.slot.most()).await?
         } else {
             ledger.try_decoy(self.key).await?
         };
@@ -357,7 +351,7 @@ impl AdmittedGuess {
                 codes.note_entered(message).await;
                 return Ok(compared);
             }
-            GuessResult::Wrong | GuessResult::UsedUp => self.slot.hold.buckets()[NUMBER].key,
+            GuessResult::Wrong | GuessResult::UsedUp => self.slot.number().key,
             GuessResult::Nothing => self.without_code.key,
         };
         ledger.note_wrong(log, self.slot.hold.id()).await?;
@@ -365,16 +359,10 @@ impl AdmittedGuess {
     }
 }
 
-/// A check for another program that has its slot.
 struct AdmittedCheck {
     slot: GuessSlot,
     verification: StoredVerification,
-    /// As stored.
-    purpose: String,
-    id: MessageId,
     code: SmsCode,
-    /// How many wrong guesses a code survives.
-    most: Option<u32>,
 }
 
 impl SmsCodes {
@@ -392,7 +380,7 @@ impl SmsCodes {
         program: &str,
         id: &str,
         code: &SmsCode,
-    ) -> Result<VerificationOutcome, SmsError> {
+    ) -> Result<VerificationOutcome, DbError> {
         let Some(id) = MessageId::parse(id) else { return Ok(VerificationOutcome::Unknown) };
         let limit = &live.limits.sms_guess;
         let since = limit.longest_window() + live.sms.code_ttl;
@@ -401,23 +389,21 @@ impl SmsCodes {
         if !verification.lives {
             return Ok(VerificationOutcome::Lapsed);
         }
-        let purpose = verification.purpose.stored().into_owned();
         let subject = verification.guesser.subject_in(program, verification.phone);
         let bucket = self.0.budgets.limiter().bucket(limit, &subject);
-        let about = |event| about_verification(&verification, &purpose, event);
+        let about = |event| about_verification(&verification, event);
         let slot = match self.slot(live, &[bucket], true, about).await {
             Ok(slot) => slot,
             Err(denied) => return Ok(VerificationOutcome::Denied(denied)),
         };
-        let (code, most) = (code.clone(), most(limit));
-        let check = AdmittedCheck { slot, verification, purpose, id, code, most };
+        let check = AdmittedCheck { slot, verification, code: code.clone() };
         // A program that hangs up now must not leave the hold unsettled.
         request_id::spawn(check.run()).await.expect("a comparison does not panic")
     }
 }
 
 impl AdmittedCheck {
-    async fn run(self) -> Result<VerificationOutcome, SmsError> {
+    async fn run(self) -> Result<VerificationOutcome, DbError> {
         let compared = match self.compare().await {
             Ok(compared) => compared,
             Err(error) => {
@@ -425,7 +411,7 @@ impl AdmittedCheck {
                 return Err(error.into());
             }
         };
-        let Self { slot: GuessSlot { codes, hold, noted }, verification, purpose, .. } = self;
+        let Self { slot: GuessSlot { codes, hold, noted }, verification, .. } = self;
         let taken = hold.at;
         let (right, counts_from) = match compared {
             VerificationOutcome::WrongCode => (false, Some(settled(hold.keep().await).unwrap_or(taken))),
@@ -439,23 +425,24 @@ impl AdmittedCheck {
                 return Ok(other);
             }
         };
-        let about = |event| about_verification(&verification, &purpose, event);
-        codes.record_compared(right, (taken, counts_from), noted.as_ref(), about);
+        let event = compared_event(right, (taken, counts_from), noted.as_ref());
+        codes.record_guess(about_verification(&verification, event));
         Ok(compared)
     }
 
     async fn compare(&self) -> Result<VerificationOutcome, DbError> {
-        let Self { slot: GuessSlot { codes, hold, .. }, purpose, code, .. } = self;
-        let StoredVerification { phone, guesser, .. } = self.verification;
-        let current = codes.ledger().try_code(phone, purpose, guesser, self.most).await?;
+        let Self { slot, code, .. } = self;
+        let codes = &slot.codes;
+        let StoredVerification { id, phone, ref purpose, guesser, .. } = self.verification;
+        let current = codes.ledger().try_code(phone, purpose, guesser, slot.most()).await?;
         Ok(match codes.compare(phone, purpose, code, current).await? {
             GuessResult::Right(message) => {
                 codes.note_entered(message).await;
-                codes.note_entered(self.id).await;
+                codes.note_entered(id).await;
                 VerificationOutcome::Approved
             }
             GuessResult::Wrong => {
-                codes.ledger().note_wrong(hold.buckets()[NUMBER].key, hold.id()).await?;
+                codes.ledger().note_wrong(slot.number().key, slot.hold.id()).await?;
                 VerificationOutcome::WrongCode
             }
             GuessResult::UsedUp | GuessResult::Nothing => VerificationOutcome::Lapsed,
@@ -464,16 +451,12 @@ impl AdmittedCheck {
 }
 
 /// The ledger does not have the number, only what events name it by.
-fn about_verification<'a>(
-    verification: &'a StoredVerification,
-    purpose: &'a str,
-    event: AuditEvent<'a>,
-) -> AuditEvent<'a> {
+fn about_verification<'a>(verification: &'a StoredVerification, event: AuditEvent<'a>) -> AuditEvent<'a> {
     let recorded = verification.recorded.as_ref();
     AuditEvent {
         // Not among the guesses that open something here.
         detail: Some(r#"{"from":"program"}"#.to_owned()),
-        name: Some(purpose),
+        name: Some(&verification.purpose),
         phone: recorded.map(|(key, mask)| EventSubject::Recorded { key: *key, mask }),
         prefix: Some(EventSubject::Prefix(&verification.block)),
         ..event

@@ -8,18 +8,18 @@ use std::time::Duration;
 use gatehouse_limiter::wait_queue::WaitQueue;
 use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
+use strum::IntoStaticStr;
 use tokio::sync::Semaphore;
 
 use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
-use super::message::SmsError;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
 use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, execute};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::Limiter;
@@ -33,7 +33,6 @@ const MOST_WAITING: usize = 256;
 /// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The code service. Clones share it.
 #[derive(Clone)]
 pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
@@ -44,12 +43,10 @@ pub(super) struct CodesInner {
     pub gateway_patience: Duration,
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
-    /// For messages in flight.
     pub permits: Arc<Semaphore>,
     limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
-    /// Of codes.
     keys: SigningKeys,
     askers: SubKey,
 }
@@ -75,9 +72,7 @@ pub struct CodesDeps {
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
     pub site: Option<String>,
-    /// What the messages of other programs say.
     pub programs: ProgramTexts,
-    /// The same of codes that others make.
     pub relays: ProgramTexts,
 }
 
@@ -120,7 +115,7 @@ impl SmsCodes {
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
     /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
-        self.0.budgets.rebuild_windows(&self.message_limits(live)).await
+        self.0.budgets.rebuild_windows(&self.message_limits(live)).await.is_some()
     }
 
     pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {
@@ -163,18 +158,18 @@ impl SmsCodes {
 
     /// Writes the reports of a gateway, which were found authentic; returns how many messages they were
     /// about.
-    pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, SmsError> {
-        Ok(self.0.ledger.report(gateway, &reports).await?)
+    pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, DbError> {
+        self.0.ledger.report(gateway, &reports).await
     }
 
     /// Marks messages whose process died as unknown; at most `batch`.
-    pub async fn give_up(&self, batch: u32) -> Result<u64, SmsError> {
-        Ok(self.0.ledger.give_up(batch).await?)
+    pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
+        self.0.ledger.give_up(batch).await
     }
 
     /// Deletes at most `batch` messages older than the ledger's retention, and as many codes and brakes;
     /// returns the largest of these counts. Never deletes one that a window still needs.
-    pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, SmsError> {
+    pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, DbError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.message_limits(live).horizon(now));
@@ -182,7 +177,6 @@ impl SmsCodes {
         Ok(self.0.ledger.purge(before, batch).await?.max(guesses))
     }
 
-    /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
         let (limits, total) = (self.message_limits(live), &live.limits.sms_total);
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
@@ -207,9 +201,8 @@ impl SmsCodes {
         self.0.metrics.pages_spent.set(spent.map_or(0.0, SpentRule::part_of_pages));
         let level = spent.map_or(BudgetLevel::Calm, |spent| spent.level_after(*last));
         let before = std::mem::replace(&mut *last, level);
-        if level > before
-            && let Some(name) = level.name()
-        {
+        if level > before {
+            let name = level.into_str();
             let audit = &self.0.deps.audit;
             let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
             audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
@@ -227,11 +220,11 @@ fn hash_of(key: &SubKey, phone: SubjectKey, purpose: &str, message: MessageId, c
 }
 
 /// How far the part that everybody may spend is spent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum BudgetLevel {
     #[default]
     Calm,
-    /// Half of the whole.
     Half,
     /// The open part is used up, or that of our own pages is.
     Short,
@@ -279,23 +272,12 @@ impl SpentRule {
     }
 }
 
-impl BudgetLevel {
-    /// Its name in the record.
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::Calm => None,
-            Self::Half => Some("half"),
-            Self::Short => Some("short"),
-        }
-    }
-}
-
 impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
-    pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), SmsError> {
+    pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), DbError> {
         let key = self.0.budgets.limiter().bucket(limit, subject).key;
-        Ok(self.0.ledger.forgive(key).await?)
+        self.0.ledger.forgive(key).await
     }
 
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
@@ -311,8 +293,8 @@ impl SmsCodes {
         phone: &Phone,
         program: Option<&str>,
         logs: &[SubjectKey],
-    ) -> Result<(), SmsError> {
-        Ok(self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await?)
+    ) -> Result<(), DbError> {
+        self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await
     }
 }
 
@@ -322,7 +304,7 @@ impl Ledger {
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";
         let now = self.now().await?;
-        on_db!(self.db(), pool => query(SQL).bind(hex(&log.0)).bind(now.0).execute(pool).await.map(drop))?;
+        execute!(self.db() => query(SQL).bind(hex(&log.0)).bind(now.0))?;
         Ok(())
     }
 }

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict, WindowLog};
-use gatehouse_limiter::{HitId, KeptHit, Limit, Refusal, SubjectKey};
-use sqlx::{query, query_as, query_scalar};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
 use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, Tx, on_db};
+use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
 
-pub use codes::{AskedBy, CurrentCode, Guesser, StoredVerification};
+pub use codes::{CurrentCode, Guesser, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
-pub use write::{MessageDraft, WhyNot, WriteResult};
+pub use write::{MessageDraft, WriteResult};
 
 #[derive(Clone)]
 pub struct Ledger {
@@ -32,14 +32,12 @@ pub struct Ledger {
     brakes: Arc<SmsBrakes>,
 }
 
-/// A message that an earlier request with the same name sent.
 pub struct EarlierMessage {
     pub id: MessageId,
     pub state: MessageState,
     /// Codes were short: the answer does not say which were sent.
     pub short: bool,
     pub expires_in: Duration,
-    /// What counts it in the window store.
     pub hit: HitId,
     /// It is a verification that was approved, or whose code was entered at another: the answer is of no use.
     pub used_up: bool,
@@ -78,7 +76,6 @@ impl Ledger {
         self.db.now(&self.clock).await
     }
 
-    /// The message that an earlier request with this name sent.
     pub async fn earlier(&self, once: SubjectKey) -> Result<Option<EarlierMessage>, DbError> {
         let now = self.now().await?;
         let row: Option<EarlierRow> =
@@ -86,23 +83,16 @@ impl Ledger {
         Ok(row.map(|row| EarlierMessage::read(row, now)).transpose()?.flatten())
     }
 
-    /// How long until the number's rules admit the next message.
-    pub async fn resend_after(&self, phone: SubjectKey, limit: &Limit) -> Result<Duration, DbError> {
-        let now = self.now().await?;
-        let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SENT).bind(hex(&phone.0))
-            .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
-        Ok(wait(limit, &SentTimes(times.into_iter().map(Micros).collect()), now))
+    pub async fn resend_after(&self, number: Bucket<'_>) -> Result<Duration, DbError> {
+        Ok(wait(number.limit, &self.sent_to(number).await?, self.now().await?))
     }
 
     /// What the window store should have of a number.
-    pub async fn sent_to(&self, phone: SubjectKey, limit: &Limit) -> Result<Vec<KeptHit>, DbError> {
-        const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
-            AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+    pub async fn sent_to(&self, number: Bucket<'_>) -> Result<SentMessages, DbError> {
         let now = self.now().await?;
-        let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
-            .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
-        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? });
-        Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
+        let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SENT).bind(hex(&number.key.0))
+            .bind(horizon(number.limit, now).0).bind(i64::from(number.limit.capacity())).fetch_all(pool).await)?;
+        Ok(SentMessages::read(rows)?)
     }
 
     /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
@@ -117,9 +107,8 @@ impl Ledger {
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share, purpose
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
-        let rows: Vec<RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(position.at.0)
-            .bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(RawHit::parse).collect::<Result<_, _>>()?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(position.at.0)
+            .bind(&position.id).bind(i64::from(limit)).fetch_all(pool).await)?)
     }
 
     /// Up to when messages no longer count in a log, as administrators have said.
@@ -144,15 +133,14 @@ impl Ledger {
             WHERE up_to < $1 LIMIT $2)";
         let mut most = 0;
         for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before), (EXCUSES, before)] {
-            let gone = on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
-                .await.map(|done| done.rows_affected()))?;
+            let gone = execute!(&self.db => query(sql).bind(until.0).bind(i64::from(batch)))?;
             most = gone.max(most);
         }
         Ok(most)
     }
 }
 
-const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
+const SENT: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
 /// Also whether it is a verification whose code is used up.
 const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
@@ -160,16 +148,23 @@ const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
         (SELECT 1 FROM sms_codes c WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose))
         THEN 1 ELSE 0 END AS BIGINT) FROM sms_messages m WHERE once_key = $1";
 
-/// When messages went to a number, newest first: as many as its limit can need.
-struct SentTimes(Vec<Micros>);
+/// The messages to a number, newest first: as many as its limit can need.
+pub struct SentMessages(pub Vec<KeptHit>);
 
-impl WindowLog for SentTimes {
+impl SentMessages {
+    fn read(rows: Vec<(i64, String)>) -> Result<Self, sqlx::Error> {
+        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? });
+        rows.into_iter().map(kept).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl WindowLog for SentMessages {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
-        self.0.get((n as usize).checked_sub(1)?).copied()
+        self.0.get((n as usize).checked_sub(1)?).map(|kept| kept.at)
     }
 
     fn newer_than(&self, start: Micros) -> u32 {
-        self.0.iter().take_while(|&&at| at > start).count() as u32
+        self.0.iter().take_while(|kept| kept.at > start).count() as u32
     }
 
     fn holds(&self) -> u32 {
@@ -181,14 +176,14 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
     limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }
 
-fn evaluate(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
+fn evaluate(limit: &Limit, sent: &SentMessages, now: Micros, solved: bool) -> Option<Refusal> {
     let mut gathered = GatheredVerdict::default();
     gathered.add(0, limit, sent, now, solved);
     gathered.refused()
 }
 
 /// Until the rules that no challenge lifts admit one more.
-fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
+fn wait(limit: &Limit, sent: &SentMessages, now: Micros) -> Duration {
     evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
@@ -246,7 +241,6 @@ impl MessageState {
     }
 }
 
-/// A row's position in the ledger, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerPosition {
     pub at: Micros,
@@ -254,11 +248,9 @@ pub struct LedgerPosition {
 }
 
 impl LedgerPosition {
-    /// Before the newest row.
     pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };
 }
 
-/// What the window store had of a message.
 #[derive(Debug, Clone)]
 pub struct HitRow {
     pub position: LedgerPosition,
@@ -272,32 +264,25 @@ pub struct HitRow {
     pub purpose: MessagePurpose,
 }
 
-#[derive(sqlx::FromRow)]
-pub struct RawHit {
-    created_at: i64,
-    id: String,
-    phone_key: String,
-    address_key: String,
-    network_key: String,
-    once_key: Option<String>,
-    hit: String,
-    block: String,
-    share: String,
-    purpose: String,
-}
-
-impl RawHit {
-    pub fn parse(self) -> Result<HitRow, sqlx::Error> {
-        Ok(HitRow {
-            position: LedgerPosition { at: Micros(self.created_at), id: self.id },
-            phone: stored_key(&self.phone_key)?,
-            address: stored_key(&self.address_key)?,
-            network: stored_key(&self.network_key)?,
-            once: self.once_key.as_deref().map(stored_key).transpose()?,
-            hit: stored_hit(&self.hit)?,
-            block: self.block,
-            share: stored_share(&self.share)?,
-            purpose: stored_purpose(&self.purpose)?,
+impl<'r, R: Row> FromRow<'r, R> for HitRow
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let text = |column| row.try_get::<String, &'static str>(column);
+        let once: Option<String> = row.try_get("once_key")?;
+        Ok(Self {
+            position: LedgerPosition { at: Micros(row.try_get("created_at")?), id: text("id")? },
+            phone: stored_key(&text("phone_key")?)?,
+            address: stored_key(&text("address_key")?)?,
+            network: stored_key(&text("network_key")?)?,
+            once: once.as_deref().map(stored_key).transpose()?,
+            hit: stored_hit(&text("hit")?)?,
+            block: text("block")?,
+            share: stored_share(&text("share")?)?,
+            purpose: stored_purpose(&text("purpose")?)?,
         })
     }
 }
@@ -339,7 +324,6 @@ pub fn decode(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("a column holds {what}").into())
 }
 
-/// A gateway's text may be long.
 pub fn short(words: &str) -> &str {
     let end = words.char_indices().nth(LONGEST_WORDS).map_or(words.len(), |(at, _)| at);
     &words[..end]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use gatehouse_limiter::Refusal;
 
 use super::{MessageId, MessagePurpose, Phone, SmsCode};
+use crate::audit::Outcome;
 use crate::clock::Micros;
-use crate::db::DbError;
 use crate::denied::Denied;
 
 /// A message with a code, as a page, a program or an identity provider asks for it.
@@ -70,6 +70,21 @@ impl SendOutcome {
     pub(super) const fn unavailable() -> Self {
         Self::Denied(Denied::Unavailable { retry_after: TRY_AGAIN })
     }
+
+    /// What metrics count and events say. None in a shortage: then they wait until the gateway has answered.
+    pub(super) const fn told(&self) -> Option<Outcome> {
+        Some(match self {
+            Self::Sent(sent) if sent.short => return None,
+            Self::Sent(sent) if sent.confirmed => Outcome::Ok,
+            Self::Sent(_) => Outcome::Unknown,
+            Self::NotSent => Outcome::Failed,
+            Self::Denied(Denied::Challenged { .. }) => Outcome::Challenged,
+            Self::Denied(Denied::Throttled { .. }) => Outcome::Throttled,
+            Self::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
+                Outcome::Unavailable
+            }
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,13 +100,6 @@ pub struct SendReceipt {
     /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
     /// one.
     pub short: bool,
-}
-
-/// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum SmsError {
-    #[error(transparent)]
-    Db(#[from] DbError),
 }
 
 /// An outcome with what is counted and recorded of it.

@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, Limit, LimitMode, Refusal, Rule, RuleAction, SubjectKey, window};
+use gatehouse_limiter::{
+    Bucket, Limit, LimitMode, OwnedBucket, Refusal, Rule, RuleAction, SubjectKey, window,
+};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::BrakedPrefix;
 use super::{ProgramKind, RequestedMessage};
 use crate::clock::Micros;
-use crate::config::{LimitName, LimitSubject, Limits, LiveSettings};
+use crate::config::{LimitName, Limits, LiveSettings};
 use crate::throttle::Limiter;
 
-/// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
 /// The subject of the same limit that our own pages have beside it.
 pub const PAGES: &[u8] = b"pages";
@@ -51,21 +52,24 @@ struct SenderLimits {
     once: Limit,
 }
 
-/// What a message counts against: keys of window logs, which do not reveal the subjects.
-#[derive(Debug, Clone, Copy)]
-pub struct MessageKeys {
-    /// None: our own pages.
-    program: Option<ProgramKind>,
-    pub phone: SubjectKey,
-    phone_apart: SubjectKey,
-    pub address: SubjectKey,
-    pub network: SubjectKey,
-    prefix: SubjectKey,
-    total: SubjectKey,
-    own_total: SubjectKey,
-    pub once: Option<SubjectKey>,
-    /// Of the reserves.
-    reserve: [SubjectKey; 2],
+/// The logs that one message may count in. Their keys do not reveal the subjects.
+#[derive(Debug, Clone)]
+pub struct MessageLogs {
+    pub limits: Arc<MessageLimits>,
+    of_program: bool,
+    /// Of the number, over everything that it gets.
+    pub phone: OwnedBucket,
+    phone_apart: Option<OwnedBucket>,
+    /// Of the requester's address and network.
+    pub origin: [OwnedBucket; 2],
+    /// The same in a shortage.
+    origin_in_shortage: [OwnedBucket; 2],
+    /// Of the prefix, the total, and the sender's own total.
+    open: [OwnedBucket; 3],
+    /// Of the prefix and the total; empty if one of them reserves nothing.
+    reserve: Vec<OwnedBucket>,
+    /// Knows the request by its name, if it has one.
+    pub once: Option<OwnedBucket>,
 }
 
 /// The limits as last used, and those of exempt clients beside them: recreated only if others are in force, so that a
@@ -155,81 +159,18 @@ impl MessageLimits {
         same && self.guess.is(&live.limits.sms_guess) && self.code_ttl == live.sms.code_ttl
     }
 
-    const fn of_sender(&self, program: Option<ProgramKind>) -> &SenderLimits {
-        match program {
+    const fn of_sender(&self, sender: Sender<'_>) -> &SenderLimits {
+        match sender {
             None => &self.pages,
-            Some(ProgramKind::Verifier) => &self.verifiers,
-            Some(ProgramKind::Relay) => &self.relays,
+            Some((ProgramKind::Verifier, _)) => &self.verifiers,
+            Some((ProgramKind::Relay, _)) => &self.relays,
         }
-    }
-
-    /// The limit of the number, over everything that it gets.
-    pub const fn phone(&self, keys: &MessageKeys) -> &Limit {
-        &self.of_sender(keys.program).phone
     }
 
     /// The logs of `sms-total`: of everything that is open, and of our own pages.
     pub fn total(&self, limiter: &Limiter) -> [Bucket<'_>; 2] {
         let SenderLimits { total, own_total, .. } = &self.pages;
         [limiter.bucket(total, EVERYONE), limiter.bucket(own_total, PAGES)]
-    }
-
-    /// The log that knows the request by its name, if it has one.
-    pub fn once(&self, keys: &MessageKeys) -> Option<Bucket<'_>> {
-        let limit = &self.of_sender(keys.program).once;
-        keys.once.map(|key| Bucket { limit, key })
-    }
-
-    /// What every message counts in before it is known who owns the number; one in the open part counts in
-    /// all at once.
-    pub fn buckets(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let sender = self.of_sender(keys.program);
-        let [address, network] = match share {
-            BudgetShare::Open => [&sender.address, &sender.network],
-            // A brake alone makes codes short there, and withheld ones must not use up the program's own budget.
-            _ if keys.program.is_some() => [&sender.address, &sender.network],
-            BudgetShare::SpentAsker | BudgetShare::Reserve | BudgetShare::Withheld => {
-                [&self.asker[0], &self.asker[1]]
-            }
-        };
-        let own = [(&sender.phone, keys.phone), (address, keys.address), (network, keys.network)];
-        let mut all: Vec<_> = own.map(|(limit, key)| Bucket { limit, key }).into();
-        all.extend(sender.phone_apart.as_ref().map(|limit| Bucket { limit, key: keys.phone_apart }));
-        if share == BudgetShare::Open {
-            all.extend(self.shared(keys, share));
-        }
-        all.extend(self.once(keys));
-        all
-    }
-
-    /// What it counts in of the prefix and total budgets, by its share.
-    pub fn shared(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let SenderLimits { prefix, total, own_total, .. } = self.of_sender(keys.program);
-        let logs: Vec<_> = match share {
-            BudgetShare::Open | BudgetShare::SpentAsker => {
-                vec![(prefix, keys.prefix), (total, keys.total), (own_total, keys.own_total)]
-            }
-            BudgetShare::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
-            BudgetShare::Withheld => Vec::new(),
-        };
-        logs.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
-    }
-
-    /// Everything that a message counts in.
-    pub fn all(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
-        let mut buckets = self.buckets(keys, share);
-        if share != BudgetShare::Open {
-            buckets.extend(self.shared(keys, share));
-        }
-        buckets
-    }
-
-    /// Everything that it may count in on its path, whoever owns the number.
-    pub fn every_log(&self, keys: &MessageKeys, path: SendPath) -> Vec<Bucket<'_>> {
-        let mut buckets = self.buckets(keys, path.counted_as());
-        buckets
-            .extend(path.shares(keys.program.is_some()).iter().flat_map(|share| self.shared(keys, *share)));
-        buckets
     }
 
     fn every(&self) -> impl Iterator<Item = &Limit> {
@@ -253,12 +194,12 @@ impl MessageLimits {
 /// Who has a message sent: another program by its kind and name, or None for our own pages.
 pub type Sender<'a> = Option<(ProgramKind, &'a str)>;
 
-impl MessageKeys {
-    pub fn of(limiter: &Limiter, limits: &MessageLimits, message: &RequestedMessage) -> Self {
+impl MessageLogs {
+    pub fn of(limiter: &Limiter, limits: &Arc<MessageLimits>, message: &RequestedMessage) -> Self {
         let RequestedMessage { phone, purpose, origin, once, .. } = message;
         let (number, sender) = (phone.as_str().as_bytes(), purpose.program());
-        let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
-        let once = once.as_ref().map(|name| {
+        let own = limits.of_sender(sender);
+        let named = once.as_ref().map(|name| {
             let mut named = Vec::new();
             for part in [number, purpose.stored().as_bytes(), name.as_bytes()] {
                 named.extend((part.len() as u64).to_le_bytes());
@@ -266,50 +207,103 @@ impl MessageKeys {
             }
             limiter.bucket(&limits.pages.once, &named).key
         });
-        let counted = |limit, origin: Option<&Vec<u8>>| {
-            // Nobody knows who asks, so the request has an address of its own.
-            let nobody = || [b"nobody ", message.once.as_deref().unwrap_or_default().as_bytes()].concat();
-            let origin = origin.map_or_else(nobody, Clone::clone);
-            limiter.bucket(limit, &subject(sender, &origin)).key
-        };
-        let address = counted(&sender_limits.address, origin.as_ref().map(|[address, _]| address));
-        let network = counted(&sender_limits.network, origin.as_ref().map(|[_, network]| network));
-        let number = limiter.bucket(&limits.pages.phone, number).key;
-        Self::new(limiter, limits, [number, address, network], once, phone.block(), sender)
+        // Nobody knows who asks, so the request has an address of its own.
+        let nobody = || [b"nobody ", once.as_deref().unwrap_or_default().as_bytes()].concat();
+        let [address, network] = origin.clone().unwrap_or_else(|| [nobody(), nobody()]);
+        let keys = [
+            limiter.bucket(&limits.pages.phone, number).key,
+            limiter.bucket(&own.address, &subject(sender, &address)).key,
+            limiter.bucket(&own.network, &subject(sender, &network)).key,
+        ];
+        Self::new(limiter, limits, keys, named, phone.block(), sender)
     }
 
-    /// Of number, address, network and request; the others follow from these, the block and the sender.
+    /// By the keys of number, address, network and request; the others follow from these, the block and the sender.
     pub fn new(
         limiter: &Limiter,
-        limits: &MessageLimits,
+        limits: &Arc<MessageLimits>,
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,
         block: &str,
         sender: Sender<'_>,
     ) -> Self {
-        let mut reserve = [SubjectKey([0; 16]); 2];
-        let subjects = [block.as_bytes(), EVERYONE];
-        for ((key, limit), subject) in reserve.iter_mut().zip(limits.reserve.iter().flatten()).zip(subjects) {
-            *key = limiter.bucket(limit, subject).key;
-        }
-        let sender_limits = limits.of_sender(sender.map(|(kind, _)| kind));
-        let own_total = sender.map_or(PAGES, |(_, name)| name.as_bytes());
+        let own = limits.of_sender(sender);
+        let log = |limit: &Limit, key| OwnedBucket { limit: limit.clone(), key };
+        let counted = |limit: &Limit, subject: &[u8]| limiter.bucket(limit, subject).to_owned();
+        let [address_in_shortage, network_in_shortage] = match sender {
+            None => limits.asker.each_ref(),
+            // A brake alone makes codes short there, and withheld ones must not use up the program's own budget.
+            Some(_) => [&own.address, &own.network],
+        };
+        let reserve = limits.reserve.iter().flatten().zip([block.as_bytes(), EVERYONE]);
         Self {
-            program: sender.map(|(kind, _)| kind),
-            phone,
-            phone_apart: limiter.bucket(&sender_limits.phone, &subject(sender, &phone.0)).key,
-            address,
-            network,
-            prefix: limiter.bucket(&sender_limits.prefix, &subject(sender, block.as_bytes())).key,
-            total: limiter.bucket(&sender_limits.total, EVERYONE).key,
-            own_total: limiter.bucket(&sender_limits.own_total, own_total).key,
-            once,
-            reserve,
+            of_program: sender.is_some(),
+            phone: log(&own.phone, phone),
+            phone_apart: own.phone_apart.as_ref().map(|limit| counted(limit, &subject(sender, &phone.0))),
+            origin: [log(&own.address, address), log(&own.network, network)],
+            origin_in_shortage: [log(address_in_shortage, address), log(network_in_shortage, network)],
+            open: [
+                counted(&own.prefix, &subject(sender, block.as_bytes())),
+                counted(&own.total, EVERYONE),
+                counted(&own.own_total, sender.map_or(PAGES, |(_, name)| name.as_bytes())),
+            ],
+            reserve: reserve.map(|(limit, subject)| counted(limit, subject)).collect(),
+            once: once.map(|key| log(&own.once, key)),
+            limits: Arc::clone(limits),
+        }
+    }
+
+    /// What every message counts in before it is known who owns the number; one in the open part counts in
+    /// all at once.
+    pub fn buckets(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let is_open = share == BudgetShare::Open;
+        let origin = if is_open { &self.origin } else { &self.origin_in_shortage };
+        let mut all = vec![self.phone.borrow()];
+        all.extend(origin.iter().chain(&self.phone_apart).map(OwnedBucket::borrow));
+        if is_open {
+            all.extend(self.shared(share));
+        }
+        all.extend(self.once.as_ref().map(OwnedBucket::borrow));
+        all
+    }
+
+    /// What it counts in of the prefix and total budgets, by its share.
+    pub fn shared(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let logs = match share {
+            BudgetShare::Open | BudgetShare::SpentAsker => &self.open[..],
+            BudgetShare::Reserve => &self.reserve[..],
+            BudgetShare::Withheld => &[],
+        };
+        logs.iter().map(OwnedBucket::borrow).collect()
+    }
+
+    pub fn all(&self, share: BudgetShare) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(share);
+        if share != BudgetShare::Open {
+            buckets.extend(self.shared(share));
+        }
+        buckets
+    }
+
+    /// Everything that it may count in on its path, whoever owns the number.
+    pub fn every_log(&self, path: SendPath) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(path.counted_as());
+        buckets.extend(self.shares(path).iter().flat_map(|share| self.shared(*share)));
+        buckets
+    }
+
+    /// The shares that a proven number may use, in order. The reserve is for accounts, so a program's brake leaves the
+    /// open part.
+    pub const fn shares(&self, path: SendPath) -> &'static [BudgetShare] {
+        match path {
+            SendPath::Open => &[],
+            _ if self.of_program => &[BudgetShare::SpentAsker],
+            SendPath::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
+            SendPath::Short { .. } => &[BudgetShare::Reserve],
         }
     }
 }
 
-/// As it is counted for the sender.
 fn subject(sender: Sender<'_>, bytes: &[u8]) -> Vec<u8> {
     sender.map_or_else(|| bytes.to_vec(), |(kind, name)| kind.subject(name, bytes))
 }
@@ -367,7 +361,6 @@ pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
     Some(limit_of(name, kept.collect::<Option<_>>()?, LimitMode::Enforce))
 }
 
-/// The same limit, which counts but never refuses.
 pub fn counting(limit: &Limit) -> Limit {
     limit_of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor).keeping(limit.capacity())
 }
@@ -376,7 +369,6 @@ fn limit_of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {
     Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
 }
 
-/// The path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendPath {
     Open,
@@ -398,10 +390,7 @@ impl SendPath {
     }
 
     pub const fn under(self) -> Option<BrakedPrefix> {
-        match self {
-            Self::Open | Self::SpentAsker => None,
-            Self::Short { under } => under,
-        }
+        if let Self::Short { under } = self { under } else { None }
     }
 
     /// The path on which a refused ordinary request continues; None if the refusal does not make codes short.
@@ -409,31 +398,11 @@ impl SendPath {
         if self != Self::Open || refusal.then != RuleAction::Block {
             return None;
         }
-        match LimitName::parse(limit)?.subject() {
-            LimitSubject::Address | LimitSubject::Network => Some(Self::SpentAsker),
-            LimitSubject::Prefix | LimitSubject::Everyone => Some(Self::Short { under: None }),
-            LimitSubject::Account
-            | LimitSubject::Device
-            | LimitSubject::Phone
-            | LimitSubject::Program
-            | LimitSubject::ProgramAddress
-            | LimitSubject::ProgramNetwork
-            | LimitSubject::ProgramPrefix
-            | LimitSubject::RealmAccount
-            | LimitSubject::RealmDevice
-            | LimitSubject::RealmAddress
-            | LimitSubject::RealmNetwork => None,
-        }
-    }
-
-    /// The shares that a proven number may use, in order. The reserve is for accounts, so a program's brake leaves the
-    /// open part.
-    pub const fn shares(self, of_program: bool) -> &'static [BudgetShare] {
-        match self {
-            Self::Open => &[],
-            _ if of_program => &[BudgetShare::SpentAsker],
-            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
-            Self::Short { .. } => &[BudgetShare::Reserve],
+        match LimitName::parse(limit)? {
+            LimitName::SmsAddress | LimitName::SmsNetwork => Some(Self::SpentAsker),
+            LimitName::SmsPrefix | LimitName::SmsTotal => Some(Self::Short { under: None }),
+            // Of the number, or of one program alone.
+            _ => None,
         }
     }
 }

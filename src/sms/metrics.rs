@@ -3,19 +3,16 @@
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
-use strum::{IntoStaticStr, VariantArray};
 
-use super::message::{SendAnswer, SendOutcome};
+use super::message::SendAnswer;
 use super::{DeliveryResult, MessagePurpose};
-use crate::denied::Denied;
+use crate::audit::Outcome;
 use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct SmsMetrics {
-    /// By [`MessageCount`].
-    messages: Vec<Counter>,
-    /// By [`GuessCount`].
-    guesses: Vec<Counter>,
+    messages: [Counter; MESSAGES.len()],
+    guesses: [Counter; GUESSES.len()],
     /// Put on prefixes for our pages, a verifier, a relay.
     brakes: [Counter; 3],
     /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
@@ -34,39 +31,18 @@ static GATEWAY: DependencyStatus = DependencyStatus::new(
     3,
 );
 
-/// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
-/// `withheld` is a message that was not sent in a shortage.
-#[derive(Clone, Copy, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-enum MessageCount {
-    Repeated,
-    Accepted,
-    Unknown,
-    Refused,
-    Withheld,
-    Challenged,
-    Throttled,
-    Unavailable,
-}
-
-/// `gatehouse_sms_guesses_total` by outcome. Only right and wrong ones were compared.
-#[derive(Clone, Copy, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum GuessCount {
-    Right,
-    Wrong,
-    Challenged,
-    Throttled,
-    Unavailable,
-}
+/// `repeated` is a request whose message was sent before; `withheld` is a message that was not sent in a shortage.
+const MESSAGES: [&str; 8] =
+    ["repeated", "accepted", "unknown", "refused", "withheld", "challenged", "throttled", "unavailable"];
+/// Only right and wrong ones were compared.
+const GUESSES: [&str; 5] = ["right", "wrong", "challenged", "throttled", "unavailable"];
 
 impl SmsMetrics {
     pub fn register() -> Self {
-        let message = |count: &MessageCount| metrics::counter!("gatehouse_sms_messages_total", "outcome" => count.into_str());
-        let guess = |count: &GuessCount| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => count.into_str());
         Self {
-            messages: MessageCount::VARIANTS.iter().map(message).collect(),
-            guesses: GuessCount::VARIANTS.iter().map(guess).collect(),
+            messages: MESSAGES
+                .map(|word| metrics::counter!("gatehouse_sms_messages_total", "outcome" => word)),
+            guesses: GUESSES.map(|word| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => word)),
             brakes: ["pages", "verify", "relay"]
                 .map(|scope| metrics::counter!("gatehouse_sms_brakes_total", "scope" => scope)),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
@@ -75,8 +51,9 @@ impl SmsMetrics {
         }
     }
 
-    pub fn guess(&self, count: GuessCount) {
-        self.guesses[count as usize].increment(1);
+    pub fn guess(&self, outcome: Outcome) {
+        let word = if outcome == Outcome::Ok { "right" } else { outcome.into_str() };
+        count(&GUESSES, &self.guesses, word);
     }
 
     pub fn brakes_of(&self, purpose: &MessagePurpose) -> &Counter {
@@ -88,7 +65,6 @@ impl SmsMetrics {
         }
     }
 
-    /// The gateway's answer to a message, and how long it took.
     pub fn gateway(&self, took: Duration, delivery: &DeliveryResult) {
         self.gateway_seconds.record(took.as_secs_f64());
         match delivery {
@@ -97,31 +73,27 @@ impl SmsMetrics {
         }
     }
 
-    pub fn count(&self, answer: &SendAnswer) {
-        let count = match &answer.outcome {
-            _ if answer.repeated => MessageCount::Repeated,
-            // Counted when its outcome is known.
-            SendOutcome::Sent(sent) if sent.short => return,
-            SendOutcome::Sent(sent) if sent.confirmed => MessageCount::Accepted,
-            SendOutcome::Sent(_) => MessageCount::Unknown,
-            SendOutcome::NotSent => MessageCount::Refused,
-            SendOutcome::Denied(Denied::Challenged { .. }) => MessageCount::Challenged,
-            SendOutcome::Denied(Denied::Throttled { .. }) => MessageCount::Throttled,
-            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
-                MessageCount::Unavailable
-            }
-        };
-        self.messages[count as usize].increment(1);
+    pub fn answer(&self, answer: &SendAnswer) {
+        if answer.repeated {
+            count(&MESSAGES, &self.messages, "repeated");
+        } else if let Some(outcome) = answer.outcome.told() {
+            self.message(outcome);
+        }
     }
 
-    /// The outcome of a message in a shortage; None: it was not sent.
-    pub fn count_short(&self, delivery: Option<&DeliveryResult>) {
-        let count = match delivery {
-            None => MessageCount::Withheld,
-            Some(DeliveryResult::Accepted { .. }) => MessageCount::Accepted,
-            Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => MessageCount::Unknown,
+    pub fn message(&self, outcome: Outcome) {
+        let word = match outcome {
+            Outcome::Ok => "accepted",
+            Outcome::Failed => "refused",
+            other => other.into_str(),
         };
-        self.messages[count as usize].increment(1);
+        count(&MESSAGES, &self.messages, word);
+    }
+}
+
+fn count(words: &[&str], counters: &[Counter], word: &str) {
+    if let Some(at) = words.iter().position(|known| *known == word) {
+        counters[at].increment(1);
     }
 }
 
@@ -132,7 +104,8 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
-    use crate::sms::SendReceipt;
+    use crate::denied::Denied;
+    use crate::sms::{SendOutcome, SendReceipt};
 
     #[test]
     fn each_outcome_is_counted_by_its_name() {
@@ -162,13 +135,13 @@ mod tests {
         };
         for (name, outcome) in outcomes {
             assert!(!told("gatehouse_sms_messages_total", name));
-            metrics.count(&outcome.into());
+            metrics.answer(&outcome.into());
             assert!(told("gatehouse_sms_messages_total", name), "{name}");
         }
-        metrics.count(&SendAnswer { repeated: true, ..sent(true).into() });
+        metrics.answer(&SendAnswer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
-        metrics.guess(GuessCount::Wrong);
+        metrics.guess(Outcome::Wrong);
         assert!(told("gatehouse_sms_guesses_total", "wrong"));
         metrics.brakes_of(&MessagePurpose::relayed("idp").unwrap()).increment(1);
         assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total{scope=\"relay\"} 1"));

@@ -11,14 +11,12 @@ mod message_limits;
 mod metrics;
 mod phone;
 mod purpose;
-mod record;
 mod send;
-mod shortage;
 mod text;
 
 use std::fmt;
 
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroizing;
 
 use crate::entropy::Entropy;
 
@@ -30,7 +28,7 @@ pub use gateway::{
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use message::{RequestedMessage, SendOutcome, SendReceipt, SmsError};
+pub use message::{RequestedMessage, SendOutcome, SendReceipt};
 pub use phone::{Phone, PhoneError};
 pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
 pub use send::{InTurn, TurnResult};
@@ -57,69 +55,49 @@ impl fmt::Display for MessageId {
 }
 
 /// What only one person should know: six digits if the code is ours. Wiped when dropped, never printed.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct SmsCode {
-    letters: [u8; LONGEST_CODE],
-    length: usize,
-}
+#[derive(Clone)]
+pub struct SmsCode(Zeroizing<String>);
 
-/// The lengths of codes that others make.
-const SHORTEST_CODE: usize = 4;
-const LONGEST_CODE: usize = 10;
 /// Of ours.
 const DIGITS: usize = 6;
 
 impl SmsCode {
     /// Every code equally likely.
     pub fn random(entropy: &Entropy) -> Self {
-        const CODES: u32 = 1_000_000;
+        const CODES: u32 = 10_u32.pow(DIGITS as u32);
         // Values that would make small codes likelier are discarded.
         const FAIR: u32 = u32::MAX - u32::MAX % CODES;
         let mut number = u32::from_le_bytes(entropy.bytes());
         while number >= FAIR {
             number = u32::from_le_bytes(entropy.bytes());
         }
-        let mut rest = number % CODES;
-        let mut digits = [b'0'; DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit += (rest % 10) as u8;
-            rest /= 10;
-        }
-        Self::of(&digits)
+        Self(Zeroizing::new(format!("{:0DIGITS$}", number % CODES)))
     }
 
     /// Accepts what people type: spaces, dashes and full-width digits. None if it is not six digits.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut digits = [0; DIGITS];
-        let mut count = 0;
+        let mut digits = Zeroizing::new(String::with_capacity(DIGITS));
         for letter in text.chars().filter(|letter| !letter.is_whitespace() && !matches!(letter, '-' | '–'))
         {
-            let digit = match letter {
-                '0'..='9' => letter as u32 - u32::from('0'),
-                '０'..='９' => letter as u32 - u32::from('０'),
-                _ => return None,
-            };
-            *digits.get_mut(count)? = b'0' + digit as u8;
-            count += 1;
+            let zero = if letter.is_ascii_digit() { '0' } else { '０' };
+            let digit = char::from_digit(u32::from(letter).checked_sub(u32::from(zero))?, 10)?;
+            if digits.len() == DIGITS {
+                return None;
+            }
+            digits.push(digit);
         }
-        (count == digits.len()).then(|| Self::of(&digits))
+        (digits.len() == DIGITS).then_some(Self(digits))
     }
 
     /// A code that somebody else has made. None unless it is 4 to 10 of 0-9, A-Z and a-z.
     pub fn relayed(text: &str) -> Option<Self> {
-        let fits = (SHORTEST_CODE..=LONGEST_CODE).contains(&text.len());
-        (fits && text.bytes().all(|letter| letter.is_ascii_alphanumeric())).then(|| Self::of(text.as_bytes()))
-    }
-
-    /// Of at most as many letters as the longest has.
-    fn of(text: &[u8]) -> Self {
-        let mut letters = [0; LONGEST_CODE];
-        letters[..text.len()].copy_from_slice(text);
-        Self { letters, length: text.len() }
+        let fits =
+            (4..=10).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_alphanumeric());
+        fits.then(|| Self(Zeroizing::new(text.to_owned())))
     }
 
     pub fn expose(&self) -> &str {
-        std::str::from_utf8(&self.letters[..self.length]).expect("ASCII letters and digits")
+        &self.0
     }
 }
 

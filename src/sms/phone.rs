@@ -56,12 +56,10 @@ impl Phone {
         }
     }
 
-    /// A number that was parsed before, from one of our rows.
     pub fn stored(e164: String) -> Self {
         Self(e164)
     }
 
-    /// In E.164.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -115,7 +115,6 @@ impl MessagePurpose {
         }
     }
 
-    /// None unless it is a name as custom limits have.
     pub fn relayed(relay: &str) -> Option<Self> {
         is_custom_name(relay).then(|| Self::Relayed(relay.to_owned()))
     }
@@ -129,7 +128,6 @@ impl MessagePurpose {
         }
     }
 
-    /// The program that asked for it.
     pub fn program(&self) -> Option<(ProgramKind, &str)> {
         match self {
             Self::Own(_) => None,

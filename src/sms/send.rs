@@ -1,10 +1,11 @@
 //! Sends one message, from top to bottom: budgets, ledger, gateway, and what its answer means for both.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
-use gatehouse_limiter::{HitId, SubjectKey};
+use gatehouse_limiter::{HitId, StoreError, SubjectKey};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -12,14 +13,15 @@ use tracing::Instrument;
 use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
-use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
-use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt, SmsError};
-use super::message_limits::{BudgetShare, MessageKeys, MessageLimits, RELAYED, SendPath};
-use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode, SmsMessage};
+use super::ledger::{EarlierMessage, MessageDraft, MessageState, WriteResult};
+use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
+use super::message_limits::{BudgetShare, MessageLogs, RELAYED, SendPath};
+use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage};
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
-use crate::config::{Brake, LiveSettings};
+use crate::config::{Brake, LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
-use crate::denied::Denied;
+use crate::denied::{ACCESS, Denied};
 use crate::{request_id, spans};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
@@ -38,12 +40,10 @@ const READING: Duration = Duration::from_millis(500);
 pub struct SendJob {
     pub codes: SmsCodes,
     pub message: RequestedMessage,
-    pub limits: Arc<MessageLimits>,
-    pub keys: MessageKeys,
+    logs: MessageLogs,
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
     pub code_ttl: Duration,
-    /// The requesting browser, as the ledger stores it.
     asker: Option<String>,
     guess_window: Duration,
     /// How long everybody is challenged.
@@ -67,11 +67,7 @@ pub enum TurnResult {
 impl SmsCodes {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
     /// end.
-    pub async fn send(
-        &self,
-        live: &LiveSettings,
-        message: RequestedMessage,
-    ) -> Result<SendOutcome, SmsError> {
+    pub async fn send(&self, live: &LiveSettings, message: RequestedMessage) -> Result<SendOutcome, DbError> {
         SendJob::new(self.clone(), live, message).send(live).await
     }
 
@@ -84,7 +80,7 @@ impl SmsCodes {
         live: &LiveSettings,
         message: RequestedMessage,
         look: bool,
-    ) -> Result<TurnResult, SmsError> {
+    ) -> Result<TurnResult, DbError> {
         SendJob::new(self.clone(), live, message).turn(live, look).await
     }
 
@@ -95,10 +91,10 @@ impl SmsCodes {
         &self,
         live: &LiveSettings,
         message: RequestedMessage,
-    ) -> Result<SendOutcome, SmsError> {
+    ) -> Result<SendOutcome, DbError> {
         let flag = HandoverFlag::default();
         let job = SendJob { handover: Some(flag.clone()), ..SendJob::new(self.clone(), live, message) };
-        let once = job.keys.once;
+        let once = job.once();
         match tokio::time::timeout(RELAY_PATIENCE, job.send(live)).await {
             Ok(outcome) => outcome,
             Err(_) => Ok(match flag.call_off() {
@@ -117,12 +113,7 @@ impl SmsCodes {
     }
 
     /// Notes how a code ended at the provider. False if the message is none of the relay's.
-    pub async fn relay_outcome(
-        &self,
-        relay: &MessagePurpose,
-        id: &str,
-        used: bool,
-    ) -> Result<bool, SmsError> {
+    pub async fn relay_outcome(&self, relay: &MessagePurpose, id: &str, used: bool) -> Result<bool, DbError> {
         let Some(id) = MessageId::parse(id) else { return Ok(false) };
         Ok(self.0.ledger.note_outcome(relay, id, used).await?)
     }
@@ -134,7 +125,7 @@ fn on_its_way(id: MessageId, expires_in: Duration) -> SendOutcome {
 }
 
 impl InTurn {
-    pub async fn send(mut self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, SmsError> {
+    pub async fn send(mut self, live: &LiveSettings, solved: bool) -> Result<SendOutcome, DbError> {
         let codes = self.job.codes.clone();
         self.job.message.solved = solved;
         self.job.everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
@@ -144,10 +135,10 @@ impl InTurn {
             job.record(&answer);
             // The next request with this name sees the outcome.
             drop(self.held);
-            Ok::<_, SmsError>(answer)
+            Ok::<_, DbError>(answer)
         };
         let answer = request_id::spawn(task).await.expect("sending does not panic")?;
-        codes.0.metrics.count(&answer);
+        codes.0.metrics.answer(&answer);
         Ok(answer.outcome)
     }
 }
@@ -167,11 +158,10 @@ impl WriteStep {
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: RequestedMessage) -> Self {
         let limits = codes.message_limits(live);
-        let keys = MessageKeys::of(codes.0.budgets.limiter(), &limits, &message);
+        let logs = MessageLogs::of(codes.0.budgets.limiter(), &limits, &message);
         Self {
-            asker: message.browser.as_deref().map(|browser| codes.asker(keys.phone, browser)),
-            limits,
-            keys,
+            asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
+            logs,
             brake: live.sms.brake.clone(),
             code_ttl: match message.purpose {
                 MessagePurpose::Own(_) | MessagePurpose::Verification(_) => live.sms.code_ttl,
@@ -185,7 +175,7 @@ impl SendJob {
         }
     }
 
-    async fn send(self, live: &LiveSettings) -> Result<SendOutcome, SmsError> {
+    async fn send(self, live: &LiveSettings) -> Result<SendOutcome, DbError> {
         let solved = self.message.solved;
         match self.turn(live, false).await? {
             TurnResult::Mine(turn) => turn.send(live, solved).await,
@@ -193,10 +183,10 @@ impl SendJob {
         }
     }
 
-    async fn turn(self, live: &LiveSettings, look: bool) -> Result<TurnResult, SmsError> {
+    async fn turn(self, live: &LiveSettings, look: bool) -> Result<TurnResult, DbError> {
         let inner = &*self.codes.0;
         let answered = |answer: SendAnswer| {
-            inner.metrics.count(&answer);
+            inner.metrics.answer(&answer);
             Ok(TurnResult::Answered(answer.outcome))
         };
         // An administrator has paused the number's prefix: the same answer for every number under it, before anything is
@@ -205,7 +195,7 @@ impl SendJob {
             self.record_paused();
             return answered(Denied::Unavailable { retry_after: left.min(LONGEST_RETRY) }.into());
         }
-        let Some(name) = self.keys.once else {
+        let Some(name) = self.once() else {
             return Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: None }));
         };
         // One at a time in this process: the second learns how the first ended instead of polling.
@@ -220,11 +210,11 @@ impl SendJob {
         Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: Some(held) }))
     }
 
-    async fn run(self: &Arc<Self>) -> Result<SendAnswer, SmsError> {
+    async fn run(self: &Arc<Self>) -> Result<SendAnswer, DbError> {
         let inner = &*self.codes.0;
         self.free_name().await?;
         if let Some(left) = self.everyone.filter(|_| !self.message.solved)
-            && !inner.budgets.is_repeated(&self.limits, &self.keys).await
+            && !inner.budgets.is_repeated(&self.logs).await
         {
             return Ok(Denied::challenged_with_everyone(left).into());
         }
@@ -241,7 +231,7 @@ impl SendJob {
                 return Ok(SendOutcome::unavailable().into());
             }
             let share = path.counted_as();
-            match inner.budgets.admit(&self.limits, &self.keys, share, self.message.solved).await {
+            match inner.budgets.admit(&self.logs, share, self.message.solved).await {
                 BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
                     WriteStep::Answer(answer) => return Ok(*answer),
                     WriteStep::Again(on) => {
@@ -287,30 +277,33 @@ impl SendJob {
         let inner = &*self.codes.0;
         let (scope, phone) = (self.message.purpose.scope(), &self.message.phone);
         let known = inner.ledger.known_brake(&scope, phone).filter(|_| self.brake.enabled)?;
-        let repeated = inner.budgets.is_repeated(&self.limits, &self.keys).await;
+        let repeated = inner.budgets.is_repeated(&self.logs).await;
         (!repeated).then_some(known)
     }
 
+    fn once(&self) -> Option<SubjectKey> {
+        self.logs.once.as_ref().map(|log| log.key)
+    }
+
     async fn earlier(&self) -> Result<Option<EarlierMessage>, DbError> {
-        let Some(name) = self.keys.once else { return Ok(None) };
+        let Some(name) = self.once() else { return Ok(None) };
         Ok(self.codes.ledger().earlier(name).await?.filter(|earlier| !earlier.used_up))
     }
 
     /// A name whose verification is used up is free again.
     async fn free_name(&self) -> Result<(), DbError> {
-        if let (MessagePurpose::Verification(_), Some(name)) = (&self.message.purpose, self.keys.once)
+        if let (MessagePurpose::Verification(_), Some(name)) = (&self.message.purpose, self.once())
             && let Some(earlier) = self.codes.ledger().earlier(name).await?
             && earlier.used_up
         {
-            self.codes.0.budgets.free_name(&self.limits, &self.keys, earlier.hit).await;
+            self.codes.0.budgets.free_name(&self.logs, earlier.hit).await;
         }
         Ok(())
     }
 
     /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
-        let limit = self.limits.phone(&self.keys);
-        let resend_after = self.codes.ledger().resend_after(self.keys.phone, limit).await?;
+        let resend_after = self.codes.ledger().resend_after(self.logs.phone.borrow()).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
         let (id, expires_in) = (self.shown_id(earlier.id), earlier.expires_in);
         let receipt = SendReceipt { id, expires_in, resend_after, confirmed, short };
@@ -319,17 +312,17 @@ impl SendJob {
 
     /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
     /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
-    async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
+    async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, DbError> {
         let inner = &*self.codes.0;
         let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
             self.give_back(&ticket, path).await;
             return Ok(WriteStep::answer(SendOutcome::unavailable()));
         };
         let share = match self.share(&ticket, path).await {
-            Ok(share) => share,
-            Err(answer) => {
+            Ok(Some(share)) => share,
+            none => {
                 self.give_back(&ticket, path).await;
-                return answer.map(WriteStep::answer);
+                return none.map(|_| WriteStep::answer(SendOutcome::unavailable()));
             }
         };
         let (id, purpose) = (MessageId::random(&inner.deps.entropy), self.message.purpose.stored());
@@ -338,30 +331,30 @@ impl SendJob {
             Some(code) => (code.clone(), None),
             None => {
                 let code = SmsCode::random(&inner.deps.entropy);
-                let hash = self.codes.code_hash(self.keys.phone, &purpose, id, &code);
+                let hash = self.codes.code_hash(self.logs.phone.key, &purpose, id, &code);
                 (code, Some(hash))
             }
         };
         let draft = MessageDraft {
             id,
             message: &self.message,
-            keys: &self.keys,
+            logs: &self.logs,
             hit: ticket.hit,
             event_key: self.event_key(),
             gateway: inner.deps.gateway.name(),
             code_hash: code_hash.as_deref(),
             code_ttl: self.code_ttl,
-            asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
-            limit: self.limits.phone(&self.keys),
+            asker: self.asker.as_deref(),
+            guess_window: self.guess_window,
             brake: &self.brake,
             share,
             under: path.under(),
         };
         let begun = inner.deps.clock.now();
-        let why_not = match inner.ledger.write(&draft).await {
+        let written = match inner.ledger.write(&draft).await {
             // Last of all: whether it may still be handed to the gateway.
             Ok(WriteResult::New { resend_after })
-                if inner.budgets.is_current(&self.limits, &ticket).await
+                if inner.budgets.is_current(&self.logs.limits, ticket.generation).await
                     && self.handover.as_ref().is_none_or(|flag| flag.hand_over(id)) =>
             {
                 let outcome = if path == SendPath::Open {
@@ -377,21 +370,20 @@ impl SendJob {
                 let admitted = Some((ticket.at, ticket.noted));
                 return Ok(WriteStep::answer(SendAnswer { admitted, ..outcome.into() }));
             }
-            Ok(WriteResult::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
-            Ok(WriteResult::Not(why)) => Ok(Some(why)),
-            Err(error) => Err(error),
+            Ok(new @ WriteResult::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| new),
+            other => other,
         };
         self.give_back(&ticket, path).await;
-        Ok(match why_not? {
-            None => WriteStep::Again(path),
-            Some(WhyNot::Repeated(earlier)) => WriteStep::answer(self.repeated(earlier).await?),
-            Some(WhyNot::Refused(refusal)) => {
-                let limit = self.limits.phone(&self.keys);
-                let sent = inner.ledger.sent_to(self.keys.phone, limit).await?;
-                inner.budgets.restore_number(&self.limits, &self.keys, &sent).await;
-                WriteStep::answer(SendAnswer::refused(limit.name().to_owned(), refusal))
+        Ok(match written? {
+            WriteResult::New { .. } => WriteStep::Again(path),
+            WriteResult::Repeated(earlier) => WriteStep::answer(self.repeated(earlier).await?),
+            WriteResult::Refused(refusal) => {
+                let number = self.logs.phone.borrow();
+                let sent = inner.ledger.sent_to(number).await?;
+                inner.budgets.restore_number(number, &sent.0).await;
+                WriteStep::answer(SendAnswer::refused(number.limit.name().to_owned(), refusal))
             }
-            Some(WhyNot::Braked(braked)) => {
+            WriteResult::Braked(braked) => {
                 inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
                 self.under_brake(braked).map_or_else(WriteStep::answer, WriteStep::Again)
             }
@@ -399,7 +391,7 @@ impl SendJob {
     }
 
     async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {
-        self.codes.0.budgets.refund(&self.limits.every_log(&self.keys, path), ticket.hit).await;
+        self.codes.0.budgets.refund(&self.logs.every_log(path), ticket.hit).await;
     }
 
     /// The id of a message, for those who have a use for it.
@@ -433,7 +425,7 @@ impl SendJob {
         let delivery = self.hand_over(id, code).await;
         match self.settle(id, Some(&delivery)).await {
             Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
-                self.codes.0.budgets.refund_all_but_asker(&self.limits, &self.keys, hit).await;
+                self.codes.0.budgets.refund_all_but_asker(&self.logs, hit).await;
             }
             // If that could not be written, it stays pending and counts, in the window store as well.
             Some(true) | None => {}
@@ -469,8 +461,13 @@ impl SendJob {
                 }
             };
             job.settle(id, delivery.as_ref()).await;
-            job.codes.0.metrics.count_short(delivery.as_ref());
-            job.record_short(admitted_at, delivery.as_ref());
+            let outcome = match delivery {
+                None => Outcome::Withheld,
+                Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
+                Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
+            };
+            job.codes.0.metrics.message(outcome);
+            job.record_event(AuditEvent::new(admitted_at, Action::Send, outcome));
             drop(permit);
         });
     }
@@ -510,5 +507,147 @@ impl SendJob {
             tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }
         delivery
+    }
+}
+
+// When codes are short: the open part of a shared budget is spent, or the number's prefix is under a brake.
+// Everybody who solved a challenge gets the same answer, after the same number of writes, but only numbers
+// of accounts get a message; at a program's brake, numbers that were proven at that program. While only the
+// requester's address or network is spent, their messages come out of the open part of the others, so that the
+// reserve lasts until that is spent, too.
+
+impl SendJob {
+    /// What a spent budget means for this request; None if it continues. Never depends on who owns the number.
+    fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<Denied> {
+        match &self.message.purpose {
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) => {
+                (!self.message.solved).then_some(Denied::Challenged { limit, retry_after })
+            }
+            // What is kept is for those who have an account here.
+            MessagePurpose::Own(Purpose::Register | Purpose::Verify)
+            | MessagePurpose::Verification(_)
+            | MessagePurpose::Relayed(_) => Some(Denied::Throttled { limit, retry_after }),
+        }
+    }
+
+    /// The path on which a request continues under a brake, or its answer. Never depends on who owns the number.
+    fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
+        let (limit, retry_after) = (SMS_BRAKE.into(), braked.retry_after);
+        match (&self.message.purpose, braked.proven_before) {
+            // Who registers or adds a number has no account with it, so there is nobody to send to.
+            (MessagePurpose::Own(Purpose::Register | Purpose::Verify), Some(_)) => {
+                Err(Denied::Throttled { limit, retry_after })
+            }
+            // Nobody can show one there.
+            (MessagePurpose::Relayed(_), Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
+            _ if !self.message.solved => Err(Denied::Challenged { limit, retry_after }),
+            (_, None) => Ok(SendPath::Open),
+            (_, Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
+        }
+    }
+
+    /// The part of the budgets that the message uses. Every number is looked up, and a hit is taken for every
+    /// number, so that it takes the same time whoever owns it. None if the window store is out.
+    async fn share(&self, ticket: &BudgetTicket, path: SendPath) -> Result<Option<BudgetShare>, DbError> {
+        if path == SendPath::Open {
+            return Ok(Some(BudgetShare::Open));
+        }
+        let inner = &*self.codes.0;
+        let since = self.proven_since().await?;
+        let before = path.under().and_then(|braked| braked.proven_before);
+        let owned = since.is_some_and(|since| before.is_none_or(|before| since < before));
+        let taken = inner.budgets.take(self.logs.shares(path), &self.logs, owned, ticket.hit).await;
+        let out = |error: &StoreError| {
+            tracing::debug!(%error, "no message is sent while the window store is out");
+        };
+        Ok(taken.inspect_err(out).ok())
+    }
+
+    /// Since when the number has been proven where the code is for: at the program, or as an account's here.
+    async fn proven_since(&self) -> Result<Option<Micros>, DbError> {
+        let (inner, purpose) = (&*self.codes.0, &self.message.purpose);
+        match purpose.program() {
+            None => inner.deps.owners.since(&self.message.phone).await,
+            Some(_) => inner.ledger.proven_since(&purpose.scope(), self.logs.phone.key).await,
+        }
+    }
+}
+
+// How requests for codes are recorded as events.
+
+impl SmsCodes {
+    /// `[access]` refuses the client that a program states, before anything is counted.
+    pub fn record_denied(&self, purpose: &MessagePurpose, [address, network]: [&[u8]; 2]) {
+        let (audit, purpose) = (&self.0.deps.audit, purpose.stored());
+        audit.record(AuditEvent {
+            name: Some(&purpose),
+            address: Some(EventSubject::Address(address)),
+            network: Some(EventSubject::Network(network)),
+            why: Some(EventRule::by_nobody(ACCESS)),
+            ..AuditEvent::new(audit.now(), Action::Send, Outcome::Refused)
+        });
+    }
+}
+
+impl SendJob {
+    /// A repeated request is not an event, because it changes nothing. One in a shortage is recorded when its
+    /// outcome is known.
+    fn record(&self, answer: &SendAnswer) {
+        if answer.repeated {
+            return;
+        }
+        let audit = &self.codes.0.deps.audit;
+        let Some(outcome) = answer.outcome.told() else { return };
+        let limit = match &answer.outcome {
+            SendOutcome::Denied(Denied::Challenged { limit, .. } | Denied::Throttled { limit, .. }) => {
+                Some(limit)
+            }
+            _ => None,
+        };
+        let buckets = self.logs.buckets(BudgetShare::Open);
+        let (at, why) = match (limit, &answer.refusal, &answer.admitted) {
+            (Some(limit), Some(refusal), _) => {
+                (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))
+            }
+            // A brake, or everybody is challenged.
+            (Some(limit), None, _) => (audit.now(), Some(EventRule::by_nobody(limit))),
+            (None, _, Some((at, noted))) => {
+                let noted = noted.as_ref();
+                (*at, noted.map(|refusal| EventRule::noted(buckets[refusal.bucket].limit.name(), refusal)))
+            }
+            (None, _, None) => (audit.now(), None),
+        };
+        // When its hits were refunded.
+        let settled = (outcome == Outcome::Failed).then(|| audit.now());
+        let event = AuditEvent { settled, why, ..AuditEvent::new(at, Action::Send, outcome) };
+        self.record_event(event);
+    }
+
+    /// It was not sent, because its prefix is paused.
+    fn record_paused(&self) {
+        let event = AuditEvent::new(self.codes.0.deps.audit.now(), Action::Send, Outcome::Refused);
+        self.record_event(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event });
+    }
+
+    /// Whoever checks the code of another program names no number.
+    fn event_key(&self) -> Option<i64> {
+        let number = EventSubject::Phone(self.message.phone.as_str());
+        let checked_by_id = matches!(self.message.purpose, MessagePurpose::Verification(_));
+        checked_by_id.then(|| self.codes.0.deps.audit.subject(&number))
+    }
+
+    /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
+    fn record_event(&self, event: AuditEvent<'_>) {
+        let RequestedMessage { phone, purpose, origin, solved, .. } = &self.message;
+        let origin = origin.as_ref();
+        self.codes.0.deps.audit.record(AuditEvent {
+            name: Some(&purpose.stored()),
+            solved: *solved,
+            address: origin.map(|[address, _]| EventSubject::Address(address)),
+            network: origin.map(|[_, network]| EventSubject::Network(network)),
+            phone: Some(EventSubject::Phone(phone.as_str())),
+            prefix: Some(EventSubject::Prefix(phone.block())),
+            ..event
+        });
     }
 }

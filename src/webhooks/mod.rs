@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use crate::clock::{Clock, Micros};
 use crate::config::{WebhookEvent, WebhookSettings};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
 use crate::stop::{StopSender, StopSignal};
 use notices::WebhookNotice;
@@ -62,14 +62,11 @@ pub struct Webhooks {
     endpoints: Vec<WebhookEndpoint>,
     sources: NoticeSources,
     table: DeliveryTable,
-    clock: Clock,
     watch: DependencyWatch,
 }
 
-/// A notice that could not be written down yet.
 struct UnsavedNotice {
     notice: WebhookNotice,
-    /// Receivers that do not have it.
     missing: Vec<usize>,
     attempts: usize,
     next_at: Micros,
@@ -85,10 +82,10 @@ impl Webhooks {
         let opened =
             settings.iter().enumerate().map(|(index, webhook)| WebhookEndpoint::open(index, webhook));
         let endpoints = opened.collect::<Result<Vec<_>, _>>()?;
-        let clock = dependencies.clock.clone();
-        let table = DeliveryTable::new(dependencies.db.clone(), clock.clone());
-        let watch = DependencyWatch::new(dependencies);
-        let webhooks = Self { endpoints, sources, table, clock, watch };
+        let WatchedDependencies { db, clock, .. } = &dependencies;
+        let table = DeliveryTable { db: db.clone(), clock: clock.clone() };
+        let watch = DependencyWatch { parts: dependencies, seen: Mutex::default() };
+        let webhooks = Self { endpoints, sources, table, watch };
         Ok((!webhooks.endpoints.is_empty()).then_some(webhooks))
     }
 
@@ -145,7 +142,7 @@ impl Webhooks {
     async fn tell_dependencies(&self, unsaved: &mut VecDeque<UnsavedNotice>) {
         for notice in self.watch.changes().await {
             let missing = self.wanting(&notice);
-            let next_at = self.clock.now();
+            let next_at = self.table.clock.now();
             unsaved.push_back(UnsavedNotice { notice, missing, attempts: 0, next_at });
         }
         while unsaved.len() > MOST_UNSAVED {
@@ -154,7 +151,7 @@ impl Webhooks {
         for entry in unsaved.iter_mut() {
             if self.save(entry).await.is_ok() {
                 entry.missing.clear();
-            } else if entry.next_at <= self.clock.now() {
+            } else if entry.next_at <= self.table.clock.now() {
                 self.post_unsaved(entry).await;
             }
         }
@@ -172,14 +169,12 @@ impl Webhooks {
     async fn post_unsaved(&self, entry: &mut UnsavedNotice) {
         let mut missing = Vec::new();
         for index in std::mem::take(&mut entry.missing) {
-            let posted =
-                self.endpoints[index].post(&entry.notice.id, &entry.notice.body(), self.clock.now()).await;
-            count(&posted);
+            let posted = self.post(&self.endpoints[index], &entry.notice.id, &entry.notice.body()).await;
             if matches!(posted, PostResult::Failed { .. }) {
                 missing.push(index);
             }
         }
-        entry.next_at = self.clock.now().plus(RETRIES[entry.attempts.min(RETRIES.len() - 1)]);
+        entry.next_at = self.table.clock.now().plus(RETRIES[entry.attempts.min(RETRIES.len() - 1)]);
         (entry.missing, entry.attempts) = (missing, entry.attempts + 1);
     }
 
@@ -199,20 +194,8 @@ impl Webhooks {
     /// Posts what is due; false if nothing is.
     async fn post_next(&self, endpoint: &WebhookEndpoint) -> Result<bool, DbError> {
         let Some(due) = self.table.take(endpoint.id()).await? else { return Ok(false) };
-        let posted = endpoint.post(&due.notice, &due.body, self.clock.now()).await;
-        count(&posted);
-        self.settle(endpoint, &due, posted).await?;
-        Ok(true)
-    }
-
-    async fn settle(
-        &self,
-        endpoint: &WebhookEndpoint,
-        due: &DueDelivery,
-        posted: PostResult,
-    ) -> Result<(), DbError> {
         let mut again = None;
-        match posted {
+        match self.post(endpoint, &due.notice, &due.body).await {
             PostResult::Delivered => {}
             PostResult::Gone => {
                 tracing::warn!(webhook = %endpoint, "webhooks: the receiver is gone (410); remove it from the configuration");
@@ -227,17 +210,16 @@ impl Webhooks {
                 }
             }
         }
-        self.table.schedule(due, endpoint.id(), again).await
+        self.table.schedule(&due, endpoint.id(), again).await?;
+        Ok(true)
     }
-}
 
-fn count(posted: &PostResult) {
-    let result = match posted {
-        PostResult::Delivered => "delivered",
-        PostResult::Gone => "gone",
-        PostResult::Failed { .. } => "failed",
-    };
-    counter!("gatehouse_webhook_attempts_total", "result" => result).increment(1);
+    async fn post(&self, endpoint: &WebhookEndpoint, notice: &str, body: &str) -> PostResult {
+        let posted = endpoint.post(notice, body, self.table.clock.now()).await;
+        let result: &str = (&posted).into();
+        counter!("gatehouse_webhook_attempts_total", "result" => result).increment(1);
+        posted
+    }
 }
 
 /// How long a taken row belongs to whoever took it: longer than an attempt.
@@ -245,7 +227,6 @@ const LEASE: Duration = Duration::from_secs(60);
 /// How long a row is kept: longer than the last retry after the first, and than any look back.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The table of what was and will be delivered, shared by every instance.
 struct DeliveryTable {
     db: Db,
     clock: Clock,
@@ -259,11 +240,6 @@ struct DueDelivery {
 }
 
 impl DeliveryTable {
-    const fn new(db: Db, clock: Clock) -> Self {
-        Self { db, clock }
-    }
-
-    /// The time on which the instances agree.
     async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }
@@ -277,8 +253,8 @@ impl DeliveryTable {
         let known: i64 = on_db!(&self.db, pool => query_scalar(KNOWN).bind(&notice.id).bind(endpoint)
             .fetch_one(pool).await)?;
         if known == 0 {
-            on_db!(&self.db, pool => query(INSERT).bind(&notice.id).bind(endpoint).bind(notice.body())
-                .bind(now.0).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(INSERT).bind(&notice.id).bind(endpoint).bind(notice.body())
+                .bind(now.0))?;
         }
         Ok(())
     }
@@ -310,8 +286,7 @@ impl DeliveryTable {
             Some(wait) => Some(self.now().await?.plus(wait).0),
             None => None,
         };
-        on_db!(&self.db, pool => query(SQL).bind(at).bind(&due.notice).bind(endpoint)
-            .bind(due.attempts).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(SQL).bind(at).bind(&due.notice).bind(endpoint).bind(due.attempts))?;
         Ok(())
     }
 
@@ -323,7 +298,7 @@ impl DeliveryTable {
         let before = now.minus(KEPT).0;
         let old: i64 = on_db!(&self.db, pool => query_scalar(OLD).bind(before).fetch_one(pool).await)?;
         if old > 0 {
-            on_db!(&self.db, pool => query(SQL).bind(before).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(SQL).bind(before))?;
         }
         Ok(())
     }
@@ -358,10 +333,6 @@ struct DependencyState {
 }
 
 impl DependencyWatch {
-    fn new(parts: WatchedDependencies) -> Self {
-        Self { parts, seen: Mutex::default() }
-    }
-
     /// What went out for good or came back since the last look.
     async fn changes(&self) -> Vec<WebhookNotice> {
         let answer = tokio::time::timeout(PATIENCE, self.parts.db.ping()).await;

@@ -44,12 +44,10 @@ pub struct NoticeSources {
     pub audit: Audit,
     pub codes: SmsCodes,
     pub tuning: Tuning,
-    /// For links into the console.
     pub public_url: String,
 }
 
 impl NoticeSources {
-    /// Everything to tell since then.
     pub async fn since(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
         let mut notices = Vec::new();
         for action in [Action::Attack, Action::PasswordDisabled, Action::Budget] {

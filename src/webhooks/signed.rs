@@ -14,6 +14,7 @@ use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
+use strum::IntoStaticStr;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -25,12 +26,10 @@ use crate::public_address::is_public;
 /// For the whole attempt (Standard Webhooks recommend 15 to 30 s).
 const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The start of a signing secret.
 const MARK: &str = "whsec_";
 /// Standard Webhooks: 24 to 64 bytes.
 const SECRET_BYTES: RangeInclusive<usize> = 24..=64;
 
-/// Why a receiver cannot be told anything.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     #[error("webhooks[{index}].secret: {reason}")]
@@ -43,7 +42,9 @@ pub enum EndpointError {
     Client { index: usize, reason: String },
 }
 
-#[derive(Debug, PartialEq, Eq)]
+/// By these words in the metrics.
+#[derive(Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum PostResult {
     Delivered,
     /// 410: the receiver wants nothing more.
@@ -85,7 +86,6 @@ impl WebhookEndpoint {
         Ok(Self { index, id, url: settings.url.clone(), secret, events: settings.events.clone(), client })
     }
 
-    /// Its name in the table of deliveries.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -184,7 +184,6 @@ const VERSION: &str = "v1";
 /// A caller with two secrets sends two.
 const MOST_SIGNATURES: usize = 8;
 
-/// Why a relay cannot tell its calls.
 #[derive(Debug, thiserror::Error)]
 pub enum HookSecretError {
     #[error("relay.{relay}.secret: {reason}")]
@@ -201,7 +200,6 @@ pub enum HookSecretError {
 
 type HookSecret = Zeroizing<Vec<u8>>;
 
-/// The secrets of all relays, by name.
 #[derive(Default)]
 pub struct SignedHooks(BTreeMap<String, Vec<HookSecret>>);
 

@@ -23,7 +23,6 @@ pub struct AttackFigures {
     pub recent: u64,
     /// What is usual in an hour, at this time of day.
     pub usual: u64,
-    /// Attempts since it began.
     pub attempts: u64,
     /// Of these, the ones that an answer to it (`[access]`) challenged, and refused.
     pub answer_challenged: u64,
@@ -39,11 +38,9 @@ pub struct AttackFigures {
     /// Accounts and names without one.
     pub names: u64,
     pub numbers: u64,
-    /// Dialling prefixes.
     pub prefixes: u64,
     /// Passwords of strangers that were compared, messages that were sent, or accounts that were created.
     pub done: u64,
-    /// Numbers whose code was entered.
     pub entered: u64,
     /// Honest people who were asked for a CAPTCHA: an attempt from a known device, or soon followed by a right
     /// one for the same name from the same address (of messages: whose code was entered; of registrations:
@@ -66,7 +63,6 @@ pub struct AttackShare {
     pub percent: u64,
 }
 
-/// What an attack does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttackState {
     /// More in the last minute than in the one before, by a tenth at least.
@@ -91,7 +87,6 @@ impl AttackFigures {
         }
     }
 
-    /// How many times the usual it is; None if usually there is nothing.
     pub const fn times(&self) -> Option<u64> {
         rule::times(self.recent, self.usual)
     }
@@ -100,7 +95,6 @@ impl AttackFigures {
 /// One row of the record, of the action of the attack.
 #[derive(Debug, Clone, Copy)]
 pub struct FigureRow {
-    /// Its primary key.
     pub place: (i64, i64),
     pub count: u64,
     pub outcome: Outcome,
@@ -122,7 +116,6 @@ pub struct TopSubject {
     pub place: (i64, i64),
 }
 
-/// The dominant subjects by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopSubjects {
     pub address: Option<TopSubject>,
@@ -220,7 +213,6 @@ fn honest(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> u64 {
     }
 }
 
-/// Those who were challenged, and succeeded later.
 fn right_later<Who: Eq + Hash>(rows: &[FigureRow], who: impl Fn(&FigureRow) -> Option<Who>) -> HashSet<Who> {
     let (mut right, mut found) = (HashSet::new(), HashSet::new());
     for row in rows {

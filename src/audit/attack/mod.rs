@@ -21,7 +21,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use crate::audit::event::{Action, AttackKind, AuditEvent, DEVICE_FIRST, Outcome};
 use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, execute, on_db};
 use crate::denied::ACCESS;
 use crate::stop::StopSignal;
 use counts::{FigureRow, TopSubject, figures, turned};
@@ -29,7 +29,6 @@ use rule::{MinuteCounts, QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
 pub use counts::{AttackFigures, AttackShare, AttackState};
 
-/// One attack, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttackEntry {
     pub id: String,
@@ -37,9 +36,7 @@ pub struct AttackEntry {
     /// The realm whose login it is at; empty if it is here.
     pub realm: String,
     pub began_at: Micros,
-    /// The last time that the rate was unusual.
     pub seen_at: Micros,
-    /// When it was noticed that it is over.
     pub ended_at: Option<Micros>,
     pub figures: AttackFigures,
 }
@@ -51,7 +48,6 @@ const FIGURES_LAST: Duration = Duration::from_secs(9);
 /// Rows that are read for figures; of a longer attack the newest.
 const MOST_ROWS: i64 = 50_000;
 
-/// Finds attacks. Clones share it.
 #[derive(Clone)]
 pub struct AttackWatch {
     audit: Audit,
@@ -125,7 +121,6 @@ impl AttackWatch {
         Ok(going_on)
     }
 
-    /// Attacks that lasted into a time, newest first.
     pub async fn since(&self, since: Micros, most: u32) -> Result<Vec<AttackEntry>, DbError> {
         let sql =
             format!("SELECT {SHOWN} FROM attacks WHERE seen_at >= $1 ORDER BY seen_at DESC, id LIMIT $2");
@@ -206,7 +201,6 @@ impl AttackWatch {
         });
     }
 
-    /// What happened in the hour at this time of earlier days.
     async fn earlier_days(&self, now: Micros) -> Result<Vec<Vec<EventCount>>, DbError> {
         let mut days = Vec::new();
         for ago in 1..=USUAL_DAYS {
@@ -346,8 +340,8 @@ async fn insert(
 ) -> Result<bool, DbError> {
     const SQL: &str = "INSERT INTO attacks (id, kind, realm, began_at, seen_at, figured_at, figures)
         VALUES ($1, $2, $3, $4, $5, 0, '{}') ON CONFLICT DO NOTHING";
-    let rows = on_db!(db, pool => query(SQL).bind(id).bind(traffic.kind.into_str()).bind(&traffic.realm)
-        .bind(began.0).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
+    let rows = execute!(db => query(SQL).bind(id).bind(traffic.kind.into_str()).bind(&traffic.realm)
+        .bind(began.0).bind(now.0))?;
     Ok(rows > 0)
 }
 
@@ -355,30 +349,29 @@ async fn insert(
 async fn claim(db: &Db, id: &str, seen: Micros, now: Micros, before: Micros) -> Result<bool, DbError> {
     const SQL: &str = "UPDATE attacks SET seen_at = $1, figured_at = $2
         WHERE id = $3 AND ended_at IS NULL AND (figured_at <= $4 OR figured_at > $2)";
-    let rows = on_db!(db, pool => query(SQL).bind(seen.0).bind(now.0).bind(id).bind(before.0)
-        .execute(pool).await.map(|done| done.rows_affected()))?;
+    let rows = execute!(db => query(SQL).bind(seen.0).bind(now.0).bind(id).bind(before.0))?;
     Ok(rows > 0)
 }
 
 async fn write_figures(db: &Db, id: &str, figures: &AttackFigures) -> Result<(), DbError> {
     const SQL: &str = "UPDATE attacks SET figures = $1 WHERE id = $2";
     let text = serde_json::to_string(figures).expect("numbers and texts");
-    Ok(on_db!(db, pool => query(SQL).bind(text).bind(id).execute(pool).await.map(drop))?)
+    execute!(db => query(SQL).bind(text).bind(id))?;
+    Ok(())
 }
 
 /// It was busy until `last`. False if another instance ended it, or saw it go on in the meantime.
 async fn finish(db: &Db, id: &str, seen: Micros, last: Micros, now: Micros) -> Result<bool, DbError> {
     const SQL: &str = "UPDATE attacks SET ended_at = $1, seen_at = $4
         WHERE id = $2 AND ended_at IS NULL AND seen_at = $3";
-    let rows = on_db!(db, pool => query(SQL).bind(now.0).bind(id).bind(seen.0).bind(last.0).execute(pool).await
-        .map(|done| done.rows_affected()))?;
+    let rows = execute!(db => query(SQL).bind(now.0).bind(id).bind(seen.0).bind(last.0))?;
     Ok(rows > 0)
 }
 
-/// Forgets attacks that ended before.
 pub(super) async fn purge(db: &Db, before: Micros) -> Result<(), DbError> {
     const SQL: &str = "DELETE FROM attacks WHERE seen_at < $1 AND ended_at IS NOT NULL";
-    Ok(on_db!(db, pool => query(SQL).bind(before.0).execute(pool).await.map(drop))?)
+    execute!(db => query(SQL).bind(before.0))?;
+    Ok(())
 }
 
 /// None for a kind that only a newer version knows. Figures that cannot be read are zero.

@@ -24,7 +24,6 @@ const RECENT_MINUTES: usize = 5;
 const AN_HOUR: u64 = 12;
 /// From this many times the usual on.
 const TIMES: u64 = 5;
-/// The days from which the usual is known.
 pub const USUAL_DAYS: u32 = 7;
 /// An attack is over when nothing unusual was seen for so long.
 pub const QUIET_TIME: Duration = Duration::from_secs(10 * 60);
@@ -49,7 +48,6 @@ impl MinuteCounts {
         Self { start, counts: vec![0; many] }
     }
 
-    /// When its first minute begins.
     pub const fn start(&self) -> Micros {
         self.start
     }
@@ -62,7 +60,6 @@ impl MinuteCounts {
         }
     }
 
-    /// In the last five minutes.
     pub fn recent(&self) -> u64 {
         self.counts.iter().rev().take(RECENT_MINUTES).sum()
     }
@@ -105,12 +102,10 @@ pub const fn is_unusual(kind: AttackKind, recent: u64, usual: u64) -> bool {
     recent >= kind.floor() && recent * AN_HOUR >= TIMES * usual
 }
 
-/// How many times the usual it is; None if usually there is nothing.
 pub const fn times(recent: u64, usual: u64) -> Option<u64> {
     (recent * AN_HOUR).checked_div(usual)
 }
 
-/// The hour around the same time of an earlier day.
 pub fn usual_hour(now: Micros, days_ago: u32) -> (Micros, Micros) {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const HALF: Duration = Duration::from_secs(30 * 60);
@@ -125,7 +120,6 @@ pub fn usual(mut hours: Vec<u64>) -> u64 {
     hours.get(hours.len() / 2).copied().unwrap_or(0)
 }
 
-/// Traffic that is counted by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchedTraffic {
     pub kind: AttackKind,

@@ -23,7 +23,6 @@ use crate::entropy::Entropy;
 use crate::https;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 
-/// One message to one number.
 #[derive(Clone, Copy)]
 pub struct SmsMessage<'a> {
     pub id: MessageId,
@@ -42,12 +41,17 @@ impl fmt::Debug for SmsMessage<'_> {
 /// The outcome of a message, as far as the gateway says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// The gateway has accepted it. `reference` is the gateway's id for it.
-    Accepted { reference: Option<String> },
+    Accepted {
+        reference: Option<String>,
+    },
     /// It was certainly not sent. `reason` is for the log and the ledger: no number, no code.
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
     /// It may have been sent: it counts, and is never sent again.
-    Unknown { reason: String },
+    Unknown {
+        reason: String,
+    },
 }
 
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
@@ -77,7 +81,6 @@ pub struct ReportAcknowledgement<'a> {
     pub body: &'a str,
 }
 
-/// A delivery report as it was received.
 pub struct ReportCall<'a> {
     /// The URL that was called, as the gateway knows it: with `server.public_url` and the query.
     pub url: &'a str,
@@ -86,7 +89,6 @@ pub struct ReportCall<'a> {
     pub body: &'a [u8],
 }
 
-/// What happened to one message between the gateway and the telephone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryReport {
     pub message: ReportedMessage,
@@ -105,7 +107,6 @@ pub enum ReportedMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum ReportState {
-    /// Still on its way.
     Pending,
     Delivered,
     Failed,
@@ -121,7 +122,6 @@ pub enum ReportError {
     NotOffered,
 }
 
-/// The gateway that the configuration selects.
 #[derive(Clone)]
 pub struct OpenedGateway {
     pub gateway: Arc<dyn SmsGateway>,
@@ -156,7 +156,6 @@ pub struct GatewayDeps<'a> {
     pub entropy: Entropy,
 }
 
-/// Opens the selected gateway and reads its secrets.
 pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<OpenedGateway, OpenError> {
     let tokens = ReportTokens::new(parts.master, parts.public_url);
     let gateway: Arc<dyn SmsGateway> = match chosen {
@@ -182,12 +181,10 @@ pub fn open(chosen: &config::GatewaySettings, parts: GatewayDeps<'_>) -> Result<
     Ok(OpenedGateway { gateway, outbox: None })
 }
 
-/// Longer than any gateway's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 /// A connection that was idle for longer may be closed; a request on a closed one may have been processed.
 const REST: Duration = Duration::from_secs(15);
 
-/// Connections to a gateway, kept for the next message.
 pub(super) struct GatewayClient {
     client: Client,
     timeout: Duration,
@@ -347,10 +344,8 @@ fn token(key: &SubKey, id: MessageId) -> [u8; 32] {
     std::array::from_fn(|at| digit(if at % 2 == 0 { hash[at / 2] >> 4 } else { hash[at / 2] & 15 }))
 }
 
-/// How many messages are kept; the oldest are dropped first.
 const KEPT_MESSAGES: usize = 1000;
 
-/// Clones share the messages.
 #[derive(Clone)]
 pub struct Outbox {
     messages: Arc<Mutex<VecDeque<OutboxMessage>>>,

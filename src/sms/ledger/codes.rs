@@ -5,11 +5,11 @@ use std::time::Duration;
 use gatehouse_limiter::{HitId, SubjectKey};
 use sqlx::{query, query_as};
 
-use super::{KeptHit, Ledger, LedgerPosition, Tx, hex, stored_hit, stored_id, stored_key, stored_purpose};
+use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_id, stored_key};
 use crate::clock::Micros;
-use crate::db::{DbError, on_db, on_tx};
+use crate::db::{DbError, execute, on_db};
 use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
-use crate::sms::{MessageId, MessagePurpose, Phone, Purpose};
+use crate::sms::{MessageId, Phone, Purpose};
 
 /// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
 /// the code outlives it.
@@ -28,11 +28,13 @@ pub struct CurrentCode {
 }
 
 pub struct StoredVerification {
+    pub id: MessageId,
     pub phone: SubjectKey,
     pub block: String,
     /// By which events name its number, and how they show it; none of one from before an update.
     pub recorded: Option<(i64, String)>,
-    pub purpose: MessagePurpose,
+    /// As stored.
+    pub purpose: String,
     /// The code that it is compared with, the newest of its number and purpose, has not expired, and nor has it itself;
     /// and it was not approved.
     pub lives: bool,
@@ -126,10 +128,10 @@ impl Ledger {
             .bind(id.to_string()).bind(now.0).bind(now.minus(since).0).bind(&program)
             .bind(program.len() as i64).fetch_optional(pool).await)?;
         let Some((phone, block, purpose, codes, first, event_key)) = row else { return Ok(None) };
-        let (phone, purpose) = (stored_key(&phone)?, stored_purpose(&purpose)?);
+        let phone = stored_key(&phone)?;
         let guesser = if first == 1 { Guesser::Asker } else { Guesser::Anyone };
         let recorded = event_key.map(|key| (key, format!("{block}****")));
-        Ok(Some(StoredVerification { phone, block, recorded, purpose, lives: codes > 0, guesser }))
+        Ok(Some(StoredVerification { id, phone, block, recorded, purpose, lives: codes > 0, guesser }))
     }
 
     /// Uses a code up. If several callers show it at once, only one gets true.
@@ -142,18 +144,15 @@ impl Ledger {
         const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
             AND code_hash = $4 AND expires_at > $5";
         let now = self.now().await?;
-        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose)
-            .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0).execute(pool).await
-            .map(|done| done.rows_affected()))?;
+        let rows = execute!(&self.db => query(SQL).bind(hex(&phone.0)).bind(purpose)
+            .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0))?;
         Ok(rows == 1)
     }
 
-    /// The code of this message was entered correctly.
     pub async fn note_entered(&self, message: MessageId) -> Result<(), DbError> {
         const SQL: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2";
         let now = self.now().await?;
-        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(message.to_string()).execute(pool).await
-            .map(drop))?;
+        execute!(&self.db => query(SQL).bind(now.0).bind(message.to_string()))?;
         Ok(())
     }
 
@@ -173,36 +172,11 @@ impl Ledger {
             Some(program) => (PROGRAMS, ProgramPurpose::stored_program(program)),
             None => (OURS, VERIFICATION.to_owned()),
         };
-        on_db!(&self.db, pool => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64)
-            .execute(pool).await.map(drop))?;
+        execute!(&self.db => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64))?;
         self.forget_wrong(logs).await
     }
 }
 
-/// The requester of a code, as the ledger stores it.
-#[derive(Debug, Clone, Copy)]
-pub struct AskedBy<'a> {
-    pub asker: &'a str,
-    /// How far back guesses count.
-    pub window: Duration,
-}
-
-/// From now on the browser has the requester's own guesses for the number, unless another still has them.
-pub async fn note_asker(
-    tx: &mut Tx,
-    phone_key: &str,
-    AskedBy { asker, window }: AskedBy<'_>,
-    (now, until): (Micros, Micros),
-) -> Result<(), DbError> {
-    const SQL: &str = "INSERT INTO sms_askers (phone_key, asker, acts_until) VALUES ($1, $2, $3)
-        ON CONFLICT (phone_key) DO UPDATE SET asker = excluded.asker, acts_until = excluded.acts_until
-        WHERE sms_askers.asker = excluded.asker OR sms_askers.acts_until <= $4";
-    on_tx!(tx, connection => query(SQL).bind(phone_key).bind(asker).bind(until.0).bind(now.minus(window).0)
-        .execute(connection).await.map(drop))?;
-    Ok(())
-}
-
-/// A wrong code, and the log that counts it.
 pub struct WrongGuess {
     pub position: LedgerPosition,
     pub log: SubjectKey,
@@ -213,8 +187,7 @@ impl Ledger {
     pub async fn note_wrong(&self, log: SubjectKey, hit: HitId) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_guesses (at, hit, log) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
         let now = self.now().await?;
-        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(hex(&hit.0)).bind(hex(&log.0)).execute(pool).await
-            .map(drop))?;
+        execute!(&self.db => query(SQL).bind(now.0).bind(hex(&hit.0)).bind(hex(&log.0)))?;
         Ok(())
     }
 
@@ -237,11 +210,10 @@ impl Ledger {
         Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// The logs were cleared.
     pub(super) async fn forget_wrong(&self, logs: &[SubjectKey]) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM sms_guesses WHERE log = $1";
         for log in logs {
-            on_db!(&self.db, pool => query(SQL).bind(hex(&log.0)).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(SQL).bind(hex(&log.0)))?;
         }
         Ok(())
     }
@@ -256,8 +228,7 @@ impl Ledger {
         let over = self.now().await?.minus(window);
         let mut most = 0;
         for sql in [WRONG, ASKERS] {
-            let gone = on_db!(&self.db, pool => query(sql).bind(over.0).bind(i64::from(batch)).execute(pool)
-                .await.map(|done| done.rows_affected()))?;
+            let gone = execute!(&self.db => query(sql).bind(over.0).bind(i64::from(batch)))?;
             most = gone.max(most);
         }
         Ok(most)
@@ -268,9 +239,7 @@ impl Ledger {
 /// owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guesser {
-    /// Everyone, from everywhere.
     Anyone,
-    /// The browser that requested the code.
     Asker,
     /// Browsers in which the number's account has signed in before; together, so that it is one bound.
     Known,

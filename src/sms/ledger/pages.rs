@@ -1,12 +1,12 @@
 //! The ledger for administrators, and what gateways report to it.
 
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
 
 use super::{
     Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, decode, hex, short, stored_id,
     stored_purpose,
 };
-use crate::db::{self, DbError, on_db};
+use crate::db::{self, DbError, execute, on_db};
 use crate::sms::brake::{self, ActiveBrake};
 use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
@@ -29,17 +29,14 @@ pub type LedgerPage = db::RowPage<LedgerEntry, MessageId>;
 pub struct LedgerEntry {
     pub id: MessageId,
     pub at: Micros,
-    /// The block, and four stars.
     pub phone: String,
     pub block: String,
     pub purpose: MessagePurpose,
     pub gateway: String,
     pub state: MessageState,
-    /// The gateway's id for it.
     pub reference: Option<String>,
     /// Why it was refused, or why the outcome is unknown.
     pub reason: Option<String>,
-    /// When its code was entered correctly.
     pub entered_at: Option<Micros>,
     pub report: Option<ReportState>,
     pub report_detail: Option<String>,
@@ -92,16 +89,13 @@ impl Ledger {
             _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
         };
         let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
-        let rows: Vec<RawLedgerEntry> = on_db!(&self.db, pool => {
-            let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(position.at.0).bind(&position.id);
-            question = question.bind(i64::from(limit) + 1);
-            for text in &texts {
-                question = question.bind(text);
-            }
-            question.fetch_all(pool).await
+        let rows: Vec<LedgerEntry> = on_db!(&self.db, pool => {
+            let question = query_as(sqlx::AssertSqlSafe(sql)).bind(position.at.0).bind(&position.id);
+            let question = question.bind(i64::from(limit) + 1);
+            texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
         let position = |last: &LedgerEntry| LedgerCursor { at: last.at, id: last.id };
-        Ok(LedgerPage::of(rows.into_iter().map(RawLedgerEntry::parse), limit, position)?)
+        Ok(LedgerPage::of(rows.into_iter().map(Ok), limit, position)?)
     }
 
     /// The length of a prefix depends on its country, so the rows show which of the two it is.
@@ -148,63 +142,52 @@ impl Ledger {
     /// Writes what a gateway reports about its messages. A delivered message stays delivered, and a failed
     /// one does not become pending again. Returns how many rows changed; unknown ids change none.
     pub async fn report(&self, gateway: &str, reports: &[DeliveryReport]) -> Result<usize, DbError> {
-        const BY_ID: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
-            WHERE gateway = $4 AND id = $5 AND (report IS NULL OR report = 'pending'
-            OR (report = 'failed' AND $1 <> 'pending'))";
-        const BY_REFERENCE: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
-            WHERE gateway = $4 AND reference = $5 AND (report IS NULL OR report = 'pending'
+        const SET: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
+            WHERE gateway = $4 AND (report IS NULL OR report = 'pending'
             OR (report = 'failed' AND $1 <> 'pending'))";
         let now = self.now().await?;
         let mut changed = 0;
         for report in reports {
-            let (sql, name) = match &report.message {
-                ReportedMessage::Id(id) => (BY_ID, id.to_string()),
-                ReportedMessage::Reference(reference) => (BY_REFERENCE, reference.clone()),
+            let (column, name) = match &report.message {
+                ReportedMessage::Id(id) => ("id", id.to_string()),
+                ReportedMessage::Reference(reference) => ("reference", reference.clone()),
             };
+            let sql = sqlx::AssertSqlSafe(format!("{SET} AND {column} = $5"));
             let detail = report.detail.as_deref().map(short);
-            changed += on_db!(&self.db, pool => query(sql).bind(report.state.into_str()).bind(detail)
-                .bind(now.0).bind(gateway).bind(name).execute(pool).await
-                .map(|done| done.rows_affected()))?;
+            changed += execute!(&self.db => query(sql).bind(report.state.into_str()).bind(detail)
+                .bind(now.0).bind(gateway).bind(name))?;
         }
         Ok(changed as usize)
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct RawLedgerEntry {
-    id: String,
-    created_at: i64,
-    block: String,
-    purpose: String,
-    gateway: String,
-    state: String,
-    reference: Option<String>,
-    reason: Option<String>,
-    entered_at: Option<i64>,
-    report: Option<String>,
-    report_detail: Option<String>,
-    reported_at: Option<i64>,
-}
-
-impl RawLedgerEntry {
-    fn parse(self) -> Result<LedgerEntry, sqlx::Error> {
-        Ok(LedgerEntry {
-            id: stored_id(&self.id)?,
-            at: Micros(self.created_at),
-            phone: format!("{}****", self.block),
-            block: self.block,
-            purpose: stored_purpose(&self.purpose)?,
-            gateway: self.gateway,
-            state: MessageState::stored(&self.state)?,
-            reference: self.reference,
-            reason: self.reason,
-            entered_at: self.entered_at.map(Micros),
-            report: self
-                .report
-                .map(|state| state.parse().map_err(|_| decode("an unknown report")))
-                .transpose()?,
-            report_detail: self.report_detail,
-            reported_at: self.reported_at.map(Micros),
+impl<'r, R: Row> FromRow<'r, R> for LedgerEntry
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let text = |column| row.try_get::<String, &'static str>(column);
+        let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
+        let time =
+            |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, &'static str>(column)?.map(Micros));
+        let block = text("block")?;
+        let report = maybe("report")?.map(|state| state.parse().map_err(|_| decode("an unknown report")));
+        Ok(Self {
+            id: stored_id(&text("id")?)?,
+            at: Micros(row.try_get("created_at")?),
+            phone: format!("{block}****"),
+            block,
+            purpose: stored_purpose(&text("purpose")?)?,
+            gateway: text("gateway")?,
+            state: MessageState::stored(&text("state")?)?,
+            reference: maybe("reference")?,
+            reason: maybe("reason")?,
+            entered_at: time("entered_at")?,
+            report: report.transpose()?,
+            report_detail: maybe("report_detail")?,
+            reported_at: time("reported_at")?,
         })
     }
 }

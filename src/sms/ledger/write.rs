@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use gatehouse_limiter::{HitId, Limit, Refusal, SubjectKey};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
-use super::codes::{AskedBy, note_asker};
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentTimes, evaluate, hex, horizon,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentMessages, evaluate, hex, horizon,
     short, stored_purpose, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
-use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
+use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::sms::brake::BrakedPrefix;
-use crate::sms::message_limits::{BudgetShare, MessageKeys};
+use crate::sms::message_limits::{BudgetShare, MessageLogs};
 use crate::sms::{DeliveryResult, MessageId, MessagePurpose, RequestedMessage};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
@@ -25,7 +24,7 @@ const NEVER_SETTLED: &str = "the process that sent it ended before the gateway a
 pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a RequestedMessage,
-    pub keys: &'a MessageKeys,
+    pub logs: &'a MessageLogs,
     pub hit: HitId,
     /// By which events name the number, if they cannot otherwise.
     pub event_key: Option<i64>,
@@ -33,10 +32,9 @@ pub struct MessageDraft<'a> {
     /// None if it is not ours to check.
     pub code_hash: Option<&'a str>,
     pub code_ttl: Duration,
-    /// The requesting browser, if it has an id.
-    pub asked_by: Option<AskedBy<'a>>,
-    /// The number's own limit.
-    pub limit: &'a Limit,
+    /// The requesting browser, if it has an id, and how far back guesses count.
+    pub asker: Option<&'a str>,
+    pub guess_window: Duration,
     pub brake: &'a Brake,
     pub share: BudgetShare,
     /// In a shortage: the brake under which it was decided whether to send.
@@ -49,10 +47,6 @@ pub enum WriteResult {
         /// Until the number's rules admit the next.
         resend_after: Duration,
     },
-    Not(WhyNot),
-}
-
-pub enum WhyNot {
     /// The same request is already there.
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
@@ -64,30 +58,31 @@ impl Ledger {
     /// Judges a draft and writes it in one step, during which nothing else is written for its number. A brake
     /// that it trips stays even if the draft is refused.
     pub async fn write(&self, draft: &MessageDraft<'_>) -> Result<WriteResult, DbError> {
-        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.keys.phone.0)).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.logs.phone.key.0)).await?;
         let mut now = tx.now(&self.clock).await?;
-        if let Some(once) = draft.keys.once
-            && let Some(earlier) = earlier(&mut tx, once, now).await?
+        if let Some(once) = &draft.logs.once
+            && let Some(earlier) = earlier(&mut tx, once.key, now).await?
         {
-            return Ok(WriteResult::Not(WhyNot::Repeated(earlier)));
+            return Ok(WriteResult::Repeated(earlier));
         }
-        let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
+        let number = draft.logs.phone.borrow();
+        let mut sent = sent_to(&mut tx, number, now).await?;
         // Never older than the newest message, whatever the clock says.
-        now = sent.0.first().map_or(now, |&newest| newest.max(now));
-        if let Some(refusal) = evaluate(draft.limit, &sent, now, draft.message.solved) {
-            return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
+        now = sent.0.first().map_or(now, |newest| newest.at.max(now));
+        if let Some(refusal) = evaluate(number.limit, &sent, now, draft.message.solved) {
+            return Ok(WriteResult::Refused(refusal));
         }
         let RequestedMessage { phone, purpose, .. } = draft.message;
         if let Some(braked) = self.brakes.evaluate(&mut tx, phone, purpose, draft.brake, now).await?
             && !draft.satisfies(braked)
         {
             tx.commit().await?;
-            return Ok(WriteResult::Not(WhyNot::Braked(braked)));
+            return Ok(WriteResult::Braked(braked));
         }
         insert(&mut tx, draft, now).await?;
         tx.commit().await?;
-        sent.0.insert(0, now);
-        Ok(WriteResult::New { resend_after: wait(draft.limit, &sent, now) })
+        sent.0.insert(0, KeptHit { at: now, id: draft.hit });
+        Ok(WriteResult::New { resend_after: wait(number.limit, &sent, now) })
     }
 
     /// Removes a draft that no gateway has seen. The number's older code is still gone.
@@ -95,7 +90,7 @@ impl Ledger {
         const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
         const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
         let id = draft.id.to_string();
-        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.keys.phone.0)).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.logs.phone.key.0)).await?;
         for sql in [CODE, MESSAGE] {
             on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await.map(drop))?;
         }
@@ -119,11 +114,10 @@ impl Ledger {
             None => (MessageState::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == MessageState::Refused);
-        let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
-            .bind(now.0).bind(i64::from(refused)).bind(&id).execute(pool).await
-            .map(|done| done.rows_affected()))?;
+        let rows = execute!(&self.db => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
+            .bind(now.0).bind(i64::from(refused)).bind(&id))?;
         if refused && rows > 0 {
-            on_db!(&self.db, pool => query(VOID).bind(&id).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(VOID).bind(&id))?;
         }
         Ok(rows > 0)
     }
@@ -135,9 +129,8 @@ impl Ledger {
             WHERE state = 'pending' AND id IN (SELECT id FROM sms_messages
             WHERE state = 'pending' AND created_at < $3 ORDER BY created_at LIMIT $4)";
         let now = self.now().await?;
-        let given_up = on_db!(&self.db, pool => query(SQL).bind(now.0).bind(NEVER_SETTLED)
-            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)).execute(pool).await
-            .map(|done| done.rows_affected()))?;
+        let given_up = execute!(&self.db => query(SQL).bind(now.0).bind(NEVER_SETTLED)
+            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)))?;
         if given_up > 0 {
             tracing::warn!(
                 messages = given_up,
@@ -158,11 +151,11 @@ impl MessageDraft<'_> {
     }
 }
 
-async fn sent_to(tx: &mut Tx, phone: SubjectKey, limit: &Limit, now: Micros) -> Result<SentTimes, DbError> {
-    let (horizon, capacity) = (horizon(limit, now), i64::from(limit.capacity()));
-    let times: Vec<i64> = on_tx!(tx, connection => query_scalar(SENT).bind(hex(&phone.0)).bind(horizon.0)
-        .bind(capacity).fetch_all(connection).await)?;
-    Ok(SentTimes(times.into_iter().map(Micros).collect()))
+async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<SentMessages, DbError> {
+    let (horizon, capacity) = (horizon(number.limit, now), i64::from(number.limit.capacity()));
+    let rows: Vec<(i64, String)> = on_tx!(tx, connection => query_as(SENT).bind(hex(&number.key.0))
+        .bind(horizon.0).bind(capacity).fetch_all(connection).await)?;
+    Ok(SentMessages::read(rows)?)
 }
 
 async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<EarlierMessage>, DbError> {
@@ -186,12 +179,13 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
-    let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
+    let (id, phone_key) = (draft.id.to_string(), hex(&draft.logs.phone.key.0));
+    let [address, network] = &draft.logs.origin;
     let judged = is_judged(tx, &draft.message.purpose, now).await?;
     let (purpose, expires_at) = (draft.message.purpose.stored(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
-        .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
-        .bind(draft.keys.once.map(|key| hex(&key.0)))
+        .bind(hex(&address.key.0)).bind(hex(&network.key.0))
+        .bind(draft.logs.once.as_ref().map(|log| hex(&log.key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
         .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).execute(connection).await
@@ -200,8 +194,13 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at).execute(connection).await.map(drop))?;
     }
-    if let Some(asked_by) = draft.asked_by {
-        note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;
+    if let Some(asker) = draft.asker {
+        // Unless another browser still has the requester's own guesses for the number.
+        const ASKER: &str = "INSERT INTO sms_askers (phone_key, asker, acts_until) VALUES ($1, $2, $3)
+            ON CONFLICT (phone_key) DO UPDATE SET asker = excluded.asker, acts_until = excluded.acts_until
+            WHERE sms_askers.asker = excluded.asker OR sms_askers.acts_until <= $4";
+        on_tx!(tx, connection => query(ASKER).bind(&phone_key).bind(asker).bind(expires_at)
+            .bind(now.minus(draft.guess_window).0).execute(connection).await.map(drop))?;
     }
     Ok(())
 }
@@ -228,9 +227,9 @@ impl Ledger {
         if purpose.as_ref() != Some(relay) {
             return Ok(false);
         }
-        on_db!(&self.db, pool => query(TOLD).bind(&*relay.stored()).bind(now.0).execute(pool).await.map(drop))?;
+        execute!(&self.db => query(TOLD).bind(&*relay.stored()).bind(now.0))?;
         if used {
-            on_db!(&self.db, pool => query(USED).bind(now.0).bind(id.to_string()).execute(pool).await.map(drop))?;
+            execute!(&self.db => query(USED).bind(now.0).bind(id.to_string()))?;
         }
         Ok(true)
     }

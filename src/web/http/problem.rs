@@ -17,7 +17,6 @@ use crate::captcha::{Challenge, ImageRefusal, ProofChallenge};
 use crate::db::DbError;
 use crate::login::ServiceError;
 use crate::lookup::LookupError;
-use crate::sms::SmsError;
 use crate::tuning::DraftError;
 use crate::web::http::locale::{Locale, whole_seconds};
 use crate::web::http::message::FieldErrors;
@@ -450,7 +449,7 @@ macro_rules! broken {
     };
 }
 
-broken!(DbError, ServiceError, SmsError, LookupError);
+broken!(DbError, ServiceError, LookupError);
 
 /// An outage is logged once, when it begins. Its later errors are not logged.
 pub fn log_failure(error: &impl Display) {

@@ -85,7 +85,7 @@ pub async fn clear(
         match services.lookup.clear(&live, limit, &subject, by).await {
             Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
             Err(LookupError::Db(error)) => Err(error.into()),
-            Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+            Err(LookupError::Store(_)) => {
                 let page = LookupPage::new(&visit, admin.login(), asked);
                 Ok(LookupPage { down: true, ..page }.respond(&visit))
             }
@@ -173,9 +173,7 @@ async fn page(
     match person(visit, services, &live, &found, asked).await {
         Ok(person) => Ok(dress(LookupPage { found: Some(person), ..page }).respond(visit)),
         Err(LookupError::Db(error)) => Err(error.into()),
-        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
-            Ok(dress(LookupPage { down: true, ..page }).respond(visit))
-        }
+        Err(LookupError::Store(_)) => Ok(dress(LookupPage { down: true, ..page }).respond(visit)),
     }
 }
 
