@@ -12,7 +12,6 @@ pub mod gate;
 pub mod http;
 pub mod openapi;
 pub mod outbox;
-pub mod problem_page;
 pub mod programs;
 pub mod register;
 pub mod reset;

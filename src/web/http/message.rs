@@ -7,9 +7,11 @@ use rust_i18n::t;
 use strum::IntoStaticStr;
 
 use crate::accounts::UsernameError;
-use crate::login::PasswordError;
+use crate::login::{Password, PasswordError};
 use crate::sms::PhoneError;
+use crate::web::http::extract::SecretField;
 use crate::web::http::locale::Locale;
+use crate::web::http::problem::Problem;
 
 /// Form fields that people fill in. The names are those in the HTML and the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -40,7 +42,6 @@ pub enum Message {
         min: usize,
         max: usize,
     },
-    /// Only letters, digits and a few marks, of one script.
     LoginCharacters,
     LoginTaken,
     PasswordMissing,
@@ -50,7 +51,6 @@ pub enum Message {
     PasswordTooLong {
         max: usize,
     },
-    /// The password has control characters.
     PasswordCharacters,
     /// The password is on a list of common passwords, or as easy to guess.
     PasswordGuessable,
@@ -60,16 +60,13 @@ pub enum Message {
     CurrentPasswordWrong,
     PhoneMissing,
     PhoneInvalid,
-    /// The number cannot receive messages.
     PhoneNotMobile,
     CountryNotAllowed,
-    /// There is no gateway to send codes by.
     NoCodesSent,
     PhoneTaken,
     /// Shown only to a user who has proved that the number is theirs.
     NoAccount,
     CodeMissing,
-    /// The code is not six digits.
     CodeDigits,
     /// The code is wrong, expired, used or was never sent.
     CodeWrong,
@@ -85,7 +82,6 @@ pub enum Message {
     },
     /// A scope is neither the name of a custom limit nor a part of the admin API.
     ScopesUnfit,
-    /// No scope is written like this.
     ScopeUnknown {
         typed: String,
         nearest: Option<String>,
@@ -148,14 +144,13 @@ impl Message {
 
 impl Message {
     /// For a current password. A password that could not be set cannot be correct.
-    pub const fn of_current_password(error: PasswordError) -> Self {
+    const fn of_current_password(error: PasswordError) -> Self {
         match error {
             PasswordError::Empty => Self::CurrentPasswordMissing,
             _ => Self::CurrentPasswordWrong,
         }
     }
 
-    /// The HTTP status of a page with this message.
     const fn status(&self) -> StatusCode {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
@@ -164,6 +159,15 @@ impl Message {
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
+}
+
+pub fn parse_current(typed: &SecretField) -> Result<Password, Message> {
+    Password::attempt(typed.expose()).map_err(Message::of_current_password)
+}
+
+/// The same as a call sends it, or the problem at its field.
+pub fn read_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
+    parse_current(typed).map_err(|message| Problem::at(field, message))
 }
 
 impl From<UsernameError> for Message {
@@ -233,7 +237,6 @@ impl FieldErrors {
         self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| message)
     }
 
-    /// The status of the first message.
     pub fn status(&self) -> StatusCode {
         self.0.first().map_or(StatusCode::UNPROCESSABLE_ENTITY, |(_, message)| message.status())
     }
