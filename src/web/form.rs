@@ -22,9 +22,9 @@ use crate::gate::ReturnUrl;
 use crate::login::{Password, SHORTEST_PASSWORD};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use crate::web::http::action::parse_current;
 use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
-use crate::web::http::message::parse_current;
 use crate::web::http::page::with_wait;
 use crate::web::http::{
     ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
@@ -461,7 +461,7 @@ fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> Ht
     let flash = again.answer.flash.as_deref().and_then(Flash::named);
     let mut response = visit.see_other(&again.answer.location, flash);
     if let Some((token, account)) = again.session {
-        visit.begin_session(&mut response, &token, services);
+        visit.begin_session(&mut response, &token, services.session_lasts);
         visit.remember_device(&mut response, &account);
     }
     response

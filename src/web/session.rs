@@ -144,7 +144,7 @@ pub async fn welcome(
         false => next.unwrap_or(home).as_str().to_owned(),
     };
     let mut response = visit.see_other(&target, flash);
-    visit.begin_session(&mut response, &token, services);
+    visit.begin_session(&mut response, &token, services.session_lasts);
     visit.remember_device(&mut response, account);
     Ok(Some(response))
 }
@@ -273,7 +273,7 @@ pub async fn welcome_program(
     let token = renew(&call.services, account, &call.sign_in_client(), call.session_token(), by).await?;
     Ok(token.map(|token| {
         let mut response = response.json(UserBody::from(account));
-        call.begin_session(&mut response, &token, &call.services);
+        call.begin_session(&mut response, &token, call.services.session_lasts);
         call.remember_device(&mut response, account);
         response
     }))

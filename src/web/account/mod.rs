@@ -23,7 +23,7 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
-use crate::web::http::message::parse_current;
+use crate::web::http::action::parse_current;
 use crate::web::http::{
     ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
     SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
@@ -133,7 +133,7 @@ async fn signed_in_anew(
     };
     let next = next.unwrap_or_else(Next::home);
     let mut response = visit.see_other(next.as_str(), Some(Flash::PasswordChanged));
-    visit.begin_session(&mut response, &token, services);
+    visit.begin_session(&mut response, &token, services.session_lasts);
     visit.remember_device(&mut response, account);
     Ok(response)
 }

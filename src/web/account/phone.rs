@@ -17,10 +17,10 @@ use crate::web::code::{
     parse_sent_phone, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
-use crate::web::http::message::{parse_current, read_current};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
     PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,

@@ -18,9 +18,9 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{self, Admin, CONFIRM};
 use crate::web::form::{FormReply, GuardedFields, NextFields, Notice};
+use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::http::error_page::problem_page;
-use crate::web::http::message::{parse_current, read_current};
 use crate::web::http::page::{self, with_wait};
 use crate::web::http::{
     ApiRequest, CaptchaSolution, Field, FieldErrors, Layout, Next, PageRequest, Problem, SecretField,
@@ -71,7 +71,7 @@ pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> 
     call.told(FORM, actor.verify(&admin.who.account, password, Field::Password).await).await?;
     let fresh = renew(&call.services, &admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
     let mut response = HttpResponse::NoContent().finish();
-    call.begin_session(&mut response, &fresh, &call.services);
+    call.begin_session(&mut response, &fresh, call.services.session_lasts);
     Ok(response)
 }
 

@@ -19,7 +19,7 @@ use crate::denied::ACCESS;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::error_page::answer;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
-use crate::web::http::page::WebContext;
+use crate::web::http::page::{Requester, WebContext};
 use crate::web::http::problem::Problem;
 use crate::web::http::services::{Services, app_data};
 
@@ -109,6 +109,18 @@ fn is_open_to_known_browsers(path: &str) -> bool {
     let under =
         |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     KNOWN.contains(&path) || KNOWN_UNDER.into_iter().any(under)
+}
+
+impl Requester {
+    /// The settings that this request is judged by. A request takes them once.
+    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
+        services.live.snapshot_for(self.client.ip(), self.now())
+    }
+
+    /// Whether its network is refused, so that only known devices get in.
+    pub fn is_denied(&self, live: &LiveSettings) -> bool {
+        live.access.is_denied(self.client.ip(), self.now())
+    }
 }
 
 impl WebContext {

@@ -12,7 +12,8 @@ use crate::login::{
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::http::challenge::ChallengeContext;
-use crate::web::http::message::Field;
+use crate::web::http::extract::SecretField;
+use crate::web::http::message::{Field, Message};
 use crate::web::http::page::Requester;
 use crate::web::http::problem::Problem;
 use crate::web::http::services::Services;
@@ -68,6 +69,16 @@ impl<P: Into<Problem>> From<P> for ActionRefusal {
     fn from(problem: P) -> Self {
         Self::Problem(problem.into())
     }
+}
+
+/// The current password, as it was typed.
+pub fn parse_current(typed: &SecretField) -> Result<Password, Message> {
+    Password::attempt(typed.expose()).map_err(Message::of_current_password)
+}
+
+/// The same as a call sends it, or the problem at its field.
+pub fn read_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
+    parse_current(typed).map_err(|message| Problem::at(field, message))
 }
 
 impl<'a> Actor<'a> {

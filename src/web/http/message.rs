@@ -7,11 +7,9 @@ use rust_i18n::t;
 use strum::IntoStaticStr;
 
 use crate::accounts::UsernameError;
-use crate::login::{Password, PasswordError};
+use crate::login::PasswordError;
 use crate::sms::PhoneError;
-use crate::web::http::extract::SecretField;
 use crate::web::http::locale::Locale;
-use crate::web::http::problem::Problem;
 
 /// Form fields that people fill in. The names are those in the HTML and the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
@@ -144,7 +142,7 @@ impl Message {
 
 impl Message {
     /// For a current password. A password that could not be set cannot be correct.
-    const fn of_current_password(error: PasswordError) -> Self {
+    pub const fn of_current_password(error: PasswordError) -> Self {
         match error {
             PasswordError::Empty => Self::CurrentPasswordMissing,
             _ => Self::CurrentPasswordWrong,
@@ -159,15 +157,6 @@ impl Message {
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
-}
-
-pub fn parse_current(typed: &SecretField) -> Result<Password, Message> {
-    Password::attempt(typed.expose()).map_err(Message::of_current_password)
-}
-
-/// The same as a call sends it, or the problem at its field.
-pub fn read_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
-    parse_current(typed).map_err(|message| Problem::at(field, message))
 }
 
 impl From<UsernameError> for Message {

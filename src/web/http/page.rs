@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
@@ -24,7 +25,6 @@ use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
-use crate::config::LiveSettings;
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -35,7 +35,6 @@ use crate::web::http::locale::{Locale, Wait};
 use crate::web::http::message::{Field, FieldErrors};
 use crate::web::http::next::Next;
 use crate::web::http::problem::Problem;
-use crate::web::http::services::Services;
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
@@ -148,18 +147,8 @@ impl Requester {
         set(response, self.edge.cookies.device(cookie));
     }
 
-    pub fn begin_session(&self, response: &mut HttpResponse, token: &SessionToken, services: &Services) {
-        set(response, self.edge.cookies.session(&token.expose(), services.session_lasts));
-    }
-
-    /// The settings that this request is judged by. A request takes them once.
-    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
-        services.live.snapshot_for(self.client.ip(), self.now())
-    }
-
-    /// Whether its network is refused, so that only known devices get in.
-    pub fn is_denied(&self, live: &LiveSettings) -> bool {
-        live.access.is_denied(self.client.ip(), self.now())
+    pub fn begin_session(&self, response: &mut HttpResponse, token: &SessionToken, lasts: Duration) {
+        set(response, self.edge.cookies.session(&token.expose(), lasts));
     }
 }
 
