@@ -1,21 +1,23 @@
 //! Every URL, and the order of the middleware.
 
 use actix_web::body::MessageBody;
-use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::dev::{AppService, HttpServiceFactory, ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
-use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
+use actix_web::web::{Data, PayloadConfig, resource, route, scope};
+use actix_web::{
+    App, Error, FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, Scope, guard,
+};
 
 use crate::web::console::{
     access as console_access, accounts, apps, confirm, events, limits, lookup, messages, overview, tokens,
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
-use crate::web::http::{Problem, Services, WebContext, access, assets, connections, extract};
+use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, extract};
 use crate::web::{
-    account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, problem_page, programs,
-    register, reset, session, sign_in, sign_in_by_code, status,
+    account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, programs, register, reset,
+    session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
@@ -39,262 +41,91 @@ pub fn app(
         .app_data(security)
         .app_data(RouteMetrics::nowhere())
         .configure(extract::configure)
-        .service(
-            scope("/api/v1")
-                .service(calls("/captcha", "POST").route(post().to(captcha::issue)))
-                .service(calls("/login", "POST").route(post().to(sign_in::api)))
-                .service(calls("/logout", "POST").route(post().to(session::api_logout)))
-                .service(calls("/register", "POST").route(post().to(register::api)))
-                .service(calls("/session", "GET, HEAD").route(get().to(session::api_show)))
-                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(code::api)))
-                .service(
-                    calls("/sms/login", "POST").guard(by_code(codes)).route(post().to(sign_in_by_code::api)),
-                )
-                .service(calls("/password/reset", "POST").guard(by_code(codes)).route(post().to(reset::api)))
-                .service(
-                    calls("/account/phone", "POST, DELETE")
-                        .route(post().to(account::phone::api_set))
-                        .route(delete().to(account::phone::api_remove)),
-                )
-                .service(calls("/limits/{name}/reserve", "POST").route(post().to(programs::limits::reserve)))
-                .service(calls("/limits/{name}/peek", "POST").route(post().to(programs::limits::peek)))
-                .service(calls("/limits/{name}/refund", "POST").route(post().to(programs::limits::refund)))
-                .service(calls("/attempts", "POST").route(post().to(programs::attempts::ask)))
-                .service(calls("/attempts/forgive", "POST").route(post().to(programs::attempts::forgive)))
-                .service(calls("/attempts/{attempt}", "POST").route(post().to(programs::attempts::settle)))
-                .service(
-                    calls("/verifications", "POST")
-                        .guard(by_code(codes))
-                        .route(post().to(programs::verifications::start)),
-                )
-                .service(
-                    calls("/verifications/{id}/check", "POST")
-                        .guard(by_code(codes))
-                        .route(post().to(programs::verifications::check)),
-                )
-                .service(
-                    calls("/relay/logto/{name}", "POST")
-                        .guard(by_code(codes))
-                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(post().to(programs::relay::logto)),
-                )
-                .service(
-                    calls("/relay/supabase/{name}", "POST")
-                        .guard(by_code(codes))
-                        .app_data(PayloadConfig::new(programs::relay::LONGEST_HOOK))
-                        .route(post().to(programs::relay::supabase)),
-                )
-                .service(
-                    calls("/relay/{id}/outcome", "POST")
-                        .guard(by_code(codes))
-                        .route(post().to(programs::relay::outcome)),
-                )
-                .service(calls("/admin/confirm", "POST").route(post().to(confirm::api_submit)))
-                .service(
-                    calls("/admin/tokens", "GET, HEAD, POST")
-                        .route(get().to(tokens::api_list))
-                        .route(post().to(tokens::api_create)),
-                )
-                .service(
-                    calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
-                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(get().to(lookup::api::show))
-                        .route(delete().to(lookup::api::clear)),
-                )
-                .service(
-                    calls("/admin/disabled-passwords/{login}", "DELETE")
-                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(lookup::api::enable_password)),
-                )
-                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::api_revoke)))
-                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::api::list)))
-                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::api::show)))
-                .service(
-                    calls("/admin/accounts/{id}/groups", "GET, HEAD, PUT")
-                        .route(get().to(accounts::api::groups))
-                        .route(put().to(accounts::api::set_groups)),
-                )
-                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::api::act)))
-                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::api_list)))
-                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::api::list)))
-                .service(
-                    calls("/admin/limits", "GET, HEAD, PUT")
-                        .route(get().to(limits::api_show))
-                        .route(put().to(limits::api_save)),
-                )
-                .service(
-                    calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::api_history)),
-                )
-                .service(
-                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview::api_preview)),
-                )
-                .service(
-                    calls("/admin/limits/rollback", "POST").route(post().to(limits::history::api_rollback)),
-                )
-                .service(
-                    calls("/admin/access", "GET, HEAD, PUT")
-                        .route(get().to(console_access::api_show))
-                        .route(put().to(console_access::api_save)),
-                )
-                .service(
-                    calls("/admin/apps", "GET, HEAD, PUT")
-                        .route(get().to(apps::api_show))
-                        .route(put().to(apps::api_save)),
-                )
-                .service(calls("/admin/apps/preview", "POST").route(post().to(apps::api_preview)))
-                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::api_brakes)))
-                .service(
-                    calls("/admin/brakes/{prefix}", "DELETE")
-                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(messages::api_lift)),
-                ),
-        )
+        .service(api(codes))
         .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
         .service(resource("/api/authz/auth-request").route(route().to(gate::authz::auth_request)))
         .service(resource("/api/authz/ext-authz/{path:.*}").route(route().to(gate::authz::ext_authz)))
-        .service(calls("/.gatehouse/start", "GET, HEAD").route(get().to(gate::host::start)))
-        .service(
-            calls("/.gatehouse/callback", "GET").route(route().guard(guard::Get()).to(gate::host::callback)),
-        )
-        .service(
-            calls("/.gatehouse/logout", "GET, HEAD, POST")
-                .route(get().to(gate::host::show_logout))
-                .route(post().to(gate::host::logout)),
-        )
+        .service(at("/.gatehouse/start").on(GET, gate::host::start))
+        .service(at("/.gatehouse/callback").on(GET_ALONE, gate::host::callback))
+        .service(at("/.gatehouse/logout").on(GET, gate::host::show_logout).on(POST, gate::host::logout))
         .service(resource("/.gatehouse/forbidden").route(route().to(gate::host::forbidden)))
-        .service(calls("/.gatehouse/static/{file}", "GET, HEAD").route(get().to(gate::host::asset)))
-        .service(calls("/", "GET, HEAD").route(get().to(session::home)))
+        .service(at("/.gatehouse/static/{file}").on(GET, gate::host::asset))
+        .service(at("/").on(GET, session::home))
+        .service(at("/login").on(GET, sign_in::show).on(POST, sign_in::submit))
         .service(
-            calls("/login", "GET, HEAD, POST")
-                .route(get().to(sign_in::show))
-                .route(post().to(sign_in::submit)),
+            at("/login/code").only_if(codes).on(GET, sign_in_by_code::show).on(POST, sign_in_by_code::submit),
+        )
+        .service(at("/password/reset").only_if(codes).on(GET, reset::show).on(POST, reset::submit))
+        .service(at("/logout").on(POST, session::logout))
+        .service(at("/register").on(GET, register::show).on(POST, register::submit))
+        .service(at("/account").on(GET, account::show))
+        .service(at("/.well-known/change-password").on(GET, account::change_here))
+        .service(at("/account/password").on(POST, account::change_password))
+        .service(
+            at("/account/phone")
+                .only_if(codes)
+                .on(GET, account::phone::show)
+                .on(POST, account::phone::submit),
         )
         .service(
-            calls("/login/code", "GET, HEAD, POST")
-                .guard(by_code(codes))
-                .route(get().to(sign_in_by_code::show))
-                .route(post().to(sign_in_by_code::submit)),
+            at("/account/phone/remove")
+                .on(GET, account::phone::show_removal)
+                .on(POST, account::phone::remove),
+        )
+        .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
+        .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
+        .service(at("/account/sessions/revoke").on(POST, account::revoke))
+        .service(at("/account/sessions/revoke-others").on(POST, account::revoke_others))
+        .service(at("/admin/confirm").on(GET, confirm::show).on(POST, confirm::submit))
+        .service(at("/admin/tokens").on(GET, tokens::show).on(POST, tokens::create))
+        .service(at("/admin/tokens/revoke").on(GET, tokens::ask).on(POST, tokens::revoke))
+        .service(at("/admin/accounts").on(GET, accounts::show).on(POST, accounts::find))
+        .service(at("/admin/accounts/{id}").on(GET, accounts::one))
+        .service(at("/admin/accounts/{id}/groups").on(POST, accounts::set_groups))
+        .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
+        .service(at("/admin").on(GET, overview::show))
+        .service(at("/admin/events").on(GET, events::show))
+        .service(at("/admin/events.csv").on(GET, events::export::csv))
+        .service(at("/admin/events.json").on(GET, events::export::json))
+        .service(at("/admin/access").on(GET, console_access::show).on(POST, console_access::submit))
+        .service(at("/admin/access/end").on(POST, console_access::end))
+        .service(at("/admin/apps").on(GET, apps::show))
+        .service(at("/admin/apps/edit").on(GET, apps::show_editor).on(POST, apps::submit))
+        .service(at("/admin/limits").on(GET, limits::show))
+        .service(
+            at("/admin/limits/edit/{limit}").on(GET, limits::editor::show).on(POST, limits::editor::submit),
         )
         .service(
-            calls("/password/reset", "GET, HEAD, POST")
-                .guard(by_code(codes))
-                .route(get().to(reset::show))
-                .route(post().to(reset::submit)),
+            at("/admin/limits/toml").on(GET, limits::editor::show_toml).on(POST, limits::editor::submit_toml),
         )
-        .service(calls("/logout", "POST").route(post().to(session::logout)))
-        .service(
-            calls("/register", "GET, HEAD, POST")
-                .route(get().to(register::show))
-                .route(post().to(register::submit)),
-        )
-        .service(calls("/account", "GET, HEAD").route(get().to(account::show)))
-        .service(calls("/.well-known/change-password", "GET, HEAD").route(get().to(account::change_here)))
-        .service(calls("/account/password", "POST").route(post().to(account::change_password)))
-        .service(
-            calls("/account/phone", "GET, HEAD, POST")
-                .guard(by_code(codes))
-                .route(get().to(account::phone::show))
-                .route(post().to(account::phone::submit)),
-        )
-        .service(
-            calls("/account/phone/remove", "GET, HEAD, POST")
-                .route(get().to(account::phone::show_removal))
-                .route(post().to(account::phone::remove)),
-        )
-        .service(
-            calls("/account/export", "GET, HEAD, POST")
-                .route(get().to(account::data::show_export))
-                .route(post().to(account::data::export)),
-        )
-        .service(
-            calls("/account/delete", "GET, HEAD, POST")
-                .route(get().to(account::data::show_deletion))
-                .route(post().to(account::data::delete)),
-        )
-        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
-        .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
-        .service(
-            calls("/admin/confirm", "GET, HEAD, POST")
-                .route(get().to(confirm::show))
-                .route(post().to(confirm::submit)),
-        )
-        .service(
-            calls("/admin/tokens", "GET, HEAD, POST")
-                .route(get().to(tokens::show))
-                .route(post().to(tokens::create)),
-        )
-        .service(
-            calls("/admin/tokens/revoke", "GET, HEAD, POST")
-                .route(get().to(tokens::ask))
-                .route(post().to(tokens::revoke)),
-        )
-        .service(
-            calls("/admin/accounts", "GET, HEAD, POST")
-                .route(get().to(accounts::show))
-                .route(post().to(accounts::find)),
-        )
-        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::one)))
-        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::set_groups)))
-        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::act)))
-        .service(calls("/admin", "GET, HEAD").route(get().to(overview::show)))
-        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::show)))
-        .service(calls("/admin/events.csv", "GET, HEAD").route(get().to(events::export::csv)))
-        .service(calls("/admin/events.json", "GET, HEAD").route(get().to(events::export::json)))
-        .service(
-            calls("/admin/access", "GET, HEAD, POST")
-                .route(get().to(console_access::show))
-                .route(post().to(console_access::submit)),
-        )
-        .service(calls("/admin/access/end", "POST").route(post().to(console_access::end)))
-        .service(calls("/admin/apps", "GET, HEAD").route(get().to(apps::show)))
-        .service(
-            calls("/admin/apps/edit", "GET, HEAD, POST")
-                .route(get().to(apps::show_editor))
-                .route(post().to(apps::submit)),
-        )
-        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::show)))
-        .service(
-            calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")
-                .route(get().to(limits::editor::show))
-                .route(post().to(limits::editor::submit)),
-        )
-        .service(
-            calls("/admin/limits/toml", "GET, HEAD, POST")
-                .route(get().to(limits::editor::show_toml))
-                .route(post().to(limits::editor::submit_toml)),
-        )
-        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history::show)))
-        .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history::ask)))
-        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history::rollback)))
-        .service(
-            calls("/admin/lookup", "GET, HEAD, POST")
-                .route(get().to(lookup::show))
-                .route(post().to(lookup::ask)),
-        )
-        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::clear)))
-        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::enable)))
-        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
-        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
-        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
-        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::json)))
+        .service(at("/admin/limits/history").on(GET, limits::history::show))
+        .service(at("/admin/limits/history/{change}").on(GET, limits::history::ask))
+        .service(at("/admin/limits/rollback").on(POST, limits::history::rollback))
+        .service(at("/admin/lookup").on(GET, lookup::show).on(POST, lookup::ask))
+        .service(at("/admin/lookup/clear").on(POST, lookup::clear))
+        .service(at("/admin/lookup/enable").on(POST, lookup::enable))
+        .service(at("/admin/messages").on(GET, messages::show))
+        .service(at("/admin/brakes/lift").on(POST, messages::lift))
+        .service(at("/dev/outbox").on(GET, outbox::page))
+        .service(at("/dev/outbox.json").on(GET, outbox::json))
         .service(
             // No HEAD: a delivery report takes effect with any method.
-            calls("/sms/reports/{gateway}", "GET, POST")
-                .guard(by_code(codes))
-                .app_data(PayloadConfig::new(delivery_reports::LONGEST))
-                .route(route().guard(guard::Get()).to(delivery_reports::take))
-                .route(post().to(delivery_reports::take)),
+            at("/sms/reports/{gateway}")
+                .only_if(codes)
+                .reads(delivery_reports::LONGEST)
+                .on(GET_ALONE, delivery_reports::take)
+                .on(POST, delivery_reports::take),
         )
-        .service(calls("/wforce/", "POST").route(post().to(programs::wforce::take)))
-        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
-        .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
-        .service(calls("/api", "GET, HEAD").route(get().to(api_page::show)))
-        .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))
-        .service(calls("/static/{file}", "GET, HEAD").route(get().to(assets::serve)))
-        .service(calls("/favicon.ico", "GET, HEAD").route(get().to(assets::icon)))
-        .service(calls("/healthz", "GET, HEAD").route(get().to(status::healthz)))
-        .service(calls("/readyz", "GET, HEAD").route(get().to(status::readyz)))
-        .service(calls("/metrics", "GET, HEAD").route(get().to(status::metrics)))
+        .service(at("/wforce/").on(POST, programs::wforce::take))
+        .service(at("/captcha/{id}.png").on(GET, captcha::image))
+        .service(at("/problems/{name}").on(GET, error_page::show_problem))
+        .service(at("/api").on(GET, api_page::show))
+        .service(at("/openapi.json").on(GET, openapi::serve))
+        .service(at("/static/{file}").on(GET, assets::serve))
+        .service(at("/favicon.ico").on(GET, assets::icon))
+        .service(at("/healthz").on(GET, status::healthz))
+        .service(at("/readyz").on(GET, status::readyz))
+        .service(at("/metrics").on(GET, status::metrics))
         .default_service(route().to(nothing_here))
         .wrap(from_fn(extract::refuse_with_pages))
         .wrap(from_fn(access::refuse_denied))
@@ -304,26 +135,130 @@ pub fn app(
         .wrap(from_fn(observe::observe))
 }
 
+/// What programs call.
+fn api(codes: bool) -> Scope {
+    scope("/api/v1")
+        .service(at("/captcha").on(POST, captcha::issue))
+        .service(at("/login").on(POST, sign_in::api))
+        .service(at("/logout").on(POST, session::api_logout))
+        .service(at("/register").on(POST, register::api))
+        .service(at("/session").on(GET, session::api_show))
+        .service(at("/sms/codes").only_if(codes).on(POST, code::api))
+        .service(at("/sms/login").only_if(codes).on(POST, sign_in_by_code::api))
+        .service(at("/password/reset").only_if(codes).on(POST, reset::api))
+        .service(
+            at("/account/phone").on(POST, account::phone::api_set).on(DELETE, account::phone::api_remove),
+        )
+        .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))
+        .service(at("/limits/{name}/peek").on(POST, programs::limits::peek))
+        .service(at("/limits/{name}/refund").on(POST, programs::limits::refund))
+        .service(at("/attempts").on(POST, programs::attempts::ask))
+        .service(at("/attempts/forgive").on(POST, programs::attempts::forgive))
+        .service(at("/attempts/{attempt}").on(POST, programs::attempts::settle))
+        .service(at("/verifications").only_if(codes).on(POST, programs::verifications::start))
+        .service(at("/verifications/{id}/check").only_if(codes).on(POST, programs::verifications::check))
+        .service(
+            at("/relay/logto/{name}")
+                .only_if(codes)
+                .reads(extract::BODY_LIMIT)
+                .on(POST, programs::relay::logto),
+        )
+        .service(
+            at("/relay/supabase/{name}")
+                .only_if(codes)
+                .reads(programs::relay::LONGEST_HOOK)
+                .on(POST, programs::relay::supabase),
+        )
+        .service(at("/relay/{id}/outcome").only_if(codes).on(POST, programs::relay::outcome))
+        .service(at("/admin/confirm").on(POST, confirm::api_submit))
+        .service(at("/admin/tokens").on(GET, tokens::api_list).on(POST, tokens::api_create))
+        .service(
+            at("/admin/subjects/{limit}/{subject}")
+                .reads(extract::BODY_LIMIT)
+                .on(GET, lookup::api::show)
+                .on(DELETE, lookup::api::clear),
+        )
+        .service(
+            at("/admin/disabled-passwords/{login}")
+                .reads(extract::BODY_LIMIT)
+                .on(DELETE, lookup::api::enable_password),
+        )
+        .service(at("/admin/tokens/{id}").on(DELETE, tokens::api_revoke))
+        .service(at("/admin/accounts").on(GET, accounts::api::list))
+        .service(at("/admin/accounts/{id}").on(GET, accounts::api::show))
+        .service(
+            at("/admin/accounts/{id}/groups")
+                .on(GET, accounts::api::groups)
+                .on(PUT, accounts::api::set_groups),
+        )
+        .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::api::act))
+        .service(at("/admin/messages").on(GET, messages::api_list))
+        .service(at("/admin/events").on(GET, events::api::list))
+        .service(at("/admin/limits").on(GET, limits::api_show).on(PUT, limits::api_save))
+        .service(at("/admin/limits/history").on(GET, limits::history::api_history))
+        .service(at("/admin/limits/preview").on(POST, limits::preview::api_preview))
+        .service(at("/admin/limits/rollback").on(POST, limits::history::api_rollback))
+        .service(at("/admin/access").on(GET, console_access::api_show).on(PUT, console_access::api_save))
+        .service(at("/admin/apps").on(GET, apps::api_show).on(PUT, apps::api_save))
+        .service(at("/admin/apps/preview").on(POST, apps::api_preview))
+        .service(at("/admin/brakes").on(GET, messages::api_brakes))
+        .service(at("/admin/brakes/{prefix}").reads(extract::BODY_LIMIT).on(DELETE, messages::api_lift))
+}
+
 /// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
-fn get() -> Route {
-    route().guard(guard::Any(guard::Get()).or(guard::Head()))
+const GET: &[Method] = &[Method::GET, Method::HEAD];
+const GET_ALONE: &[Method] = &[Method::GET];
+const POST: &[Method] = &[Method::POST];
+const PUT: &[Method] = &[Method::PUT];
+const DELETE: &[Method] = &[Method::DELETE];
+
+/// A path with its methods; any other is told which there are.
+struct Path {
+    resource: Resource,
+    allow: Vec<&'static str>,
 }
 
-/// For a path that exists only if this installation sends codes.
-fn by_code(codes: bool) -> impl guard::Guard {
-    guard::fn_guard(move |_| codes)
+fn at(path: &'static str) -> Path {
+    Path { resource: resource(path).app_data(RouteMetrics::default()), allow: Vec::new() }
 }
 
-/// A path with the methods that it accepts.
-fn calls(path: &'static str, allow: &'static str) -> Resource {
-    resource(path).app_data(RouteMetrics::default()).default_service(route().to(
-        move |request: HttpRequest| async move {
-            match *request.method() {
-                Method::OPTIONS => Ok(HttpResponse::NoContent().insert_header(("allow", allow)).finish()),
-                _ => Err(Problem::MethodNotAllowed { allow }),
+impl Path {
+    fn on<F, Args>(mut self, methods: &'static [Method], handler: F) -> Self
+    where
+        F: Handler<Args>,
+        Args: FromRequest + 'static,
+        F::Output: Responder + 'static,
+    {
+        self.allow.extend(methods.iter().map(Method::as_str));
+        let asked = guard::fn_guard(move |request| methods.contains(&request.head().method));
+        Self { resource: self.resource.route(route().guard(asked).to(handler)), ..self }
+    }
+
+    /// It exists only then.
+    fn only_if(self, exists: bool) -> Self {
+        Self { resource: self.resource.guard(guard::fn_guard(move |_| exists)), ..self }
+    }
+
+    /// At most so many bytes, where a handler takes them as they come.
+    fn reads(self, bytes: usize) -> Self {
+        Self { resource: self.resource.app_data(PayloadConfig::new(bytes)), ..self }
+    }
+}
+
+impl HttpServiceFactory for Path {
+    fn register(self, config: &mut AppService) {
+        let allow = self.allow.join(", ");
+        let other = move |request: HttpRequest| {
+            let allow = allow.clone();
+            async move {
+                match *request.method() {
+                    Method::OPTIONS => Ok(HttpResponse::NoContent().insert_header(("allow", allow)).finish()),
+                    _ => Err(Problem::MethodNotAllowed { allow }),
+                }
             }
-        },
-    ))
+        };
+        self.resource.default_service(route().to(other)).register(config);
+    }
 }
 
 async fn nothing_here() -> Result<HttpResponse, Problem> {

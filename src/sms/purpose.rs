@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr};
 
 use crate::config::is_custom_name;
 
 /// The purpose of a code; a code for one purpose does not work for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, Deserialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum Purpose {
     Login,
     Register,

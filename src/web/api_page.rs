@@ -25,12 +25,10 @@ impl ApiPage {
     }
 }
 
-/// `GET /api`
 pub async fn show(visit: PageRequest) -> HttpResponse {
     visit.page(StatusCode::OK, &ApiPage::new(&visit))
 }
 
-/// All that the page shows of the API.
 pub struct ApiView {
     pub about: ApiText,
     pub tags: Vec<TagView>,
@@ -54,7 +52,6 @@ pub struct CallView {
     pub parameters: Vec<FieldView>,
     pub body: Vec<FieldView>,
     pub answers: Vec<AnswerView>,
-    /// By name, with their status.
     pub problems: Vec<Kind>,
     pub curl: String,
 }
@@ -67,12 +64,10 @@ pub struct AnswerView {
     pub example: Option<String>,
 }
 
-/// A type that a field names.
 pub struct TypeView {
     pub name: &'static str,
     pub about: ApiText,
     pub fields: Vec<FieldView>,
-    /// It is one of these.
     pub choices: Vec<&'static str>,
 }
 
@@ -117,7 +112,6 @@ fn call_view(path: &'static str, method: &str, call: &'static Value) -> CallView
     }
 }
 
-/// An answer that is no problem.
 fn answer((status, answer): (&'static str, &'static Value)) -> Option<AnswerView> {
     let content = entries(&answer["content"]).next();
     if content.is_some_and(|(kind, _)| kind == "application/problem+json") {
@@ -206,7 +200,6 @@ pub struct FieldView {
     pub about: ApiText,
 }
 
-/// What has to be there comes first.
 fn sorted(mut fields: Vec<FieldView>) -> Vec<FieldView> {
     fields.sort_by_key(|field| (!field.required, field.name));
     fields
@@ -342,12 +335,10 @@ pub fn entries(value: &'static Value) -> impl Iterator<Item = (&'static str, &'s
     value.as_object().into_iter().flat_map(Map::iter).map(|(name, value)| (name.as_str(), value))
 }
 
-/// The name of what a reference stands for.
 pub fn reference(value: &'static Value) -> Option<&'static str> {
     value.get("$ref")?.as_str()?.rsplit('/').next()
 }
 
-/// What a reference stands for.
 pub fn resolved(value: &'static Value) -> &'static Value {
     let path = value.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix('#'));
     path.and_then(|path| DOCUMENT.pointer(path)).unwrap_or(value)

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
-use actix_web::web::{Bytes, Data, Json, Path};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::web::{Bytes, Json, Path};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -13,7 +13,7 @@ use crate::clock::Micros;
 use crate::web::http::describe::BODY;
 use crate::web::http::locale::span_in_words;
 use crate::web::http::{
-    ApiRequest, CaptchaChallenge, ClientAddress, Locale, Problem, Provenance, ServicesData, Wait, WebContext,
+    ApiRequest, CaptchaChallenge, Locale, Problem, Provenance, Requester, ServicesData, Wait, WebContext,
     challenge,
 };
 
@@ -70,26 +70,22 @@ pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpRe
 
 /// The image of one challenge. The bytes are always the same, and useless to other clients.
 pub async fn image(
-    request: HttpRequest,
+    sender: Requester,
     id: Path<String>,
     services: ServicesData,
-    edge: Data<WebContext>,
 ) -> Result<HttpResponse, Problem> {
-    if is_in_a_foreign_page(request.headers(), &edge) {
+    if is_in_a_foreign_page(sender.request().headers(), &sender.edge) {
         return Err(Problem::Csrf);
     }
-    let client = ClientAddress::of(&request, &edge.trusted);
-    let png =
-        challenge::image(&edge.live(&services, client), client, &services, &id).await.map_err(|error| {
-            match error {
-                ImageError::Unknown => Problem::NotFound,
-                ImageError::Refused(later) => {
-                    Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
-                }
-                ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },
-                ImageError::Failed => Problem::Internal,
-            }
-        })?;
+    let png = challenge::image(&sender.live(&services), sender.client, &services, &id).await;
+    let png = png.map_err(|error| match error {
+        ImageError::Unknown => Problem::NotFound,
+        ImageError::Refused(later) => {
+            Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
+        }
+        ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },
+        ImageError::Failed => Problem::Internal,
+    })?;
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("image/png")))
         .insert_header((CACHE_CONTROL, HeaderValue::from_static("private, max-age=180")))
@@ -122,14 +118,11 @@ pub enum CaptchaBlock {
 pub struct ChallengeView {
     pub id: String,
     pub expires_in: Duration,
-    /// Until there is an image; none if there is one.
     pub image_wait: Option<Wait>,
-    /// A proof of work for the script.
     pub proof: Option<String>,
     pub help: Option<HelpContact>,
 }
 
-/// The contact for people who can do neither (`captcha.help`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelpContact {
     pub text: String,
@@ -166,7 +159,6 @@ impl CaptchaBlock {
 }
 
 impl HelpContact {
-    /// None if no contact is configured.
     pub fn of(line: &str) -> Option<Self> {
         let after = |scheme: &str| {
             let (start, rest) = line.split_at_checked(scheme.len())?;

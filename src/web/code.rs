@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::sms::{self, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
+use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
@@ -25,8 +25,8 @@ use crate::web::http::extract::{self};
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, InputError, Locale,
-    Message, Next, PageRequest, Problem, SecretField, Wait, WebResult,
+    ActionRefusal, Actor, ApiRequest, Browser, CaptchaSolution, CountedAs, Field, FieldErrors, Locale,
+    Message, Next, PageRequest, Problem, SecretField, Wait, WebError, WebResult,
 };
 use crate::web::session;
 
@@ -76,28 +76,8 @@ pub struct SendCodeBody {
     phone: SecretField,
     /// What the code is for. `verify` is for a user who is signed in.
     #[schema(schema_with = describe::purposes)]
-    purpose: CodePurpose,
+    purpose: Purpose,
     captcha: Option<CaptchaSolution>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum CodePurpose {
-    Login,
-    Register,
-    Reset,
-    Verify,
-}
-
-impl From<CodePurpose> for Purpose {
-    fn from(purpose: CodePurpose) -> Self {
-        match purpose {
-            CodePurpose::Login => Self::Login,
-            CodePurpose::Register => Self::Register,
-            CodePurpose::Reset => Self::Reset,
-            CodePurpose::Verify => Self::Verify,
-        }
-    }
 }
 
 #[derive(Serialize, ToSchema)]
@@ -123,19 +103,28 @@ fn unknown() -> ObjectBuilder {
     describe::one_of(["unknown"])
 }
 
-/// Sends a code, unless the same request sent one. `challenged`: it may come with an answer that is used up.
+/// Sends a code, unless the same request sent one. `once` names the request; `challenged`: it may come with an answer that
+/// is used up.
 async fn send(
     by: &Actor<'_>,
-    message: sms::RequestedMessage,
+    (phone, purpose): (&Phone, Purpose),
+    browser: &Browser,
+    locale: Locale,
+    once: Option<String>,
     challenged: bool,
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<SendReceipt, ActionRefusal> {
-    let Actor { services, live, .. } = by;
+    let Actor { services, live, origin, .. } = by;
+    let message = RequestedMessage {
+        browser: Some(browser.bytes().to_vec()),
+        once,
+        ..RequestedMessage::new(phone.clone(), purpose, locale.code())
+    };
+    let message = message.asked_from(&origin.address, &origin.network);
     // Before the challenge is checked: the first of two requests has already used it up.
     let sending = match services.codes.turn(live, message, challenged).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
-            let solved = by.redeem(answer).await?;
+            let solved = by.redeem().await?;
             turn.send(live, solved).await?
         }
     };
@@ -173,90 +162,59 @@ async fn send(
     extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, NUMBER])))
 )]
 pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
-    let purpose = Purpose::from(body.purpose);
-    if purpose == Purpose::Verify {
+    const FORM: CaptchaForm = CaptchaForm::SmsCode;
+    if body.purpose == Purpose::Verify {
         session::member(call.request()).await?;
-    } else if call.is_denied() {
+    } else if call.is_denied(&call.live) {
         return Err(Problem::Denied.into());
     }
     let phone = parse_sent_phone(&call.live, &body.phone)?;
     let headers = call.request().headers();
-    let once = idempotency_key(headers)?;
-    let (address, network) = (call.client.subject(), call.client.network());
-    let locale = language(headers, call.edge.cookies).code();
+    let once = idempotency_key(headers)?.map(str::to_owned);
+    let locale = language(headers, call.edge.cookies);
     let (browser, named) = call.named_browser();
-    let message = sms::RequestedMessage {
-        browser: Some(browser.bytes().to_vec()),
-        once: once.map(str::to_owned),
-        ..sms::RequestedMessage::new(phone.clone(), purpose, locale)
-    };
-    let message = message.asked_from(address.as_ref(), network.as_ref());
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match send(&call.actor(CaptchaForm::SmsCode), message, answer.is_some(), answer).await {
-        Ok(sent) => {
-            let mut response = HttpResponse::Accepted().json(accepted(&phone, sent));
-            if let Some(cookie) = named {
-                set(&mut response, cookie);
-            }
-            Ok(call.with_quota(CountedAs::Message, response, None))
-        }
-        Err(refusal) => Err(call.refused(CaptchaForm::SmsCode, refusal).await),
-    }
-}
-
-fn accepted(phone: &Phone, sent: SendReceipt) -> CodeAccepted {
-    let resend_after = resend_seconds(&sent);
-    CodeAccepted {
+    let (actor, wanted) = (call.actor(FORM, body.captcha.as_ref()), (&phone, body.purpose));
+    let sent = send(&actor, wanted, &browser, locale, once, body.captcha.is_some()).await;
+    let sent = call.told(FORM, sent).await?;
+    let mut response = HttpResponse::Accepted().json(CodeAccepted {
         phone: phone.masked(),
         expires_in: whole_seconds(sent.expires_in),
-        resend_after,
+        resend_after: resend_seconds(&sent),
         delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
         short: sent.short.then_some(true),
+    });
+    if let Some(cookie) = named {
+        set(&mut response, cookie);
     }
+    Ok(call.with_quota(CountedAs::Message, response, None))
 }
 
-/// Until another code can be sent.
 pub fn resend_seconds(sent: &SendReceipt) -> u64 {
     // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
     // but for the time it took to send it is said to be good for five.
     if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) }
 }
 
-/// A number as a call sends it.
 pub fn parse_sent_phone(live: &LiveSettings, typed: &SecretField) -> Result<Phone, Problem> {
-    extract::parse_phone(live, typed.expose()).map_err(|error| match error {
-        PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
-        PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
-    })
+    Ok(extract::parse_phone(live, typed.expose())?)
 }
 
 pub fn parse_sent_code(typed: &SecretField) -> Result<SmsCode, Problem> {
-    let not_six = || Problem::invalid(&FieldErrors::one(Field::Code, Message::CodeDigits));
-    SmsCode::parse(typed.expose()).ok_or_else(not_six)
+    SmsCode::parse(typed.expose()).ok_or_else(|| Problem::at(Field::Code, Message::CodeDigits))
 }
 
 /// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let fits = |key: &&str| (1..=64).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
-    let wrong = InputError {
-        field: "Idempotency-Key".into(),
-        message: "Use 1 to 64 visible ASCII characters without spaces.".into(),
-    };
-    match value.to_str().ok().filter(fits) {
-        Some(key) => Ok(Some(key)),
-        None => Err(Problem::InvalidInput { errors: vec![wrong] }),
-    }
+    let wrong = "Use 1 to 64 visible ASCII characters without spaces.";
+    value.to_str().ok().filter(fits).map(Some).ok_or_else(|| Problem::wrong("Idempotency-Key", wrong))
 }
 
-/// What a form with a number requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeStage {
-    /// Send a code.
     Send,
-    /// Use the code for its purpose.
     Entry,
-    /// Return to the first step.
     AnotherNumber,
 }
 
@@ -275,16 +233,29 @@ impl CodeStage {
 
 /// The step that a form came from, so that it can be shown again.
 pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
-    let first = || CodeStep::asking(fields.phone.expose());
-    if fields.change.is_some() {
-        return first();
-    }
+    let step = CodeStep::asking(fields.phone.expose());
     let seconds = |text: &str| text.parse().ok().map(Micros::from_seconds);
-    let Some(good_until) = seconds(&fields.good_until) else { return first() };
+    let Some(good_until) = seconds(&fields.good_until).filter(|_| fields.change.is_none()) else {
+        return step;
+    };
     let next_code = seconds(&fields.next_code).unwrap_or(now);
-    let (number, confirmed) = (fields.phone.expose().to_owned(), fields.unconfirmed.is_none());
-    let short = fields.short.is_some();
-    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short }, now)
+    let (confirmed, short) = (fields.unconfirmed.is_none(), fields.short.is_some());
+    CodeStep { second: Some(SecondStep { now, good_until, next_code, confirmed, short }), ..step }
+}
+
+/// The steps before a code is used for its purpose; the error is the page that they show.
+pub async fn before_entry(
+    reply: &FormReply<'_>,
+    purpose: Purpose,
+    fields: &CodeFields,
+    guarded: &GuardedFields,
+    show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
+) -> Result<(), WebError> {
+    match CodeStage::of(fields) {
+        CodeStage::AnotherNumber => Err(reply.plain(Notice::None).into()),
+        CodeStage::Send => Err(send_and_show(reply, purpose, fields, guarded, show).await?.into()),
+        CodeStage::Entry => Ok(()),
+    }
 }
 
 /// Sends a code and shows the second step, or shows why no code was sent.
@@ -297,25 +268,23 @@ pub async fn send_and_show(
 ) -> WebResult {
     let FormReply { visit, live, .. } = *reply;
     let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
-    let (address, network) = (visit.client.subject(), visit.client.network());
-    let message = sms::RequestedMessage {
-        browser: Some(visit.browser.bytes().to_vec()),
-        // A page can send one message. A second press of the button is the same request.
-        once: Some(guarded.csrf_token.clone()),
-        ..sms::RequestedMessage::new(phone.clone(), purpose, visit.locale.code())
-    };
-    let message = message.asked_from(address.as_ref(), network.as_ref());
-    let sent = send(&reply.actor(), message, guarded.was_challenged(), guarded.answer()).await;
+    // A page can send one message. A second press of the button is the same request.
+    let once = Some(guarded.csrf_token.clone());
+    let (actor, challenged) = (reply.actor(guarded), guarded.was_challenged());
+    let sent = send(&actor, (&phone, purpose), &visit.browser, visit.locale, once, challenged).await;
     let now = visit.now();
     match sent {
         Ok(SendReceipt { expires_in, resend_after, confirmed, short, .. }) => {
-            let number = phone.as_str().to_owned();
             let (good_until, next_code) = (now.plus(expires_in), now.plus(resend_after));
-            let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };
-            Ok(show(CodeStep::sent(sent, now), Notice::None, CaptchaBlock::Absent))
+            let second = SecondStep { now, good_until, next_code, confirmed: confirmed || short, short };
+            let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
+            Ok(show(step, Notice::None, CaptchaBlock::Absent))
         }
         Err(ActionRefusal::Denied(Denied::Throttled { retry_after, .. }, _)) => {
-            let step = step_of(fields, now).not_before(retry_after, now);
+            let mut step = step_of(fields, now);
+            if let Some(second) = &mut step.second {
+                second.next_code = now.plus(retry_after);
+            }
             Ok(show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
@@ -333,7 +302,6 @@ fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<SmsCode> 
     errors.take(Field::Code, SmsCode::parse(typed).ok_or(missing))
 }
 
-/// Number and code, for the second step.
 pub fn parse_both(
     live: &LiveSettings,
     fields: &CodeFields,
@@ -344,10 +312,17 @@ pub fn parse_both(
     phone.zip(code)
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeStep {
+    /// The number as typed, or the number that the code was sent to.
+    pub number: String,
+    pub second: Option<SecondStep>,
+}
+
 /// What the page keeps about a sent code, in hidden fields for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SentCode {
-    pub number: String,
+pub struct SecondStep {
+    pub now: Micros,
     pub good_until: Micros,
     /// When another code may be requested.
     pub next_code: Micros,
@@ -357,78 +332,46 @@ pub struct SentCode {
     pub short: bool,
 }
 
-/// The current step of a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CodeStep {
-    /// The number as typed, or the number that the code was sent to.
-    pub number: String,
-    pub second: Option<SecondStep>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecondStep {
-    /// Unix seconds, rounded up.
-    pub good_until: i64,
-    pub next_code: i64,
-    lasts: u64,
-    /// Until another code may be requested; None if one may be requested now.
-    pub again: Option<Wait>,
-    pub confirmed: bool,
-    pub short: bool,
-}
-
 impl CodeStep {
     pub fn asking(typed: &str) -> Self {
         Self { number: typed.chars().take(64).collect(), second: None }
     }
 
-    pub fn sent(sent: SentCode, now: Micros) -> Self {
-        let wait = sent.next_code.since(now);
-        let second = SecondStep {
-            good_until: seconds_up(sent.good_until),
-            next_code: seconds_up(sent.next_code),
-            lasts: left(sent.good_until.since(now)),
-            again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
-            confirmed: sent.confirmed,
-            short: sent.short,
-        };
-        Self { number: sent.number.chars().take(64).collect(), second: Some(second) }
-    }
-
-    /// Another code was requested, but none is allowed for this long.
-    pub fn not_before(mut self, retry_after: Duration, now: Micros) -> Self {
-        if let Some(second) = &mut self.second {
-            second.next_code = seconds_up(now.plus(retry_after));
-            second.again = Some(Wait::new(now, retry_after));
-        }
-        self
-    }
-
-    /// The field to fill in next.
     pub const fn field(&self) -> Field {
         if self.second.is_some() { Field::Code } else { Field::Phone }
     }
 }
 
-/// Whole seconds, rounded down. The form field was already rounded up, and must not be rounded up twice.
-fn left(span: Duration) -> u64 {
-    if span.is_zero() { 0 } else { span.as_secs().max(1) }
-}
-
-/// Rounded up, so that the moment is never too early.
+/// Unix seconds, rounded up, so that the moment is never too early.
 const fn seconds_up(at: Micros) -> i64 {
     at.plus(Duration::from_micros(999_999)).seconds()
 }
 
 impl SecondStep {
-    /// How long the code is still valid; None if it has expired.
+    pub const fn valid_until(&self) -> i64 {
+        seconds_up(self.good_until)
+    }
+
+    pub const fn resend_from(&self) -> i64 {
+        seconds_up(self.next_code)
+    }
+
+    /// How long the code is still valid; None if it has expired. Rounded down: the form field was already rounded up, and
+    /// must not be rounded up twice.
     pub fn lasts(&self, locale: Locale) -> Option<String> {
-        (self.lasts > 0).then(|| span_in_words(self.lasts, locale))
+        let left = self.good_until.since(self.now);
+        (!left.is_zero()).then(|| span_in_words(left.as_secs().max(1), locale))
+    }
+
+    /// Until another code may be requested; None if one may be requested now.
+    pub fn again(&self) -> Option<Wait> {
+        let wait = self.next_code.since(self.now);
+        (!wait.is_zero()).then(|| Wait::new(self.now, wait))
     }
 }
 
 /// What differs between pages: the path, and the keys of the texts.
-struct Words {
+pub struct FormTexts {
     path: &'static str,
     title: &'static str,
     lead: &'static str,
@@ -442,7 +385,7 @@ struct Words {
     aside: [&'static str; 3],
 }
 
-const LOGIN: Words = Words {
+pub const LOGIN: FormTexts = FormTexts {
     path: "/login/code",
     title: "code-login.title",
     lead: "code-login.lead",
@@ -452,7 +395,7 @@ const LOGIN: Words = Words {
     one_step: false,
     aside: ["code-login.have-password", "code-login.password", "/login"],
 };
-const RESET: Words = Words {
+pub const RESET: FormTexts = FormTexts {
     path: "/password/reset",
     title: "reset.title",
     lead: "reset.lead",
@@ -462,7 +405,7 @@ const RESET: Words = Words {
     one_step: false,
     aside: ["reset.remembered", "reset.login", "/login"],
 };
-const PHONE: Words = Words {
+pub const PHONE: FormTexts = FormTexts {
     path: "/account/phone",
     title: "phone.title",
     lead: "phone.lead",
@@ -472,7 +415,7 @@ const PHONE: Words = Words {
     one_step: false,
     aside: ["phone.no-change", "phone.account", "/account"],
 };
-const REMOVAL: Words = Words {
+pub const REMOVAL: FormTexts = FormTexts {
     path: "/account/phone/remove",
     title: "phone.remove-title",
     lead: "phone.remove-lead",
@@ -480,15 +423,14 @@ const REMOVAL: Words = Words {
     one_step: true,
     ..PHONE
 };
-
-const EXPORT: Words = Words {
+pub const EXPORT: FormTexts = FormTexts {
     path: "/account/export",
     title: "account.export",
     lead: "account.export-lead",
     submit: "account.export-submit",
     ..REMOVAL
 };
-const DELETION: Words = Words {
+pub const DELETION: FormTexts = FormTexts {
     path: "/account/delete",
     title: "account.delete",
     lead: "account.delete-lead",
@@ -496,19 +438,11 @@ const DELETION: Words = Words {
     ..REMOVAL
 };
 
-/// What is done in one step, for the current password.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OneStep {
-    PhoneRemoval,
-    Export,
-    Deletion,
-}
-
 #[derive(Template)]
 #[template(path = "pages/code.html")]
 pub struct CodePage {
     pub form: FormPage,
-    words: &'static Words,
+    words: &'static FormTexts,
     step: CodeStep,
 }
 
@@ -522,23 +456,14 @@ impl Deref for CodePage {
 }
 
 impl CodePage {
-    /// For a purpose that has its own page. `user` is the signed-in user.
-    pub fn new(visit: &PageRequest, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
-        let words = match purpose {
-            Purpose::Reset => &RESET,
-            Purpose::Verify => &PHONE,
-            Purpose::Login | Purpose::Register => &LOGIN,
-        };
+    /// `user` is the signed-in user.
+    pub fn new(
+        visit: &PageRequest,
+        words: &'static FormTexts,
+        user: Option<&str>,
+        next: Option<Next>,
+    ) -> Self {
         Self { form: FormPage::new(visit, words.path, user, next), words, step: CodeStep::asking("") }
-    }
-
-    pub fn one_step(visit: &PageRequest, what: OneStep, user: &str) -> Self {
-        let words = match what {
-            OneStep::PhoneRemoval => &REMOVAL,
-            OneStep::Export => &EXPORT,
-            OneStep::Deletion => &DELETION,
-        };
-        Self { form: FormPage::new(visit, words.path, Some(user), None), words, step: CodeStep::asking("") }
     }
 
     pub fn at(self, step: CodeStep) -> Self {
@@ -566,10 +491,6 @@ impl CodePage {
     /// The form cannot succeed.
     fn closed(&self) -> bool {
         matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired | Notice::AccountDisabled)
-    }
-
-    fn password_hint(&self) -> String {
-        self.layout.with("register.password-hint", &crate::login::SHORTEST_PASSWORD.to_string()).into_owned()
     }
 }
 

@@ -14,17 +14,18 @@ use serde::de::DeserializeOwned;
 use serde::de::value::{Error, MapDeserializer};
 use zeroize::Zeroize;
 
-use crate::accounts::{Account, FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken, is_state_hash};
+use crate::accounts::{FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken, is_state_hash};
 use crate::captcha::{CaptchaAnswer, CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::gate::ReturnUrl;
-use crate::login::{Password, SignedInOwner};
+use crate::login::{Password, SHORTEST_PASSWORD};
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
+use crate::web::http::action::parse_current;
 use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
-use crate::web::http::page::{self, with_wait};
+use crate::web::http::page::with_wait;
 use crate::web::http::{
     ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
     Problem, SecretField, Services, ServicesData, UnreadBody, Wait, WebError, WebResult,
@@ -34,7 +35,6 @@ use crate::web::http::{
 #[derive(Clone)]
 pub struct FormPage {
     pub layout: Layout,
-    /// Where the reader goes from here.
     pub next: Option<Next>,
     pub notice: Notice,
     pub errors: FieldErrors,
@@ -56,13 +56,16 @@ impl FormPage {
         self
     }
 
-    /// `page` is the page around this form.
     pub fn respond(&self, visit: &PageRequest, page: &impl Template) -> HttpResponse {
         let mut response = visit.page(self.notice.status(), page);
         if let Some(next) = &self.next {
             next.open_forms(&mut response);
         }
         with_wait(response, self.notice.wait())
+    }
+
+    pub fn password_hint(&self) -> String {
+        self.layout.with("register.password-hint", &SHORTEST_PASSWORD.to_string()).into_owned()
     }
 }
 
@@ -76,20 +79,7 @@ pub struct FormReply<'a> {
 }
 
 impl FormReply<'_> {
-    /// The input, and whether its challenge was solved; or the page to show instead.
-    pub async fn admit<T>(
-        &self,
-        guarded: &GuardedFields,
-        parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
-    ) -> Result<(T, bool), WebError> {
-        let parsed = self.read(guarded, parse).await?;
-        match self.actor().redeem(guarded.answer()).await {
-            Ok(solved) => Ok((parsed, solved)),
-            Err(refusal) => Err(self.refused(refusal).await),
-        }
-    }
-
-    /// The parsed input alone.
+    /// The parsed input, or the page to show instead.
     pub async fn read<T>(
         &self,
         guarded: &GuardedFields,
@@ -114,11 +104,17 @@ impl FormReply<'_> {
         Ok(parsed)
     }
 
-    pub fn actor(&self) -> Actor<'_> {
-        let Self { visit, services, live, .. } = *self;
-        let (origin, known, denied) = (visit.client.origin(), visit.known_devices(), visit.is_denied(live));
-        let (asker, user_agent) = (self.asker(), visit.user_agent());
-        Actor { services, live, asker, origin, known, user_agent, denied }
+    /// The current password alone, of a form that asks for nothing else.
+    pub async fn current_password(
+        &self,
+        guarded: &GuardedFields,
+        typed: &SecretField,
+    ) -> Result<Password, WebError> {
+        self.read(guarded, |errors| errors.take(Field::CurrentPassword, parse_current(typed))).await
+    }
+
+    pub fn actor<'b>(&'b self, guarded: &'b GuardedFields) -> Actor<'b> {
+        Actor::new(self.visit, self.services, self.live, self.asker(), guarded.answer())
     }
 
     fn asker(&self) -> ChallengeContext<'_> {
@@ -130,16 +126,10 @@ impl FormReply<'_> {
         }
     }
 
-    /// The account with its password verified. `field` is the field of the password.
-    pub async fn verify(
-        &self,
-        account: &Account,
-        password: Password,
-        field: Field,
-        solved: bool,
-    ) -> Result<Box<SignedInOwner>, WebError> {
-        match self.actor().verify(account, password, field, solved).await {
-            Ok(owner) => Ok(owner),
+    /// What came of an action; its refusal as a page.
+    pub async fn told<T>(&self, outcome: Result<T, ActionRefusal>) -> Result<T, WebError> {
+        match outcome {
+            Ok(done) => Ok(done),
             Err(refusal) => Err(self.refused(refusal).await),
         }
     }
@@ -154,8 +144,8 @@ impl FormReply<'_> {
                 self.again(Notice::Rejected, captcha_required).await
             }
             ActionRefusal::WrongCurrent { field, captcha_required } => {
-                let wrong = FieldErrors::one(field, Message::CurrentPasswordWrong);
-                self.again(Notice::Invalid(wrong), captcha_required).await
+                let wrong = Notice::at(field, Message::CurrentPasswordWrong);
+                self.again(wrong, captcha_required).await
             }
             // The account page says since when the password is disabled, and what to do.
             ActionRefusal::PasswordDisabled => self.visit.see_other("/account", None),
@@ -177,7 +167,7 @@ impl FormReply<'_> {
     }
 
     pub fn invalid(&self, field: Field, message: Message) -> HttpResponse {
-        self.plain(Notice::Invalid(FieldErrors::one(field, message)))
+        self.plain(Notice::at(field, message))
     }
 
     async fn denied(&self, denied: &Denied) -> HttpResponse {
@@ -194,7 +184,6 @@ impl FormReply<'_> {
         Wait::new(self.visit.now(), retry_after)
     }
 
-    /// Shows the form again, with or without a challenge.
     async fn again(&self, notice: Notice, challenge: bool) -> HttpResponse {
         if challenge { self.challenged(notice).await } else { self.plain(notice) }
     }
@@ -211,7 +200,6 @@ impl FormReply<'_> {
     }
 }
 
-/// A submitted form, field by field.
 pub type FormPairs = Vec<(String, String)>;
 
 pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
@@ -224,15 +212,12 @@ pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
 pub struct GuardedFields {
     pub captcha_id: String,
     pub captcha_answer: SecretField,
-    /// The solution of the proof of work, instead of the letters.
     pub captcha_altcha: SecretField,
-    /// Present if another image is requested.
     pub captcha_refresh: Option<String>,
     pub csrf_token: String,
 }
 
 impl GuardedFields {
-    /// None if nobody has answered.
     pub fn answer(&self) -> Option<CaptchaAnswer<'_>> {
         let answer = match self.captcha_altcha.expose() {
             "" => CaptchaAnswer::Letters { id: &self.captcha_id, typed: self.captcha_answer.expose() },
@@ -241,7 +226,6 @@ impl GuardedFields {
         (!answer.is_empty()).then_some(answer)
     }
 
-    /// The form showed a challenge.
     pub fn was_challenged(&self) -> bool {
         !self.captcha_id.is_empty() || !self.captcha_altcha.expose().is_empty()
     }
@@ -296,7 +280,6 @@ pub enum Notice {
     CaptchaNeeded,
     CaptchaWrong,
     Throttled(Wait),
-    /// Too many sign-ins at once to verify them all.
     Busy(Wait),
     /// No code was sent: too many were sent recently.
     TooManyCodes(Wait),
@@ -314,15 +297,17 @@ pub enum Notice {
     PasswordFirst,
     /// An administrator's account, which codes never open.
     PasswordRequired,
-    /// An administrator disabled the account.
     AccountDisabled,
-    /// The errors are at the fields.
     Invalid(FieldErrors),
     /// The form was too old, or not ours.
     Expired,
 }
 
 impl Notice {
+    pub fn at(field: Field, message: Message) -> Self {
+        Self::Invalid(FieldErrors::one(field, message))
+    }
+
     pub fn status(&self) -> StatusCode {
         match self {
             Self::None
@@ -357,7 +342,6 @@ impl Notice {
         matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
     }
 
-    /// The errors at the fields of a form that shows this notice.
     pub fn errors(&self) -> FieldErrors {
         match self {
             Self::Invalid(errors) => errors.clone(),
@@ -438,7 +422,8 @@ async fn answer<T, A: Future<Output = WebResult>>(
 }
 
 fn recognise(visit: &PageRequest, services: &Services, pairs: &[(String, String)]) -> FormKey {
-    let mut parts: Vec<&[u8]> = vec![visit.browser.bytes(), visit.pattern().as_bytes()];
+    let pattern = visit.pattern();
+    let mut parts: Vec<&[u8]> = vec![visit.browser.bytes(), pattern.as_bytes()];
     parts.extend(pairs.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
     services.forms.recognise(&parts)
 }
@@ -448,18 +433,15 @@ fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, 
     let (location, flash) = match response.status() {
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;
-            (
-                location,
-                set_cookie(response, visit.cookies().flash_name()).and_then(|flash| visit.read_flash(&flash)),
-            )
+            let flash = set_cookie(response, visit.cookies().flash_name());
+            (location.to_owned(), flash.and_then(|flash| visit.edge.flashes.read(&flash)))
         }
         StatusCode::CREATED => (visit.pattern(), Some(Flash::AlreadyMade)),
         _ => return None,
     };
     let token = set_cookie(response, visit.cookies().session_name());
     let flash = flash.map(|flash| flash.code().to_owned());
-    let answer = FormAnswer { location: location.to_owned(), flash };
-    Some((answer, token.and_then(|token| SessionToken::parse(&token))))
+    Some((FormAnswer { location, flash }, token.and_then(|token| SessionToken::parse(&token))))
 }
 
 fn set_cookie(response: &HttpResponse, name: &str) -> Option<String> {
@@ -479,7 +461,7 @@ fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> Ht
     let flash = again.answer.flash.as_deref().and_then(Flash::named);
     let mut response = visit.see_other(&again.answer.location, flash);
     if let Some((token, account)) = again.session {
-        page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+        visit.begin_session(&mut response, &token, services.session_lasts);
         visit.remember_device(&mut response, &account);
     }
     response

@@ -1,5 +1,5 @@
 //! HTTP only: what a request says about its client, and what answers look like. Nothing here names a database
-//! or a store. Each feature has a folder with its page, its view and its call; `kit` is shared.
+//! or a store. A feature has one file with its page, its form and its call of the API; `http` is shared.
 
 pub mod account;
 pub mod api_page;
@@ -12,7 +12,6 @@ pub mod gate;
 pub mod http;
 pub mod openapi;
 pub mod outbox;
-pub mod problem_page;
 pub mod programs;
 pub mod register;
 pub mod reset;

@@ -113,7 +113,6 @@ pub async fn serve(request: HttpRequest) -> HttpResponse {
 struct SharedHeader {
     name: &'static str,
     field: &'static str,
-    /// It is always sent.
     required: bool,
     description: &'static str,
     example: &'static str,
@@ -179,7 +178,6 @@ const HEADERS: [SharedHeader; 8] = [
     header("Version", "ETag", true, "The version of the limits, for If-Match.", "\"5d1f0c2a9b3e\""),
 ];
 
-/// The whole document, from what the annotations give.
 fn finish(mut document: Value) -> Value {
     document["info"]["summary"] = "Exact login throttling, and protection of SMS codes against abuse.".into();
     let mut schemas = document["components"]["schemas"].take();
@@ -284,7 +282,6 @@ fn show_example(body: &mut Value, schemas: &Value) {
     }
 }
 
-/// The problems of a call by their status.
 fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
     let for_operators = operation["tags"] == json!(["operations"]);
     let named = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
@@ -352,7 +349,6 @@ fn flatten(schemas: &mut Value) {
     }
 }
 
-/// The schema that a reference names.
 fn named<'a>(reference: &Value, schemas: &'a Value) -> Option<&'a Value> {
     schemas.get(reference.get("$ref")?.as_str()?.rsplit('/').next()?)
 }
@@ -412,7 +408,7 @@ fn on_one_line(value: &mut Value) {
 fn samples() -> [Problem; 10] {
     let captcha = CaptchaBody::Challenge(CaptchaChallenge::example());
     let (limit, retry_after) = ("login-account", Duration::from_secs(57));
-    let message = "Use 15 characters or more.".into();
+    let message = "Use 15 characters or more.";
     let diff = "--- in force\n+++ draft\n@@ -1,2 +1,2 @@\n [limits.sms-phone]\n-rules = [{ max = 1, window = \"1m\" }]\n\
         +rules = [{ max = 2, window = \"1m\" }]\n";
     [
@@ -423,7 +419,7 @@ fn samples() -> [Problem; 10] {
         Problem::LimitFull { limit: limit.into(), retry_after },
         Problem::Busy { retry_after: Duration::from_secs(1) },
         Problem::BROKEN,
-        Problem::InvalidInput { errors: vec![InputError { field: "password".into(), message }] },
+        Problem::InvalidInput { errors: vec![InputError::new("password", message)] },
         Problem::PreconditionFailed { version: "5d1f0c2a9b3e".into(), diff: diff.into() },
         Problem::NotSaved {
             reason: "the folder of gatehouse.toml cannot be written (Permission denied); let the server write there"

@@ -17,63 +17,46 @@ pub struct OutboxQuery {
     phone: String,
 }
 
-/// `GET /dev/outbox`
 pub async fn page(
-    request: HttpRequest,
     visit: PageRequest,
     wanted: Query<OutboxQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let messages = messages(&request, &services, &wanted.phone).ok_or(Problem::NotFound)?;
+    let rows = rows(visit.request(), &services, &wanted.phone)?;
+    Ok(visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows)))
+}
+
+/// `GET /dev/outbox.json?phone=`, newest first.
+pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: ServicesData) -> HttpResponse {
+    match rows(&request, &services, &wanted.phone) {
+        Ok(rows) => HttpResponse::Ok().json(rows),
+        Err(problem) => problem.respond(),
+    }
+}
+
+/// Only a peer on this machine may see the outbox, unless it speaks for others as a proxy does.
+fn rows(request: &HttpRequest, services: &Services, phone: &str) -> Result<Vec<OutboxRow>, Problem> {
+    let outbox = services.outbox.as_ref().filter(|_| is_here(request)).ok_or(Problem::NotFound)?;
+    let messages = match phone.trim() {
+        "" => outbox.messages(None),
+        typed => match parse_phone(&services.live.snapshot(), typed) {
+            Ok(phone) => outbox.messages(Some(&phone)),
+            Err(_) => Vec::new(),
+        },
+    };
     let row = |message: OutboxMessage| OutboxRow {
+        id: message.id.to_string(),
         at: Moment(message.at),
         phone: message.phone.as_str().to_owned(),
         code: message.code,
         text: message.text,
     };
-    let rows = messages.into_iter().map(row).collect();
-    Ok(visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows)))
+    Ok(messages.into_iter().map(row).collect())
 }
 
 #[derive(Serialize)]
-struct Shown {
-    id: String,
-    at: String,
-    phone: String,
-    code: String,
-    text: String,
-}
-
-/// `GET /dev/outbox.json?phone=`, newest first.
-pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: ServicesData) -> HttpResponse {
-    let Some(messages) = messages(&request, &services, &wanted.phone) else {
-        return Problem::NotFound.respond();
-    };
-    let shown = |message: OutboxMessage| Shown {
-        id: message.id.to_string(),
-        at: Moment(message.at).iso(),
-        phone: message.phone.as_str().to_owned(),
-        code: message.code,
-        text: message.text,
-    };
-    HttpResponse::Ok().json(messages.into_iter().map(shown).collect::<Vec<_>>())
-}
-
-/// None if this client may not see the outbox. Only a peer on this machine may, unless it speaks for others
-/// as a proxy does.
-fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<Vec<OutboxMessage>> {
-    let outbox = services.outbox.as_ref()?;
-    if !is_here(request) {
-        return None;
-    }
-    if phone.trim().is_empty() {
-        return Some(outbox.messages(None));
-    }
-    let phone = parse_phone(&services.live.snapshot(), phone);
-    Some(phone.map_or_else(|_| Vec::new(), |phone| outbox.messages(Some(&phone))))
-}
-
 pub struct OutboxRow {
+    pub id: String,
     pub at: Moment,
     pub phone: String,
     pub code: String,
@@ -89,7 +72,6 @@ pub struct OutboxPage {
 }
 
 impl OutboxPage {
-    /// `phone` is the typed number that filters the rows.
     pub fn new(visit: &PageRequest, phone: &str, rows: Vec<OutboxRow>) -> Self {
         let phone = phone.chars().take(64).collect();
         Self { layout: visit.layout("/dev/outbox", None), phone, rows }

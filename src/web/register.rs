@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, SignedInBy, Username};
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::sms::{Phone, Purpose, SmsCode};
@@ -29,7 +29,6 @@ use crate::web::session::{UserBody, unless_signed_in, welcome, welcome_program};
 
 const FORM: CaptchaForm = CaptchaForm::Register;
 
-/// `POST /register`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RegisterForm {
@@ -65,9 +64,8 @@ async fn register(
     by: &Actor<'_>,
     (login, phone): &NewAccount,
     password: &SecretField,
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<Box<Account>, ActionRefusal> {
-    let solved = by.redeem(answer).await?;
+    let solved = by.redeem().await?;
     let request = RegistrationRequest {
         login,
         password: password.expose(),
@@ -86,7 +84,6 @@ async fn register(
     }
 }
 
-/// `GET /register`
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let page = |visit: &PageRequest, next, _| {
         let form = FormPage::new(visit, "/register", None, next);
@@ -95,7 +92,6 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     unless_signed_in(visit, &services, &query, page).await
 }
 
-/// `POST /register`
 pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
@@ -110,7 +106,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     match stage(&form) {
-        Some(_) if !visit.sends_codes() => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
+        Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
         Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
             return send_and_show(&reply, Purpose::Register, &form.fields, &form.guarded, &page).await;
@@ -118,7 +114,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Some(CodeStage::Send | CodeStage::Entry) | None => {}
     }
     let parsed = reply.read(&form.guarded, |errors| parse(&live, &form, errors)).await?;
-    match register(&reply.actor(), &parsed, &form.password, form.guarded.answer()).await {
+    match register(&reply.actor(&form.guarded), &parsed, &form.password).await {
         Ok(account) => {
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
             let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
@@ -126,8 +122,8 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
             Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
         }
         Err(ActionRefusal::PhoneTaken) => {
-            let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
-            Ok(page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent))
+            let taken = Notice::at(Field::Phone, Message::PhoneTaken);
+            Ok(page(CodeStep::asking(""), taken, CaptchaBlock::Absent))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
     }
@@ -187,15 +183,10 @@ fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username
 )]
 pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
     let parsed = parse_body(&call, &body)?;
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match register(&call.actor(FORM), &parsed, &body.password, answer).await {
-        Ok(account) => {
-            let made =
-                welcome_program(&call, &account, SignedInBy::Password, HttpResponse::Created()).await?;
-            Ok(made.ok_or(Problem::Unauthenticated)?)
-        }
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
-    }
+    let account = register(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.password).await;
+    let account = call.told(FORM, account).await?;
+    let made = welcome_program(&call, &account, SignedInBy::Password, HttpResponse::Created()).await?;
+    Ok(made.ok_or(Problem::Unauthenticated)?)
 }
 
 /// Every mistake at once. That of a number alone is a problem of its own.
@@ -271,10 +262,6 @@ impl RegisterPage {
     /// Who gives a number chooses the password in the next step, together with the code.
     fn asks_number(&self) -> bool {
         self.layout.sends_codes && self.step.second.is_none()
-    }
-
-    fn password_hint(&self) -> String {
-        self.layout.with("register.password-hint", &crate::login::SHORTEST_PASSWORD.to_string()).into_owned()
     }
 
     fn login_hint(&self) -> String {

@@ -7,13 +7,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::Account;
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::captcha::CaptchaForm;
 use crate::login::ResetOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeForm, CodePage, CodeStage, CodeStep, parse_both, parse_sent_code, parse_sent_phone, send_and_show,
-    step_of,
+    CodeForm, CodePage, CodeStep, RESET, before_entry, parse_both, parse_sent_code, parse_sent_phone, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
@@ -44,9 +43,8 @@ async fn reset(
     by: &Actor<'_>,
     (phone, code): &(Phone, SmsCode),
     new_password: &SecretField,
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<Box<Account>, ActionRefusal> {
-    let solved = by.redeem(answer).await?;
+    let solved = by.redeem().await?;
     let entry = by.entry(phone, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await? {
         ResetOutcome::Done(account) => Ok(account),
@@ -61,10 +59,9 @@ async fn reset(
 
 /// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
 pub async fn show(visit: PageRequest) -> HttpResponse {
-    CodePage::new(&visit, Purpose::Reset, None, None).respond(&visit)
+    CodePage::new(&visit, &RESET, None, None).respond(&visit)
 }
 
-/// `POST /password/reset`
 pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
@@ -72,18 +69,12 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, Purpose::Reset, None, None);
+        let page = CodePage::new(&visit, &RESET, None, None);
         page.at(step).again(notice, captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    match CodeStage::of(&form.fields) {
-        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
-        CodeStage::Send => {
-            return send_and_show(&reply, Purpose::Reset, &form.fields, &form.guarded, &page).await;
-        }
-        CodeStage::Entry => {}
-    }
+    before_entry(&reply, Purpose::Reset, &form.fields, &form.guarded, &page).await?;
     let parse = |errors: &mut FieldErrors| {
         let parsed = parse_both(&live, &form.fields, errors);
         if form.new_password.expose().is_empty() {
@@ -92,7 +83,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         parsed
     };
     let parsed = reply.read(&form.guarded, parse).await?;
-    match reset(&reply.actor(), &parsed, &form.new_password, form.guarded.answer()).await {
+    match reset(&reply.actor(&form.guarded), &parsed, &form.new_password).await {
         Ok(account) => {
             let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
             set(&mut response, visit.cookies().end_session());
@@ -100,7 +91,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             Ok(response)
         }
         Err(ActionRefusal::NoAccount) => {
-            let unknown = Notice::Invalid(FieldErrors::one(Field::Phone, Message::NoAccount));
+            let unknown = Notice::at(Field::Phone, Message::NoAccount);
             Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
@@ -125,17 +116,12 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     if body.new_password.expose().is_empty() {
-        let missing = FieldErrors::one(Field::NewPassword, Message::PasswordMissing);
-        return Err(Problem::invalid(&missing).into());
+        return Err(Problem::at(Field::NewPassword, Message::PasswordMissing).into());
     }
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match reset(&call.actor(FORM), &parsed, &body.new_password, answer).await {
-        Ok(account) => {
-            let mut response = HttpResponse::NoContent().finish();
-            set(&mut response, call.edge.cookies.end_session());
-            call.remember_device(&mut response, &account);
-            Ok(response)
-        }
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
-    }
+    let account = reset(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.new_password).await;
+    let account = call.told(FORM, account).await?;
+    let mut response = HttpResponse::NoContent().finish();
+    set(&mut response, call.edge.cookies.end_session());
+    call.remember_device(&mut response, &account);
+    Ok(response)
 }

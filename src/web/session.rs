@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::LOCATION;
-use actix_web::web::{Data, Form};
+use actix_web::web::Form;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuilder};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -16,10 +16,10 @@ use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
-use crate::web::http::page::{self, set};
+use crate::web::http::page::set;
 use crate::web::http::{
     ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, WebContext, WebError,
-    WebResult, describe,
+    WebResult, app_data, describe,
 };
 
 /// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
@@ -62,8 +62,7 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
 }
 
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
-    let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-    let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
+    let (services, edge) = app_data(request)?;
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
         return Ok(who);
     }
@@ -75,7 +74,7 @@ async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebErro
 
 /// None for a call of the API, which gets no redirect.
 fn page_visit(request: &HttpRequest) -> Option<PageRequest> {
-    let edge = request.app_data::<Data<WebContext>>()?;
+    let edge = WebContext::of(request).ok()?;
     (!request.path().starts_with("/api/")).then(|| PageRequest::of(request, edge.clone()))
 }
 
@@ -145,7 +144,7 @@ pub async fn welcome(
         false => next.unwrap_or(home).as_str().to_owned(),
     };
     let mut response = visit.see_other(&target, flash);
-    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    visit.begin_session(&mut response, &token, services.session_lasts);
     visit.remember_device(&mut response, account);
     Ok(Some(response))
 }
@@ -211,8 +210,8 @@ pub async fn logout(visit: PageRequest, form: Form<TokenForm>, services: Service
         services.sessions.end(&token).await?;
     }
     let mut response = visit.see_other("/login", Some(Flash::SignedOut));
-    page::set(&mut response, visit.cookies().end_session());
-    page::set(&mut response, visit.cookies().end_lookup());
+    set(&mut response, visit.cookies().end_session());
+    set(&mut response, visit.cookies().end_lookup());
     Ok(response)
 }
 
@@ -271,9 +270,10 @@ pub async fn welcome_program(
     by: SignedInBy,
     mut response: HttpResponseBuilder,
 ) -> Result<Option<HttpResponse>, Problem> {
-    let token = renew(&call.services, account, &call.shown(), call.session_token(), by).await?;
+    let token = renew(&call.services, account, &call.sign_in_client(), call.session_token(), by).await?;
     Ok(token.map(|token| {
-        let mut response = call.with_session(response.json(UserBody::from(account)), &token);
+        let mut response = response.json(UserBody::from(account));
+        call.begin_session(&mut response, &token, call.services.session_lasts);
         call.remember_device(&mut response, account);
         response
     }))

@@ -8,8 +8,8 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, Username};
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::accounts::Username;
+use crate::captcha::CaptchaForm;
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
@@ -17,11 +17,10 @@ use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
-    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebError, WebResult,
+    PageRequest, SecretField, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
 
-/// `POST /login`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LoginForm {
@@ -53,9 +52,8 @@ fn parse(login: &str, password: &SecretField, errors: &mut FieldErrors) -> Optio
 async fn sign_in(
     by: &Actor<'_>,
     (login, password): (Username, Password),
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<Box<SignedInOwner>, ActionRefusal> {
-    let solved = by.redeem(answer).await?;
+    let solved = by.redeem().await?;
     by.try_password(login, password, solved).await
 }
 
@@ -81,7 +79,6 @@ pub async fn show(visit: PageRequest, query: Query<NextFields>, services: Servic
     unless_signed_in(visit, &services, &query, page).await
 }
 
-/// `POST /login`
 pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::ThisProcess, submit_once).await
 }
@@ -97,15 +94,11 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
     let challenge = CaptchaForm::Login;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
     let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
-    match sign_in(&reply.actor(), parsed, form.guarded.answer()).await {
-        Ok(owner) => {
-            let next = form.to.target(&visit, &live);
-            let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
-            // None: the password was changed while this one was verified.
-            Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
-        }
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let owner = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
+    let next = form.to.target(&visit, &live);
+    let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
+    // None: the password was changed while this one was verified.
+    Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
 }
 
 /// Sign in with a name and a password
@@ -131,39 +124,15 @@ pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::Login;
     let mut errors = FieldErrors::default();
     let parsed = invalid_unless(parse(&body.login, &body.password, &mut errors), &errors)?;
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    let owner = match sign_in(&call.actor(FORM), parsed, answer).await {
-        Ok(owner) => owner,
-        Err(refusal) => return Err(call.refused(FORM, refusal).await),
-    };
+    let owner = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
+    let owner = call.told(FORM, owner).await?;
     match welcome_program(&call, &owner, owner.shown(), HttpResponse::Ok()).await? {
         Some(response) => Ok(call.with_quota(CountedAs::Password, response, None)),
         // The password was changed while this one was verified.
-        None => Err(call.refused(FORM, ActionRefusal::WrongLogin { captcha_required: false }).await),
+        None => call.told(FORM, Err(ActionRefusal::WrongLogin { captcha_required: false })).await,
     }
 }
 
-/// The account with its password verified, as at sign-in.
-pub async fn verify(
-    call: &ApiRequest,
-    account: &Account,
-    password: Password,
-    solved: bool,
-) -> Result<Box<SignedInOwner>, WebError> {
-    const FORM: CaptchaForm = CaptchaForm::PasswordChange;
-    match call.actor(FORM).verify(account, password, Field::CurrentPassword, solved).await {
-        Ok(owner) => Ok(owner),
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
-    }
-}
-
-/// The current password as it was sent, or the problem at its field.
-pub fn parse_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
-    Password::attempt(typed.expose())
-        .map_err(|error| Problem::invalid(&FieldErrors::one(field, Message::of_current_password(error))))
-}
-
-/// Name and password, a challenge if one is due, and a wait if one is in force.
 #[derive(Template)]
 #[template(path = "pages/login.html")]
 pub struct LoginPage {

@@ -6,15 +6,14 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, SignedInBy};
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::captcha::CaptchaForm;
 use crate::login::ByCodeOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeForm, CodePage, CodeStage, CodeStep, parse_both, parse_sent_code, parse_sent_phone, send_and_show,
-    step_of,
+    CodeForm, CodePage, CodeStep, LOGIN, before_entry, parse_both, parse_sent_code, parse_sent_phone, step_of,
 };
-use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
+use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, Flash, Message, PageRequest,
@@ -39,9 +38,8 @@ pub struct CodeLoginBody {
 async fn sign_in(
     by: &Actor<'_>,
     (phone, code): (Phone, SmsCode),
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<(Box<Account>, bool), ActionRefusal> {
-    let solved = by.redeem(answer).await?;
+    let solved = by.redeem().await?;
     match by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await? {
         ByCodeOutcome::SignedIn { account, made } => Ok((account, made)),
         ByCodeOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
@@ -51,15 +49,13 @@ async fn sign_in(
     }
 }
 
-/// `GET /login/code`
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let page = |visit: &PageRequest, next, why| {
-        CodePage::new(visit, Purpose::Login, None, next).again(why, CaptchaBlock::Absent).respond(visit)
+        CodePage::new(visit, &LOGIN, None, next).again(why, CaptchaBlock::Absent).respond(visit)
     };
     unless_signed_in(visit, &services, &query, page).await
 }
 
-/// `POST /login/code`
 pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
@@ -67,27 +63,18 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, Purpose::Login, None, form.to.target(&visit, &live));
+        let page = CodePage::new(&visit, &LOGIN, None, form.to.target(&visit, &live));
         page.at(step).again(notice, captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    match CodeStage::of(&form.fields) {
-        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
-        CodeStage::Send => {
-            return send_and_show(&reply, Purpose::Login, &form.fields, &form.guarded, &page).await;
-        }
-        CodeStage::Entry => {}
-    }
+    before_entry(&reply, Purpose::Login, &form.fields, &form.guarded, &page).await?;
     let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
-    match sign_in(&reply.actor(), parsed, form.guarded.answer()).await {
-        Ok((account, made)) => {
-            let (next, flash) = (form.to.target(&visit, &live), made.then_some(Flash::Registered));
-            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
-            Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
-        }
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let signed_in = sign_in(&reply.actor(&form.guarded), parsed).await;
+    let (account, made) = reply.told(signed_in).await?;
+    let (next, flash) = (form.to.target(&visit, &live), made.then_some(Flash::Registered));
+    let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
+    Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
 }
 
 /// Sign in with a number and the code that was sent to it
@@ -114,12 +101,8 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 )]
 pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match sign_in(&call.actor(FORM), parsed, answer).await {
-        Ok((account, _)) => {
-            let response = welcome_program(&call, &account, SignedInBy::Code, HttpResponse::Ok()).await?;
-            Ok(call.with_quota(CountedAs::Guess, response.ok_or(Problem::InvalidCode)?, None))
-        }
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
-    }
+    let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
+    let (account, _) = call.told(FORM, signed_in).await?;
+    let response = welcome_program(&call, &account, SignedInBy::Code, HttpResponse::Ok()).await?;
+    Ok(call.with_quota(CountedAs::Guess, response.ok_or(Problem::InvalidCode)?, None))
 }

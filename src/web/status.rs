@@ -1,11 +1,10 @@
 //! For whoever runs it: `/healthz`, `/readyz` and `/metrics`.
 
+use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
-use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
 
 use crate::web::http::services::{Report, State};
-use crate::web::http::{ClientAddress, Problem, ServicesData, WebContext};
+use crate::web::http::{Problem, Requester, ServicesData};
 
 /// This process answers
 #[utoipa::path(
@@ -56,13 +55,8 @@ pub async fn readyz(services: ServicesData) -> HttpResponse {
         (status = 404, description = "For every other address.", body = String, content_type = "text/html")
     )
 )]
-pub async fn metrics(
-    request: HttpRequest,
-    services: ServicesData,
-    edge: Data<WebContext>,
-) -> Result<HttpResponse, Problem> {
-    let client = ClientAddress::of(&request, &edge.trusted);
-    if !services.metrics_from.contains(client.ip()) {
+pub async fn metrics(sender: Requester, services: ServicesData) -> Result<HttpResponse, Problem> {
+    if !services.metrics_from.contains(sender.client.ip()) {
         return Err(Problem::NotFound);
     }
     services.metrics.run_upkeep();

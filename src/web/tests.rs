@@ -18,12 +18,11 @@ use url::Url;
 
 use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use super::code::{CodePage, CodeStep, SentCode};
+use super::code::{self, CodePage, CodeStep, SecondStep};
 use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
 use super::form::{FormPage, Notice};
-use super::http::error_page::{ErrorKind, ErrorPage};
+use super::http::error_page::{ErrorKind, ErrorPage, ProblemPage};
 use super::outbox::{OutboxPage, OutboxRow};
-use super::problem_page::ProblemPage;
 use super::register::RegisterPage;
 use super::sign_in::LoginPage;
 use crate::clock::{Clock, Micros};
@@ -126,17 +125,17 @@ fn registers(visit: &PageRequest) -> Vec<(&'static str, RegisterPage)> {
 }
 
 fn sent(next_code: u64, confirmed: bool) -> CodeStep {
-    let number = "+8613800138000".to_owned();
-    let (good_until, next_code) =
-        (NOW.plus(Duration::from_secs(300)), NOW.plus(Duration::from_secs(next_code)));
-    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short: false }, NOW)
+    let later = |seconds| NOW.plus(Duration::from_secs(seconds));
+    let (good_until, next_code) = (later(300), later(next_code));
+    let second = SecondStep { now: NOW, good_until, next_code, confirmed, short: false };
+    CodeStep { second: Some(second), ..CodeStep::asking("+8613800138000") }
 }
 
 fn codes(visit: &PageRequest) -> Vec<(&'static str, CodePage)> {
-    let login = || CodePage::new(visit, Purpose::Login, None, Next::parse("/account?a=1&b=2"));
+    let login = || CodePage::new(visit, &code::LOGIN, None, Next::parse("/account?a=1&b=2"));
     let wrong = |field, message| Notice::Invalid(FieldErrors::one(field, message));
     let no_mobile = wrong(Field::Phone, Message::PhoneNotMobile);
-    let reset = || CodePage::new(visit, Purpose::Reset, None, None);
+    let reset = || CodePage::new(visit, &code::RESET, None, None);
     vec![
         ("code", login()),
         ("code-invalid", login().at(CodeStep::asking("12")).again(no_mobile, CaptchaBlock::Absent)),
@@ -161,8 +160,8 @@ fn codes(visit: &PageRequest) -> Vec<(&'static str, CodePage)> {
         ("reset-sent", reset().at(sent(60, true))),
         ("reset-captcha", reset().at(sent(60, true)).again(Notice::CaptchaNeeded, challenge())),
         ("reset-no-account", reset().again(wrong(Field::Phone, Message::NoAccount), CaptchaBlock::Absent)),
-        ("phone", CodePage::new(visit, Purpose::Verify, Some("ada"), None)),
-        ("phone-sent", CodePage::new(visit, Purpose::Verify, Some("ada"), None).at(sent(60, true))),
+        ("phone", CodePage::new(visit, &code::PHONE, Some("ada"), None)),
+        ("phone-sent", CodePage::new(visit, &code::PHONE, Some("ada"), None).at(sent(60, true))),
     ]
 }
 
@@ -213,6 +212,7 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
 
 fn outboxes(visit: &PageRequest) -> Vec<(&'static str, OutboxPage)> {
     let row = || OutboxRow {
+        id: "b19b".into(),
         at: Moment(NOW),
         phone: "+8613800138000".into(),
         code: "012345".into(),
@@ -354,12 +354,10 @@ fn a_wait_is_told_as_a_moment_that_stays_true() {
 /// The moment was already rounded up in the form.
 #[test]
 fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
-    let number = "+8613800138000".to_owned();
     let good_until = Micros::from_seconds(NOW.seconds() + 301);
-    let code = SentCode { number, good_until, next_code: NOW, confirmed: true, short: false };
     for micros in [1, 300_000, 999_999] {
         let now = Micros::from_seconds(NOW.seconds()).plus(Duration::from_micros(micros));
-        let second = CodeStep::sent(code.clone(), now).second.unwrap();
+        let second = SecondStep { now, good_until, next_code: NOW, confirmed: true, short: false };
         assert_eq!(second.lasts(Locale::En).as_deref(), Some("5 minutes"), "{micros}");
     }
 }

@@ -9,9 +9,9 @@ use crate::accounts::{Account, AccountAct, AccountChange, AuthenticatedSession};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::login::SignedInOwner;
-use crate::web::account::{parse_current, require_open};
+use crate::web::account::require_open;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, OneStep};
+use crate::web::code::{CodeForm, CodePage, DELETION, EXPORT, FormTexts};
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::http::page::{self};
 use crate::web::http::{
@@ -19,14 +19,12 @@ use crate::web::http::{
 };
 use crate::web::session::{self, Member};
 
-/// `GET /account/export`
 pub async fn show_export(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    show(&visit, &services, &who, OneStep::Export).await
+    show(&visit, &services, &who, &EXPORT).await
 }
 
-/// `GET /account/delete`
 pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    show(&visit, &services, &who, OneStep::Deletion).await
+    show(&visit, &services, &who, &DELETION).await
 }
 
 /// `POST /account/export`: the account, its sessions and its recent sign-ins as a JSON file. Events name it by a
@@ -37,7 +35,7 @@ pub async fn export(
     form: Form<CodeForm>,
     services: ServicesData,
 ) -> WebResult {
-    let owner = verified(&visit, &services, &who, &form, OneStep::Export).await?;
+    let owner = verified(&visit, &services, &who, &form, &EXPORT).await?;
     let data = data(&services, &visit, &owner.account).await?;
     record(&services, &visit, &owner.account, "account-export");
     let mut response = HttpResponse::Ok().json(data);
@@ -46,7 +44,6 @@ pub async fn export(
     Ok(response)
 }
 
-/// `POST /account/delete`
 pub async fn delete(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
     once(visit, services, body, FormReach::AnyInstance, delete_once).await
 }
@@ -57,7 +54,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     if who.account.must_change_password {
         return Ok(visit.change_password_first("/account/delete"));
     }
-    let owner = verified(&visit, &services, &who, &form, OneStep::Deletion).await?;
+    let owner = verified(&visit, &services, &who, &form, &DELETION).await?;
     match services.accounts.change(owner.account.id, AccountAct::Delete, false).await? {
         AccountChange::Done => record(&services, &visit, &owner.account, "account-delete"),
         AccountChange::LastAdmin => return Err(Problem::LastAdministrator.into()),
@@ -75,13 +72,12 @@ async fn show(
     visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
-    what: OneStep,
+    what: &'static FormTexts,
 ) -> WebResult {
     require_open(visit, services, who).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-    Ok(CodePage::one_step(visit, what, who.account.login.as_str())
-        .again(notice, CaptchaBlock::Absent)
-        .respond(visit))
+    let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
+    Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
 }
 
 /// The owner, who has just shown the password once more.
@@ -90,21 +86,21 @@ async fn verified(
     services: &Services,
     who: &AuthenticatedSession,
     form: &CodeForm,
-    what: OneStep,
+    what: &'static FormTexts,
 ) -> Result<Box<SignedInOwner>, WebError> {
     require_open(visit, services, who).await?;
     let live = visit.live(services);
     let show = |notice, captcha| {
-        let page = CodePage::one_step(visit, what, who.account.login.as_str());
+        let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
         page.again(notice, captcha).respond(visit)
     };
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     if who.account.password_hash.is_none() {
         return Err(reply.plain(Notice::PasswordFirst).into());
     }
-    let parse = |errors: &mut _| parse_current(&form.current_password, errors);
-    let (password, solved) = reply.admit(&form.guarded, parse).await?;
-    reply.verify(&who.account, password, Field::CurrentPassword, solved).await
+    let password = reply.current_password(&form.guarded, &form.current_password).await?;
+    let verified = reply.actor(&form.guarded).verify(&who.account, password, Field::CurrentPassword).await;
+    Ok(reply.told(verified).await?.0)
 }
 
 async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Result<Value, WebError> {

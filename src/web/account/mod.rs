@@ -23,7 +23,7 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
-use crate::web::http::page::set;
+use crate::web::http::action::parse_current;
 use crate::web::http::{
     ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
     SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
@@ -34,7 +34,6 @@ use crate::web::session::{self, SignedIn, renew};
 const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const FAILED_NETWORKS: u32 = 8;
 
-/// `POST /account/password`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PasswordForm {
@@ -47,7 +46,6 @@ pub struct PasswordForm {
     pub guarded: GuardedFields,
 }
 
-/// `POST /account/sessions/revoke`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RevokeForm {
@@ -68,13 +66,6 @@ async fn require_open(
     }
 }
 
-/// The current password as it was typed, or the message at its field.
-fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {
-    let current = Password::attempt(typed.expose()).map_err(Message::of_current_password);
-    errors.take(Field::CurrentPassword, current)
-}
-
-/// `GET /account`
 pub async fn show(
     visit: PageRequest,
     who: SignedIn,
@@ -108,8 +99,9 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let challenge = CaptchaForm::PasswordChange;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
-    let (current, solved) = reply.admit(&form.guarded, |errors| parse(&form, errors)).await?;
-    let owner = reply.verify(&who.account, current, Field::CurrentPassword, solved).await?;
+    let current = reply.read(&form.guarded, |errors| parse(&form, errors)).await?;
+    let verified = reply.actor(&form.guarded).verify(&who.account, current, Field::CurrentPassword).await;
+    let (owner, solved) = reply.told(verified).await?;
     let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
     let new = form.new_password.expose();
     match services.registration.change_password(&caller, &owner, new).await? {
@@ -141,13 +133,13 @@ async fn signed_in_anew(
     };
     let next = next.unwrap_or_else(Next::home);
     let mut response = visit.see_other(next.as_str(), Some(Flash::PasswordChanged));
-    set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    visit.begin_session(&mut response, &token, services.session_lasts);
     visit.remember_device(&mut response, account);
     Ok(response)
 }
 
 fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
-    let current = parse_current(&form.current_password, errors);
+    let current = errors.take(Field::CurrentPassword, parse_current(&form.current_password));
     if form.new_password.expose().is_empty() {
         errors.add(Field::NewPassword, Message::PasswordMissing);
     } else if form.new_password.expose() == form.current_password.expose() {
@@ -156,7 +148,6 @@ fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
     current
 }
 
-/// `POST /account/sessions/revoke`
 pub async fn revoke(
     visit: PageRequest,
     SignedIn(who): SignedIn,
@@ -171,7 +162,6 @@ pub async fn revoke(
     Ok(visit.see_other("/account", Some(Flash::SessionRevoked)))
 }
 
-/// `POST /account/sessions/revoke-others`
 pub async fn revoke_others(
     visit: PageRequest,
     SignedIn(who): SignedIn,
@@ -252,7 +242,6 @@ async fn page(
     })
 }
 
-/// The applications that the reader may use, and the hosts at which each session is used.
 async fn apps(
     visit: &PageRequest,
     services: &Services,
@@ -284,7 +273,6 @@ async fn failures(
     audit.log().failures(audit.subject(&account.recorded()), phone, since, FAILED_NETWORKS).await
 }
 
-/// An active session.
 #[derive(Clone)]
 pub struct SessionRow {
     pub id: String,
@@ -293,20 +281,16 @@ pub struct SessionRow {
     pub address: String,
     pub signed_in: Moment,
     pub last_seen: Moment,
-    /// It requested this page.
     pub current: bool,
-    /// Hosts of applications at which it is used.
     pub hosts: Vec<String>,
 }
 
-/// An application that the reader may use.
 #[derive(Clone)]
 pub struct AppLink {
     pub name: String,
     pub url: String,
 }
 
-/// A sign-in.
 #[derive(Clone)]
 pub struct SignInRow {
     pub at: Moment,
@@ -314,7 +298,6 @@ pub struct SignInRow {
     pub address: String,
 }
 
-/// What failed, from one network.
 #[derive(Clone)]
 pub struct FailureRow {
     first: Moment,
@@ -342,7 +325,6 @@ impl From<FailedAttempts> for FailureRow {
 }
 
 impl FailureRow {
-    /// Whether its end is another minute than its beginning.
     fn lasts(&self) -> bool {
         self.first.text() != self.last.text()
     }
@@ -353,7 +335,6 @@ impl FailureRow {
 pub struct AccountPage {
     pub form: FormPage,
     pub login: String,
-    /// In E.164.
     pub phone: Option<String>,
     pub has_password: bool,
     pub admin: bool,
@@ -362,7 +343,6 @@ pub struct AccountPage {
     pub sessions: Vec<SessionRow>,
     pub sign_ins: Vec<SignInRow>,
     pub failures: Vec<FailureRow>,
-    /// How many networks are not among them.
     pub more_failures: i64,
     pub here_now: String,
     /// The password is a one-time password: nothing else works until it is changed.
@@ -431,9 +411,5 @@ impl AccountPage {
             None if self.must_change && !self.closed => "current_password",
             None => "",
         }
-    }
-
-    fn password_hint(&self) -> String {
-        self.layout.with("register.password-hint", &crate::login::SHORTEST_PASSWORD.to_string()).into_owned()
     }
 }

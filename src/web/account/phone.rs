@@ -7,16 +7,17 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession};
-use crate::captcha::{CaptchaAnswer, CaptchaForm};
+use crate::captcha::CaptchaForm;
 use crate::login::{Password, PhoneOutcome};
 use crate::sms::{Phone, Purpose, SmsCode};
-use crate::web::account::{parse_current, require_open};
+use crate::web::account::require_open;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeForm, CodePage, CodeStage, CodeStep, OneStep, parse_both, parse_sent_code, parse_sent_phone,
-    send_and_show, step_of,
+    CodeForm, CodePage, CodeStep, PHONE, REMOVAL, before_entry, parse_both, parse_sent_code,
+    parse_sent_phone, step_of,
 };
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
@@ -25,7 +26,6 @@ use crate::web::http::{
     PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::session::{self, Member};
-use crate::web::sign_in;
 
 /// Challenges of every form that asks for the current password.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
@@ -63,10 +63,8 @@ async fn set_phone(
     by: &Actor<'_>,
     account: &Account,
     ((phone, code), password): ((&Phone, &SmsCode), Password),
-    answer: Option<CaptchaAnswer<'_>>,
 ) -> Result<(), ActionRefusal> {
-    let solved = by.redeem(answer).await?;
-    let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
+    let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
     match by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await? {
         PhoneOutcome::Done => Ok(()),
         PhoneOutcome::PhoneTaken => Err(ActionRefusal::PhoneTaken),
@@ -76,26 +74,18 @@ async fn set_phone(
 }
 
 /// False if the number is the only way in.
-async fn remove_phone(
-    by: &Actor<'_>,
-    account: &Account,
-    password: Password,
-    answer: Option<CaptchaAnswer<'_>>,
-) -> Result<bool, ActionRefusal> {
-    let solved = by.redeem(answer).await?;
-    let owner = by.verify(account, password, Field::CurrentPassword, solved).await?;
+async fn remove_phone(by: &Actor<'_>, account: &Account, password: Password) -> Result<bool, ActionRefusal> {
+    let (owner, _) = by.verify(account, password, Field::CurrentPassword).await?;
     Ok(by.services.by_code.take_away(&owner).await?)
 }
 
-/// `GET /account/phone`
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-    let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+    let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
     Ok(page.again(notice, CaptchaBlock::Absent).respond(&visit))
 }
 
-/// `POST /account/phone`
 pub async fn submit(
     visit: PageRequest,
     Member(who): Member,
@@ -115,7 +105,7 @@ async fn submit_once(
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+        let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
         page.at(step).again(notice, captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
@@ -123,42 +113,31 @@ async fn submit_once(
     if who.account.password_hash.is_none() {
         return Ok(reply.plain(Notice::PasswordFirst));
     }
-    match CodeStage::of(&form.fields) {
-        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
-        CodeStage::Send => {
-            return send_and_show(&reply, Purpose::Verify, &form.fields, &form.guarded, &page).await;
-        }
-        CodeStage::Entry => {}
-    }
+    before_entry(&reply, Purpose::Verify, &form.fields, &form.guarded, &page).await?;
     let parse = |errors: &mut FieldErrors| {
         let parsed = parse_both(&live, &form.fields, errors);
-        parsed.zip(parse_current(&form.current_password, errors))
+        parsed.zip(errors.take(Field::CurrentPassword, parse_current(&form.current_password)))
     };
     let ((phone, code), password) = reply.read(&form.guarded, parse).await?;
-    let input = ((&phone, &code), password);
-    match set_phone(&reply.actor(), &who.account, input, form.guarded.answer()).await {
+    match set_phone(&reply.actor(&form.guarded), &who.account, ((&phone, &code), password)).await {
         Ok(()) => Ok(visit.see_other("/account", Some(Flash::PhoneSet))),
         Err(ActionRefusal::PhoneTaken) => {
-            let taken = Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken));
+            let taken = Notice::at(Field::Phone, Message::PhoneTaken);
             Ok(page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
     }
 }
 
-/// `GET /account/phone/remove`
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     require_open(&visit, &services, &who).await?;
     Ok(match who.account.open_hash() {
-        Some(_) => {
-            CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str()).respond(&visit)
-        }
+        Some(_) => CodePage::new(&visit, &REMOVAL, Some(who.account.login.as_str()), None).respond(&visit),
         // The number is the only way in, or the only one from a new browser.
         None => visit.see_other("/account", None),
     })
 }
 
-/// `POST /account/phone/remove`
 pub async fn remove(
     visit: PageRequest,
     Member(who): Member,
@@ -178,7 +157,7 @@ async fn remove_once(
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let show = |notice, captcha| {
-        let page = CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str());
+        let page = CodePage::new(&visit, &REMOVAL, Some(who.account.login.as_str()), None);
         page.again(notice, captcha).respond(&visit)
     };
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -188,13 +167,11 @@ async fn remove_once(
     if who.account.password_disabled_at.is_some() {
         return Ok(visit.see_other("/account", None));
     }
-    let parse = |errors: &mut FieldErrors| parse_current(&form.current_password, errors);
-    let password = reply.read(&form.guarded, parse).await?;
-    match remove_phone(&reply.actor(), &who.account, password, form.guarded.answer()).await {
-        // False only if the form is from an outdated page.
-        Ok(removed) => Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved))),
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let password = reply.current_password(&form.guarded, &form.current_password).await?;
+    let removed = remove_phone(&reply.actor(&form.guarded), &who.account, password).await;
+    // False only if the form is from an outdated page.
+    let flash = reply.told(removed).await?.then_some(Flash::PhoneRemoved);
+    Ok(visit.see_other("/account", flash))
 }
 
 /// Give the account a number, in place of the one that it may have
@@ -223,12 +200,10 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
     }
-    let password = sign_in::parse_current(Field::CurrentPassword, &body.current_password)?;
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match set_phone(&call.actor(FORM), &who.account, ((&phone, &code), password), answer).await {
-        Ok(()) => Ok(HttpResponse::NoContent().finish()),
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
-    }
+    let password = read_current(Field::CurrentPassword, &body.current_password)?;
+    let actor = call.actor(FORM, body.captcha.as_ref());
+    call.told(FORM, set_phone(&actor, &who.account, ((&phone, &code), password)).await).await?;
+    Ok(HttpResponse::NoContent().finish())
 }
 
 /// Remove the account's number
@@ -252,11 +227,10 @@ pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(wh
     if who.account.password_disabled_at.is_some() {
         return Err(Problem::PasswordDisabled.into());
     }
-    let password = sign_in::parse_current(Field::CurrentPassword, &body.current_password)?;
-    let answer = body.captcha.as_ref().map(CaptchaSolution::answer);
-    match remove_phone(&call.actor(FORM), &who.account, password, answer).await {
-        Ok(true) => Ok(HttpResponse::NoContent().finish()),
-        Ok(false) => Err(Problem::OnlyWayIn.into()),
-        Err(refusal) => Err(call.refused(FORM, refusal).await),
+    let password = read_current(Field::CurrentPassword, &body.current_password)?;
+    let removed = remove_phone(&call.actor(FORM, body.captcha.as_ref()), &who.account, password).await;
+    match call.told(FORM, removed).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::OnlyWayIn.into()),
     }
 }

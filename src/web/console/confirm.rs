@@ -14,19 +14,18 @@ use utoipa::ToSchema;
 
 use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
-use crate::login::Password;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{self, Admin, CONFIRM};
 use crate::web::form::{FormReply, GuardedFields, NextFields, Notice};
+use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::http::error_page::problem_page;
 use crate::web::http::page::{self, with_wait};
 use crate::web::http::{
-    ApiRequest, CaptchaSolution, Field, FieldErrors, Layout, Message, Next, PageRequest, Problem,
-    SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+    ApiRequest, CaptchaSolution, Field, FieldErrors, Layout, Next, PageRequest, Problem, SecretField,
+    Services, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::sign_in::{parse_current, verify};
 
 pub use crate::web::form::{FormPairs, value};
 
@@ -66,11 +65,14 @@ pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> 
     let admin = guard::confirming(&request).await?;
     let body = body.read().await?;
     let call = ApiRequest::admit(&request)?;
-    let password = parse_current(Field::Password, &body.password)?;
-    let solved = call.redeem(CaptchaForm::PasswordChange, body.captcha.as_ref()).await?;
-    verify(&call, &admin.who.account, password, solved).await?;
+    const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+    let password = read_current(Field::Password, &body.password)?;
+    let actor = call.actor(FORM, body.captcha.as_ref());
+    call.told(FORM, actor.verify(&admin.who.account, password, Field::Password).await).await?;
     let fresh = renew(&call.services, &admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
-    Ok(call.with_session(HttpResponse::NoContent().finish(), &fresh))
+    let mut response = HttpResponse::NoContent().finish();
+    call.begin_session(&mut response, &fresh, call.services.session_lasts);
+    Ok(response)
 }
 
 /// `POST /admin/confirm`
@@ -119,12 +121,10 @@ async fn confirm(
     let live = visit.live(services);
     let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
-    let parse = |errors: &mut FieldErrors| {
-        let password = Password::attempt(form.password.expose()).map_err(Message::of_current_password);
-        errors.take(Field::Password, password)
-    };
-    let (password, solved) = reply.admit(&form.guarded, parse).await?;
-    reply.verify(&admin.who.account, password, Field::Password, solved).await?;
+    let parse = |errors: &mut FieldErrors| errors.take(Field::Password, parse_current(&form.password));
+    let password = reply.read(&form.guarded, parse).await?;
+    let actor = reply.actor(&form.guarded);
+    reply.told(actor.verify(&admin.who.account, password, Field::Password).await).await?;
     let fresh = renew(services, admin, visit.session_token()).await?;
     Ok(fresh.ok_or_else(|| visit.see_other("/login", None))?)
 }

@@ -164,7 +164,7 @@ impl Admin {
     ) -> bool {
         let ours = visit.admits_form(value(pairs, "csrf_token"));
         if !ours {
-            self.was_foreign(services, visit.pattern());
+            self.was_foreign(services, &visit.pattern());
         }
         ours
     }
@@ -223,7 +223,7 @@ async fn guard_page(
     ours: bool,
     page: &str,
 ) -> Result<Admin, WebError> {
-    let judged = judge(services, visit.session_token(), visit.client, visit.pattern(), kind, ours).await?;
+    let judged = judge(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
     judged.map_err(|denied| page_instead(visit, &denied, page).into())
 }
 

@@ -206,11 +206,11 @@ pub async fn api_create(
     let error = |(field, message): (Field, Message)| match (field, message) {
         (Field::ExpiresDays, Message::ExpiryUnfit { .. }) => {
             let message = format!("Use 1 to {} seconds, or leave it out.", LONGEST_LIFE.as_secs());
-            InputError { field: "expires_in".into(), message: message.into() }
+            InputError::new("expires_in", message)
         }
         (field, message) => {
             let field = if field == Field::ExpiresDays { "expires_in" } else { field.name() };
-            InputError { field: field.into(), message: message.text(Locale::En) }
+            InputError::new(field, message.text(Locale::En))
         }
     };
     let new =

@@ -1,8 +1,8 @@
 //! What a proxy asks before it passes a request on: may it pass, and who is it?
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
-use actix_web::{HttpRequest, HttpResponse};
 use url::form_urlencoded;
 
 use crate::accounts::{AppVisitor, SessionToken};
@@ -10,7 +10,7 @@ use crate::config::{Apps, LiveSettings};
 use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, judge};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, ProxyHeaderError};
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::http::{PageRequest, ServicesData, cookies};
+use crate::web::http::{PageRequest, Requester, ServicesData, cookies};
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,28 +23,24 @@ enum Dialect {
 
 const REMOTE: [&str; 4] = ["remote-user", "remote-groups", "remote-name", "remote-email"];
 
-/// `/api/authz/forward-auth`
-pub async fn forward_auth(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
-    let asked = ProxiedRequest::forward_auth(&request, visit.trusted());
-    answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
+pub async fn forward_auth(sender: Requester, services: ServicesData) -> HttpResponse {
+    let asked = ProxiedRequest::forward_auth(sender.request(), &sender.edge.trusted);
+    answer(Dialect::ForwardAuth, &sender, asked, &services).await
 }
 
-/// `/api/authz/auth-request`
-pub async fn auth_request(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
-    let asked = ProxiedRequest::auth_request(&request, visit.trusted());
-    answer(Dialect::AuthRequest, &visit, &request, asked, &services).await
+pub async fn auth_request(sender: Requester, services: ServicesData) -> HttpResponse {
+    let asked = ProxiedRequest::auth_request(sender.request(), &sender.edge.trusted);
+    answer(Dialect::AuthRequest, &sender, asked, &services).await
 }
 
-/// `/api/authz/ext-authz` and everything below it
-pub async fn ext_authz(visit: PageRequest, request: HttpRequest, services: ServicesData) -> HttpResponse {
-    let asked = ProxiedRequest::ext_authz(&request, visit.trusted());
-    answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
+pub async fn ext_authz(sender: Requester, services: ServicesData) -> HttpResponse {
+    let asked = ProxiedRequest::ext_authz(sender.request(), &sender.edge.trusted);
+    answer(Dialect::ForwardAuth, &sender, asked, &services).await
 }
 
 async fn answer(
     dialect: Dialect,
-    visit: &PageRequest,
-    request: &HttpRequest,
+    sender: &Requester,
     asked: Result<ProxiedRequest, ProxyHeaderError>,
     services: &ServicesData,
 ) -> HttpResponse {
@@ -54,31 +50,31 @@ async fn answer(
         Err(unclear) => return text(dialect.undecided(StatusCode::BAD_REQUEST), &unclear),
     };
     let live = services.live.snapshot();
-    let found = live.apps.at(&asked.at.host).filter(|_| asked.at.is_allowed(visit));
+    let found = live.apps.at(&asked.at.host).filter(|_| asked.at.is_allowed(sender));
     let Some((host, app)) = found else {
         return text(StatusCode::FORBIDDEN, &"no application in [[apps]] has this host, or not without TLS");
     };
-    let token =
-        cookies::only_value(request.headers(), app_cookie(asked.at.scheme)).and_then(SessionToken::parse);
+    let token = cookies::only_value(sender.request().headers(), app_cookie(asked.at.scheme));
     let of_app = AppRequest { method: &asked.method, target: &asked.target };
-    let visitor = match token {
+    let visitor = match token.and_then(SessionToken::parse) {
         None => None,
         Some(token) => match services.gate.visitor(host, &token).await {
             Ok(visitor) => visitor,
             // What is public stays so.
-            Err(_) if judge(app, of_app, None, visit.now()) == Verdict::Allowed => None,
+            Err(_) if judge(app, of_app, None, sender.now()) == Verdict::Allowed => None,
             Err(error) => {
                 tracing::debug!(%error, "nobody can be recognised");
                 return text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment");
             }
         },
     };
-    match judge(app, of_app, visitor.as_deref(), visit.now()) {
+    match judge(app, of_app, visitor.as_deref(), sender.now()) {
         Verdict::Allowed => admitted(visitor.as_deref()),
-        Verdict::SignInFirst => sign_in_first(dialect, visit, request, &asked, host, &live),
+        Verdict::SignInFirst => sign_in_first(dialect, sender, &asked, host, &live),
         Verdict::Forbidden => {
             let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
-            GatePage::new(visit, GatePageKind::Forbidden, &app.name, user, services).respond(visit)
+            let visit = PageRequest::of(sender.request(), sender.edge.clone());
+            GatePage::new(&visit, GatePageKind::Forbidden, &app.name, user, services).respond(&visit)
         }
     }
 }
@@ -95,19 +91,18 @@ impl Dialect {
 
 impl AskedHost {
     /// Without TLS only while the sign-in itself has none: a cookie would be read on its way.
-    pub fn is_allowed(&self, visit: &PageRequest) -> bool {
-        self.scheme == Scheme::Https || allows_http(visit)
+    pub fn is_allowed(&self, sender: &Requester) -> bool {
+        self.scheme == Scheme::Https || allows_http(sender)
     }
 
-    /// The address of one of its pages.
-    pub fn url(&self, target: &str, apps: &Apps, visit: &PageRequest) -> Option<ReturnUrl> {
+    pub fn url(&self, target: &str, apps: &Apps, sender: &Requester) -> Option<ReturnUrl> {
         let (host, _) = apps.at(&self.host)?;
-        ReturnUrl::of(self.scheme, host, target, apps, allows_http(visit))
+        ReturnUrl::of(self.scheme, host, target, apps, allows_http(sender))
     }
 }
 
-pub fn allows_http(visit: &PageRequest) -> bool {
-    !visit.cookies().secure()
+pub fn allows_http(sender: &Requester) -> bool {
+    !sender.edge.cookies.secure()
 }
 
 /// The cookie of a session at an application's host, which that host alone gets.
@@ -140,27 +135,25 @@ fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
 
 fn sign_in_first(
     dialect: Dialect,
-    visit: &PageRequest,
-    request: &HttpRequest,
+    sender: &Requester,
     asked: &ProxiedRequest,
     host: &str,
     live: &LiveSettings,
 ) -> HttpResponse {
     let status = match (dialect, asked.method.as_str()) {
         (Dialect::AuthRequest, _) => StatusCode::UNAUTHORIZED,
-        _ if !ProxiedRequest::shows_pages(request.headers()) => StatusCode::UNAUTHORIZED,
+        _ if !ProxiedRequest::shows_pages(sender.request().headers()) => StatusCode::UNAUTHORIZED,
         (_, "GET" | "HEAD" | "OPTIONS") => StatusCode::FOUND,
         _ => StatusCode::SEE_OTHER,
     };
     // A form that was sent cannot be sent again by an address.
     let target = if matches!(asked.method.as_str(), "GET" | "HEAD") { asked.target.as_str() } else { "/" };
-    let back = asked.at.url(target, &live.apps, visit);
+    let back = asked.at.url(target, &live.apps, sender);
     let back = back.map_or_else(String::new, |back| back.as_str().to_owned());
     let start = start_url(&format!("{}://{host}", asked.at.scheme.as_str()), &back);
     HttpResponse::build(status).insert_header((LOCATION, start)).finish()
 }
 
-/// For whoever sets up the proxy.
 fn text(status: StatusCode, reason: &dyn std::fmt::Display) -> HttpResponse {
     HttpResponse::build(status)
         .content_type("text/plain; charset=utf-8")

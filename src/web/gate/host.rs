@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use actix_web::HttpResponse;
 use actix_web::cookie::{Cookie, SameSite};
 use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
 use actix_web::web::{Path, Query};
-use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use url::form_urlencoded;
 
@@ -16,7 +16,8 @@ use crate::gate::{ReturnUrl, Scheme};
 use crate::web::gate::authz::{allows_http, app_cookie, start_url};
 use crate::web::gate::proxied::AskedHost;
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::http::page::{self};
+use crate::web::http::client::only_line;
+use crate::web::http::page;
 use crate::web::http::{PageRequest, Problem, Services, ServicesData, WebResult, assets, cookies};
 
 /// How long a browser may take to sign in. Tabs that begin meanwhile share one state; of tabs that begin at once before
@@ -37,7 +38,6 @@ pub struct CallbackQuery {
     code: String,
 }
 
-/// The host of an application, as its proxy says.
 struct AppHost {
     at: AskedHost,
     /// As it is listed.
@@ -46,8 +46,8 @@ struct AppHost {
 }
 
 impl AppHost {
-    fn of(visit: &PageRequest, request: &HttpRequest, live: &LiveSettings) -> Result<Self, Problem> {
-        let at = AskedHost::of(request, visit.trusted()).map_err(|unclear| {
+    fn of(visit: &PageRequest, live: &LiveSettings) -> Result<Self, Problem> {
+        let at = AskedHost::of(visit.request(), &visit.edge.trusted).map_err(|unclear| {
             tracing::debug!(%unclear, "no application's host");
             Problem::NotFound
         })?;
@@ -96,20 +96,15 @@ impl AppHost {
 }
 
 /// `GET /.gatehouse/start?rd=…`: gives the browser a state, and leads it to the sign-in.
-pub async fn start(
-    visit: PageRequest,
-    request: HttpRequest,
-    query: Query<StartQuery>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn start(visit: PageRequest, query: Query<StartQuery>, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let here = AppHost::of(&visit, &request, &live)?;
+    let here = AppHost::of(&visit, &live)?;
     let back = ReturnUrl::parse(&query.rd, &live.apps, allows_http(&visit))
         .filter(|back| back.host() == here.host)
         .or_else(|| here.at.url("/", &live.apps, &visit));
     let Some(back) = back else { return Err(Problem::NotFound.into()) };
-    let known = here.state(request.headers());
-    let state = known.unwrap_or_else(|| visit.new_token());
+    let known = here.state(visit.request().headers());
+    let state = known.unwrap_or_else(|| SessionToken::random(&visit.edge.entropy));
     let hash = services.gate.state_hash(&here.host, &state);
     let hash = if query.again.is_some() { second_try(&hash) } else { hash };
     let rd: String = form_urlencoded::byte_serialize(back.as_str().as_bytes()).collect();
@@ -122,17 +117,12 @@ pub async fn start(
 }
 
 /// `GET /.gatehouse/callback?code=…`: the browser that began here gets its session, once.
-pub async fn callback(
-    visit: PageRequest,
-    request: HttpRequest,
-    query: Query<CallbackQuery>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn callback(visit: PageRequest, query: Query<CallbackQuery>, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let here = AppHost::of(&visit, &request, &live)?;
+    let here = AppHost::of(&visit, &live)?;
     let redeemed = match SessionToken::parse(&query.code) {
         Some(code) => {
-            let state = here.state(request.headers());
+            let state = here.state(visit.request().headers());
             services.gate.redeem(&here.host, &code, state.as_ref()).await?
         }
         None => RedeemedCode::Nothing,
@@ -161,24 +151,24 @@ fn found(to: &str) -> HttpResponse {
 }
 
 /// `GET /.gatehouse/logout`: asks, or says that nobody is signed in here.
-pub async fn show_logout(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
+pub async fn show_logout(visit: PageRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let here = AppHost::of(&visit, &request, &live)?;
-    let visitor = here.visitor(request.headers(), &services).await?;
+    let here = AppHost::of(&visit, &live)?;
+    let visitor = here.visitor(visit.request().headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
     let kind = if user.is_some() { GatePageKind::SignOut } else { GatePageKind::NotSignedIn };
     Ok(GatePage::new(&visit, kind, &here.app, user, &services).respond(&visit))
 }
 
 /// `POST /.gatehouse/logout`: signs out here, at the sign-in and at all applications.
-pub async fn logout(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
+pub async fn logout(visit: PageRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let here = AppHost::of(&visit, &request, &live)?;
-    if !is_from(&here, request.headers()) {
+    let here = AppHost::of(&visit, &live)?;
+    if !is_from(&here, visit.request().headers()) {
         return Err(Problem::Csrf.into());
     }
     let mut kind = GatePageKind::NotSignedIn;
-    if let Some(token) = here.session(request.headers())
+    if let Some(token) = here.session(visit.request().headers())
         && let Some((account, session)) = services.gate.parent(&here.host, &token).await?
     {
         services.sessions.revoke(account, session).await?;
@@ -193,10 +183,10 @@ pub async fn logout(visit: PageRequest, request: HttpRequest, services: Services
 }
 
 /// `GET /.gatehouse/forbidden`: the page behind a 403 of a proxy that drops ours.
-pub async fn forbidden(visit: PageRequest, request: HttpRequest, services: ServicesData) -> WebResult {
+pub async fn forbidden(visit: PageRequest, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let here = AppHost::of(&visit, &request, &live)?;
-    let visitor = here.visitor(request.headers(), &services).await?;
+    let here = AppHost::of(&visit, &live)?;
+    let visitor = here.visitor(visit.request().headers(), &services).await?;
     let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
     Ok(GatePage::new(&visit, GatePageKind::Forbidden, &here.app, user, &services).respond(&visit))
 }
@@ -204,20 +194,16 @@ pub async fn forbidden(visit: PageRequest, request: HttpRequest, services: Servi
 /// `GET /.gatehouse/static/{file}`: what its pages are made of.
 pub async fn asset(
     visit: PageRequest,
-    request: HttpRequest,
     file: Path<String>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    AppHost::of(&visit, &request, &services.live.snapshot())?;
-    assets::serve(request, file).await
+    AppHost::of(&visit, &services.live.snapshot())?;
+    assets::serve(visit.request().clone(), file).await
 }
 
 /// Whether a page of the same host sends it.
 fn is_from(here: &AppHost, headers: &HeaderMap) -> bool {
-    let only = |name: &str| {
-        let mut lines = headers.get_all(name);
-        lines.next().filter(|_| lines.next().is_none()).and_then(|line| line.to_str().ok())
-    };
+    let only = |name: &str| only_line(headers, name)?.to_str().ok();
     match only("sec-fetch-site") {
         Some(site) => site == "same-origin",
         None => only(ORIGIN.as_str()) == Some(here.origin().as_str()),

@@ -5,12 +5,12 @@ use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::StatusCode;
 use actix_web::http::header::HOST;
 use actix_web::middleware::Next;
-use actix_web::web::Data;
 use actix_web::{Error, HttpResponse};
 use askama::Template;
 
+use crate::web::http::client::is_by_proxy;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
-use crate::web::http::{Layout, PageRequest, Services, ServicesData, WebContext, assets};
+use crate::web::http::{Layout, PageRequest, Services, app_data};
 
 pub mod authz;
 pub mod host;
@@ -32,11 +32,7 @@ pub async fn keep_apart<B: MessageBody>(
 
 fn is_ours(request: &ServiceRequest) -> bool {
     let path = request.path();
-    let (Some(services), Some(edge)) =
-        (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>())
-    else {
-        return true;
-    };
+    let Ok((services, edge)) = app_data(request.request()) else { return true };
     let live = services.live.snapshot();
     if live.apps.is_empty() || path.starts_with(AUTHZ) || path.starts_with(ON_HOSTS) {
         return true;
@@ -47,20 +43,18 @@ fn is_ours(request: &ServiceRequest) -> bool {
         let mut hosts = lines.flat_map(|line| line.split(',')).map(str::trim);
         hosts.any(|host| live.apps.at(host).is_some())
     };
-    let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
+    let by_proxy = is_by_proxy(request.peer_addr(), &edge.trusted);
     let is_of_app = of_app(HOST.as_str()) || (by_proxy && of_app(proxied::FORWARDED_HOST));
     !is_of_app
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatePageKind {
-    /// Signed in, but not allowed.
     Forbidden,
     /// A code that was used, is too old, or belongs to another browser.
     Expired,
     SignOut,
     SignedOut,
-    /// There was nobody to sign out here.
     NotSignedIn,
 }
 
@@ -71,7 +65,6 @@ pub struct GatePage {
     kind: GatePageKind,
     app: String,
     user: Option<String>,
-    /// Of the sign-in.
     home: String,
 }
 
@@ -94,10 +87,6 @@ impl GatePage {
 
     pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
         visit.bare_page(self.kind.status(), self)
-    }
-
-    fn style(&self) -> String {
-        format!("/.gatehouse{}", assets::style_url())
     }
 }
 

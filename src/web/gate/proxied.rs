@@ -8,6 +8,7 @@ use actix_web::http::header::{ACCEPT, HOST, HeaderMap, UPGRADE};
 
 use crate::gate::Scheme;
 use crate::web::http::TrustedProxies;
+use crate::web::http::client::{is_by_proxy, only_line};
 
 pub const FORWARDED_HOST: &str = "x-forwarded-host";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
@@ -18,23 +19,19 @@ const ORIGINAL_METHOD: &str = "x-original-method";
 /// The path that Envoy is told to put before that of the request.
 const EXT_AUTHZ: &str = "/api/authz/ext-authz";
 
-/// Scheme and host that a browser asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedHost {
     pub scheme: Scheme,
     pub host: String,
 }
 
-/// A request to an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxiedRequest {
     pub at: AskedHost,
     pub method: String,
-    /// Path and query, as they were sent.
     pub target: String,
 }
 
-/// Why a request is not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyHeaderError {
     /// Its peer is not in `server.trusted_proxies`.
@@ -143,16 +140,12 @@ impl ProxiedRequest {
 }
 
 fn proxy(request: &HttpRequest, trusted: &TrustedProxies) -> Result<(), ProxyHeaderError> {
-    let is_trusted = |peer: std::net::SocketAddr| trusted.contains(peer.ip().to_canonical());
-    if request.peer_addr().is_some_and(is_trusted) { Ok(()) } else { Err(ProxyHeaderError::NoProxy) }
+    if is_by_proxy(request.peer_addr(), trusted) { Ok(()) } else { Err(ProxyHeaderError::NoProxy) }
 }
 
 fn once<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&'h str, ProxyHeaderError> {
-    let mut lines = headers.get_all(name);
-    match (lines.next(), lines.next()) {
-        (Some(line), None) => line.to_str().map_err(|_| ProxyHeaderError::Wrong(name)),
-        _ => Err(ProxyHeaderError::NotOnce(name)),
-    }
+    let line = only_line(headers, name).ok_or(ProxyHeaderError::NotOnce(name))?;
+    line.to_str().map_err(|_| ProxyHeaderError::Wrong(name))
 }
 
 /// Who says nothing accepts everything (RFC 9110, 12.5.1).

@@ -11,19 +11,17 @@ use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::Next;
-use actix_web::web::Data;
 
 use crate::accounts::SessionToken;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::LiveSettings;
 use crate::denied::ACCESS;
-use crate::web::http::api::ApiRequest;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::error_page::answer;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
-use crate::web::http::page::{PageRequest, WebContext};
+use crate::web::http::page::{Requester, WebContext};
 use crate::web::http::problem::Problem;
-use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::services::{Services, app_data};
 
 /// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of. What
 /// proxies ask about an application, too: who is refused here cannot sign in, and who is signed in is spared.
@@ -37,7 +35,6 @@ const KNOWN_UNDER: [&str; 5] = ["/account", "/admin", "/captcha", "/api/v1/accou
 /// Takes a session besides, and sends only codes that prove a number to the account of that session.
 const CODES: &str = "/api/v1/sms/codes";
 
-/// Refuses clients in `[access] deny`.
 pub async fn refuse_denied<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -53,11 +50,7 @@ pub async fn refuse_denied<B: MessageBody>(
 
 /// One row for all that a network tries in some seconds, however much that is.
 fn record(request: &ServiceRequest) {
-    let (Some(services), Some(edge)) =
-        (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>())
-    else {
-        return;
-    };
+    let Ok((services, edge)) = app_data(request.request()) else { return };
     let network = ClientAddress::of(request.request(), &edge.trusted).network();
     let (audit, action) = (&services.audit, action_of(request.method(), request.path()));
     audit.record(AuditEvent {
@@ -67,7 +60,6 @@ fn record(request: &ServiceRequest) {
     });
 }
 
-/// What a request attempts, if its path alone tells.
 fn action_of(method: &Method, path: &str) -> Action {
     match path {
         _ if method != Method::POST => Action::Request,
@@ -80,7 +72,7 @@ fn action_of(method: &Method, path: &str) -> Action {
 }
 
 async fn refusal(request: &ServiceRequest) -> Option<Problem> {
-    let (services, edge) = (request.app_data::<ServicesData>()?, request.app_data::<Data<WebContext>>()?);
+    let (services, edge) = app_data(request.request()).ok()?;
     let live = services.live.snapshot();
     if live.access.settings().deny.is_empty() {
         return None;
@@ -119,15 +111,8 @@ fn is_open_to_known_browsers(path: &str) -> bool {
     KNOWN.contains(&path) || KNOWN_UNDER.into_iter().any(under)
 }
 
-impl WebContext {
-    /// The settings that a client's request is judged by. A request takes them once.
-    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
-        services.live.snapshot_for(client.ip(), self.clock.now())
-    }
-}
-
-impl PageRequest {
-    /// The settings that this visit is judged by. A request takes them once.
+impl Requester {
+    /// The settings that this request is judged by. A request takes them once.
     pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
         services.live.snapshot_for(self.client.ip(), self.now())
     }
@@ -138,10 +123,10 @@ impl PageRequest {
     }
 }
 
-impl ApiRequest {
-    /// Whether its network is refused, so that only known devices get in.
-    pub fn is_denied(&self) -> bool {
-        self.live.access.is_denied(self.client.ip(), self.edge.clock.now())
+impl WebContext {
+    /// The settings that a client's request is judged by. A request takes them once.
+    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
+        services.live.snapshot_for(client.ip(), self.clock.now())
     }
 }
 

@@ -3,33 +3,31 @@
 
 use std::sync::Arc;
 
-use crate::accounts::{Account, KnownDevices, SignInClient, Username};
-use crate::captcha::CaptchaAnswer;
+use crate::accounts::{Account, KnownDevices, Username};
+use crate::captcha::{CaptchaAnswer, RedeemResult};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
     CodeEntry, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
-use crate::web::http::challenge::{CaptchaOutcome, ChallengeContext};
-use crate::web::http::message::Field;
+use crate::web::http::challenge::ChallengeContext;
+use crate::web::http::extract::SecretField;
+use crate::web::http::message::{Field, Message};
+use crate::web::http::page::Requester;
 use crate::web::http::problem::Problem;
 use crate::web::http::services::Services;
 
-/// Who asks for an action, and what it is judged by.
 pub struct Actor<'a> {
     pub services: &'a Services,
     pub live: &'a Arc<LiveSettings>,
-    pub asker: ChallengeContext<'a>,
     pub origin: RequestOrigin,
-    /// What identifies the browser to accounts that have signed in from it.
-    pub known: KnownDevices,
-    pub user_agent: &'a str,
-    /// Its network is refused: only known devices get in.
-    pub denied: bool,
+    sender: &'a Requester,
+    asker: ChallengeContext<'a>,
+    known: KnownDevices,
+    answer: Option<CaptchaAnswer<'a>>,
 }
 
-/// Why an action was not done.
 pub enum ActionRefusal {
     CaptchaWrong,
     /// The answer could not be looked at for now, and is still good.
@@ -51,9 +49,7 @@ pub enum ActionRefusal {
     NoAccount,
     PasswordRequired,
     AccountDisabled,
-    /// The gateway did not accept the message.
     NotSent,
-    /// A new password.
     Unfit(Field, PasswordError),
     /// For no reason of the action's own.
     Problem(Problem),
@@ -75,23 +71,39 @@ impl<P: Into<Problem>> From<P> for ActionRefusal {
     }
 }
 
-impl Actor<'_> {
+/// The current password, as it was typed.
+pub fn parse_current(typed: &SecretField) -> Result<Password, Message> {
+    Password::attempt(typed.expose()).map_err(Message::of_current_password)
+}
+
+/// The same as a call sends it, or the problem at its field.
+pub fn read_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
+    parse_current(typed).map_err(|message| Problem::at(field, message))
+}
+
+impl<'a> Actor<'a> {
+    pub fn new(
+        sender: &'a Requester,
+        services: &'a Services,
+        live: &'a Arc<LiveSettings>,
+        asker: ChallengeContext<'a>,
+        answer: Option<CaptchaAnswer<'a>>,
+    ) -> Self {
+        let (origin, known) = (sender.client.origin(), sender.known_devices());
+        Self { services, live, origin, sender, asker, known, answer }
+    }
+
     pub fn browser(&self) -> Option<&[u8]> {
         self.asker.browser.map(|browser| &browser.bytes()[..])
     }
 
-    /// What the account's owner sees of the client, and what identifies its browser to the account.
-    fn shown(&self) -> SignInClient {
-        SignInClient::new(self.asker.client.ip(), self.user_agent).known_as(self.known.clone())
-    }
-
-    /// Whether a challenge was solved with the request. None: it came without an answer.
-    pub async fn redeem(&self, answer: Option<CaptchaAnswer<'_>>) -> Result<bool, ActionRefusal> {
-        let Some(answer) = answer else { return Ok(false) };
+    /// Whether a challenge was solved with the request.
+    pub async fn redeem(&self) -> Result<bool, ActionRefusal> {
+        let Some(answer) = self.answer else { return Ok(false) };
         match self.asker.redeem(self.services, self.live, answer).await {
-            CaptchaOutcome::Solved => Ok(true),
-            CaptchaOutcome::Nothing | CaptchaOutcome::Wrong => Err(ActionRefusal::CaptchaWrong),
-            CaptchaOutcome::Busy => Err(ActionRefusal::CaptchaBusy),
+            Some(RedeemResult::Solved) => Ok(true),
+            Some(RedeemResult::Busy) => Err(ActionRefusal::CaptchaBusy),
+            None | Some(_) => Err(ActionRefusal::CaptchaWrong),
         }
     }
 
@@ -102,8 +114,9 @@ impl Actor<'_> {
         password: Password,
         solved: bool,
     ) -> Result<Box<SignedInOwner>, ActionRefusal> {
-        let (origin, client) = (self.origin.clone(), self.shown());
-        let attempt = SignInAttempt { login, password, origin, client, denied: self.denied, solved };
+        let (origin, client) = (self.origin.clone(), self.sender.sign_in_client());
+        let denied = self.sender.is_denied(self.live);
+        let attempt = SignInAttempt { login, password, origin, client, denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
             SignInOutcome::Rejected { captcha_required } => {
@@ -113,27 +126,27 @@ impl Actor<'_> {
         }
     }
 
-    /// The account with its password verified, as at sign-in. `field` is the field of the password.
+    /// The account with its password verified, as at sign-in, and whether a challenge was solved. `field` is the field
+    /// of the password.
     pub async fn verify(
         &self,
         account: &Account,
         password: Password,
         field: Field,
-        solved: bool,
-    ) -> Result<Box<SignedInOwner>, ActionRefusal> {
-        if !self.services.sign_in.is_open_to(self.live, account, &self.shown()).await? {
+    ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
+        let solved = self.redeem().await?;
+        if !self.services.sign_in.is_open_to(self.live, account, &self.sender.sign_in_client()).await? {
             return Err(ActionRefusal::PasswordDisabled);
         }
-        let tried = self.try_password(account.login.clone(), password, solved).await;
-        tried.map_err(|refusal| match refusal {
-            ActionRefusal::WrongLogin { captcha_required } => {
-                ActionRefusal::WrongCurrent { field, captcha_required }
+        match self.try_password(account.login.clone(), password, solved).await {
+            Ok(owner) => Ok((owner, solved)),
+            Err(ActionRefusal::WrongLogin { captcha_required }) => {
+                Err(ActionRefusal::WrongCurrent { field, captcha_required })
             }
-            other => other,
-        })
+            Err(other) => Err(other),
+        }
     }
 
-    /// A guess at a code.
     pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e SmsCode, solved: bool) -> CodeEntry<'e> {
         CodeEntry { phone, code, origin: &self.origin, browser: self.browser(), known: &self.known, solved }
     }

@@ -1,30 +1,27 @@
 //! The JSON API: the same services as the pages, refusals as problems (RFC 9457).
 
 use std::future::{Ready, ready};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
-use actix_web::http::header::USER_AGENT;
-use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::challenge::{BUSY, ChallengeContext};
-use crate::web::http::client::ClientAddress;
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
 use crate::web::http::message::FieldErrors;
-use crate::web::http::page::{WebContext, set};
+use crate::web::http::page::Requester;
 use crate::web::http::problem::{CaptchaBody, Problem, WebError};
-use crate::web::http::services::ServicesData;
+use crate::web::http::services::{ServicesData, app_data};
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 
@@ -47,7 +44,6 @@ pub struct CaptchaSolution {
     pub altcha: SecretField,
 }
 
-/// As they are sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SolutionFields {
@@ -85,12 +81,18 @@ impl CaptchaSolution {
 /// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
 /// As a handler's argument: refused if a page of another site makes it.
 pub struct ApiRequest {
-    pub client: ClientAddress,
+    sender: Requester,
     pub browser: Option<Browser>,
     pub services: ServicesData,
     pub live: Arc<LiveSettings>,
-    pub edge: Data<WebContext>,
-    request: HttpRequest,
+}
+
+impl Deref for ApiRequest {
+    type Target = Requester;
+
+    fn deref(&self) -> &Requester {
+        &self.sender
+    }
 }
 
 impl FromRequest for ApiRequest {
@@ -104,31 +106,16 @@ impl FromRequest for ApiRequest {
 
 impl ApiRequest {
     pub fn admit(request: &HttpRequest) -> Result<Self, Problem> {
-        let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-        let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal) };
-        let client = edge.caller(request)?;
-        Ok(Self {
-            client,
-            browser: edge.browser(request.headers()),
-            live: edge.live(services, client),
-            services: services.clone(),
-            edge: edge.clone(),
-            request: request.clone(),
-        })
+        let (services, edge) = app_data(request)?;
+        edge.caller(request)?;
+        let sender = Requester::of(request, edge.clone());
+        let (browser, live) = (edge.browser(request.headers()), sender.live(services));
+        Ok(Self { sender, browser, services: services.clone(), live })
     }
 
-    pub const fn request(&self) -> &HttpRequest {
-        &self.request
-    }
-
-    pub fn session_token(&self) -> Option<&str> {
-        self.edge.session_token(self.request.headers())
-    }
-
-    pub fn actor(&self, form: CaptchaForm) -> Actor<'_> {
-        let (origin, known, denied) = (self.client.origin(), self.known_devices(), self.is_denied());
-        let (asker, user_agent) = (self.asker(form), self.user_agent());
-        Actor { services: &self.services, live: &self.live, asker, origin, known, user_agent, denied }
+    pub fn actor<'a>(&'a self, form: CaptchaForm, solution: Option<&'a CaptchaSolution>) -> Actor<'a> {
+        let answer = solution.map(CaptchaSolution::answer);
+        Actor::new(&self.sender, &self.services, &self.live, self.asker(form), answer)
     }
 
     pub fn asker(&self, form: CaptchaForm) -> ChallengeContext<'_> {
@@ -144,47 +131,16 @@ impl ApiRequest {
         self.browser.map_or_else(new, |browser| (browser, None))
     }
 
-    /// As what the browser is known to the accounts that signed in from it.
-    pub fn known_devices(&self) -> KnownDevices {
-        self.edge.known_devices(self.request.headers())
-    }
-
-    fn user_agent(&self) -> &str {
-        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
-        agent.unwrap_or_default()
-    }
-
-    /// What the account's owner is shown of it, and as what it is known there.
-    pub fn shown(&self) -> SignInClient {
-        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
-    }
-
-    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
-    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        self.edge.remember_device(response, &self.known_devices(), account);
-    }
-
-    /// The answer with the session's cookie in it.
-    pub fn with_session(&self, mut response: HttpResponse, token: &SessionToken) -> HttpResponse {
-        set(&mut response, self.edge.cookies.session(&token.expose(), self.services.session_lasts));
-        response
-    }
-
-    /// Whether a challenge was solved with this call.
-    pub async fn redeem(
-        &self,
-        form: CaptchaForm,
-        solution: Option<&CaptchaSolution>,
-    ) -> Result<bool, WebError> {
-        let redeemed = self.actor(form).redeem(solution.map(CaptchaSolution::answer)).await;
-        match redeemed {
-            Ok(solved) => Ok(solved),
+    /// What came of an action; its refusal as a problem.
+    pub async fn told<T>(&self, form: CaptchaForm, outcome: Result<T, ActionRefusal>) -> Result<T, WebError> {
+        match outcome {
+            Ok(done) => Ok(done),
             Err(refusal) => Err(self.refused(form, refusal).await),
         }
     }
 
     /// A refusal as a problem, with a challenge if one helps, and with the limits that decided.
-    pub async fn refused(&self, form: CaptchaForm, refusal: ActionRefusal) -> WebError {
+    async fn refused(&self, form: CaptchaForm, refusal: ActionRefusal) -> WebError {
         let problem = match refusal {
             ActionRefusal::CaptchaWrong => Problem::CaptchaInvalid { captcha: self.challenge(form).await },
             ActionRefusal::CaptchaBusy => Problem::Unavailable { retry_after: BUSY },
@@ -210,7 +166,7 @@ impl ApiRequest {
             ActionRefusal::PasswordRequired => Problem::PasswordRequired,
             ActionRefusal::AccountDisabled => Problem::AccountDisabled,
             ActionRefusal::NotSent => Problem::NotSent,
-            ActionRefusal::Unfit(field, unfit) => Problem::invalid(&FieldErrors::one(field, unfit.into())),
+            ActionRefusal::Unfit(field, unfit) => Problem::at(field, unfit.into()),
             ActionRefusal::Problem(problem) => problem,
         };
         problem.into()
@@ -243,7 +199,6 @@ impl ApiRequest {
         limited(response, &[own, &limits.login_address, &limits.login_network], full)
     }
 
-    /// The problem by which it is told, with a challenge if one helps.
     async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
         match denied {
             Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },

@@ -16,8 +16,8 @@ use flate2::write::GzEncoder;
 use crate::web::http::locale::weight;
 use crate::web::http::problem::Problem;
 
-struct Asset {
-    url: String,
+pub struct Asset {
+    pub url: String,
     stem: &'static str,
     extension: &'static str,
     body: PublicBody,
@@ -30,35 +30,19 @@ impl Asset {
     }
 }
 
-static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+pub static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("app", "css", "text/css; charset=utf-8", include_bytes!("../../../static/app.css"))
 });
-static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
+pub static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("app", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/app.js"))
 });
-static PROOF: LazyLock<Asset> = LazyLock::new(|| {
+/// The worker that computes proofs of work.
+pub static PROOF: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("proof", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/proof.js"))
 });
-static ICON: LazyLock<Asset> = LazyLock::new(|| {
+pub static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("favicon", "svg", "image/svg+xml", include_bytes!("../../../static/favicon.svg"))
 });
-
-pub fn style_url() -> &'static str {
-    &STYLE.url
-}
-
-pub fn script_url() -> &'static str {
-    &SCRIPT.url
-}
-
-/// The worker that computes proofs of work.
-pub fn proof_url() -> &'static str {
-    &PROOF.url
-}
-
-pub fn icon_url() -> &'static str {
-    &ICON.url
-}
 
 /// `GET /static/{file}`. A URL of another release gets the current file, marked as not cacheable. So every
 /// page has its style while instances are replaced one by one.
@@ -169,7 +153,7 @@ mod tests {
 
     #[actix_web::test]
     async fn an_asset_is_kept_for_ever_at_the_address_of_its_content() {
-        for url in [style_url(), script_url(), proof_url(), icon_url()] {
+        for url in [&STYLE, &SCRIPT, &PROOF, &ICON].map(|asset| asset.url.as_str()) {
             assert_eq!(get(url).await, (200, "public, max-age=31536000, immutable".into()));
         }
     }

@@ -16,10 +16,10 @@ use crate::login::{GuardedAttempts, GuardedLogin, RequestOrigin};
 use crate::sms::ProgramKind;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::csrf::Browser;
-use crate::web::http::problem::CaptchaBody;
+use crate::web::http::locale::whole_seconds;
+use crate::web::http::problem::{CaptchaBody, CaptchaLater};
 use crate::web::http::services::Services;
 
-/// What solves a challenge, in metrics.
 const IMAGE: &str = "image";
 const PROOF: &str = "proof";
 /// An image was drawn, or a proof of work was given out; or no image was, because there were too many.
@@ -33,39 +33,27 @@ fn count(by: &'static str, outcome: &'static str) {
     metrics::counter!("gatehouse_captchas_total", "by" => by, "outcome" => outcome).increment(1);
 }
 
-/// The client that gets challenges, and its form.
 #[derive(Clone, Copy)]
 pub struct ChallengeContext<'a> {
     pub form: CaptchaForm,
     pub client: ClientAddress,
     pub browser: Option<&'a Browser>,
-    /// It is a client of another program's login.
     pub realm: Option<&'a Realm>,
-}
-
-/// The answer that came with a request.
-pub enum CaptchaOutcome {
-    Nothing,
-    Solved,
-    /// Not accepted, for any reason. Only the request that it came with is refused.
-    Wrong,
-    /// It could not be looked at for now, and is still good.
-    Busy,
 }
 
 impl ChallengeContext<'_> {
     /// Redeems an answer once, whether it is right or wrong. A wrong answer to a valid challenge is a guess:
     /// it counts as a failure of the address. Any other answer (too late, already used, for another client's
     /// challenge, nonsense) does not count: it costs nothing to make, so a flood of it would get everybody at
-    /// the address challenged.
+    /// the address challenged. None: nothing was answered.
     pub async fn redeem(
         self,
         services: &Services,
         live: &LiveSettings,
         answer: CaptchaAnswer<'_>,
-    ) -> CaptchaOutcome {
+    ) -> Option<RedeemResult> {
         if answer.is_empty() {
-            return CaptchaOutcome::Nothing;
+            return None;
         }
         let by = match answer {
             CaptchaAnswer::Letters { .. } => IMAGE,
@@ -86,7 +74,7 @@ impl ChallengeContext<'_> {
         };
         if redeemed.is_solved() {
             audit.record(event(audit.now(), Outcome::Ok));
-            return CaptchaOutcome::Solved;
+            return Some(redeemed);
         }
         if redeemed == RedeemResult::Wrong && self.form == CaptchaForm::Verification {
             // Nothing is signed in to with it, so there are no failures that it could count among.
@@ -102,7 +90,7 @@ impl ChallengeContext<'_> {
             let detail = Some(detail.to_string());
             audit.record(AuditEvent { detail, ..event(audit.now(), Outcome::Failed) });
         }
-        if redeemed == RedeemResult::Busy { CaptchaOutcome::Busy } else { CaptchaOutcome::Wrong }
+        Some(redeemed)
     }
 
     /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proofs of work
@@ -123,8 +111,8 @@ impl ChallengeContext<'_> {
     /// The same for the body of an answer: a fresh challenge; while its image would not be drawn, when it would.
     pub async fn challenge(self, services: &Services, live: &LiveSettings) -> CaptchaBody {
         match self.issue(services, live).await {
-            Ok(challenge) => challenge.into(),
-            Err(later) => later.into(),
+            Ok(challenge) => CaptchaBody::Challenge(challenge.into()),
+            Err(later) => CaptchaBody::Later(CaptchaLater { retry_after: whole_seconds(later.retry_after) }),
         }
     }
 

@@ -36,19 +36,15 @@ use crate::web::http::problem::Problem;
 
 /// How long the head of a first request may take. actix answers a slower one with 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
-/// How long a connection may be idle between two requests.
 pub const IDLE_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may go without a complete request. A slow later head counts, too.
 const WAIT: Duration = Duration::from_secs(10);
 /// How long reading an answer may take, plus one second for each `ANSWER_RATE` bytes.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 const ANSWER_RATE: u64 = 64 * 1024;
-/// Time for sending the refusal of a slow body.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// Interval of the search for overdue connections.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// How many connections may be open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Above this, the one that has waited longest is closed for each new one.
@@ -74,22 +70,12 @@ impl Bounds {
     }
 }
 
-/// All connections of the server.
 pub struct Connections {
     table: Mutex<Table>,
     bounds: Bounds,
     /// A proxy's connections serve many clients, so trusted proxies have no bound.
     trusted: TrustedProxies,
     uptime: Uptime,
-    closed: Closed,
-}
-
-/// Counters of closed connections, by reason.
-struct Closed {
-    slow: metrics::Counter,
-    peer: metrics::Counter,
-    total: metrics::Counter,
-    open: metrics::Gauge,
 }
 
 /// An open connection. actix drops this when it closes the connection, which removes it from the table.
@@ -109,15 +95,7 @@ impl Connections {
     }
 
     fn by(uptime: Uptime, bounds: Bounds, trusted: TrustedProxies) -> Arc<Self> {
-        let closed =
-            |why: &'static str| metrics::counter!("gatehouse_connections_closed_total", "why" => why);
-        let closed = Closed {
-            slow: closed("slow"),
-            peer: closed("peer"),
-            total: closed("total"),
-            open: metrics::gauge!("gatehouse_connections"),
-        };
-        Arc::new(Self { table: Mutex::default(), bounds, trusted, uptime, closed })
+        Arc::new(Self { table: Mutex::default(), bounds, trusted, uptime })
     }
 
     /// For `HttpServer::on_connect`.
@@ -135,11 +113,10 @@ impl Connections {
         let peer = (!self.trusted.contains(address.ip())).then(|| address.subject());
         let connection = Arc::new(Connection::new(self.uptime.clone(), handle));
         let mut table = self.table();
-        if table.open() >= self.bounds.total {
+        if table.open >= self.bounds.total {
             let is_over = peer.is_some() && table.open_of(peer) > self.bounds.per_peer;
-            if table.close_longest(is_over.then_some(peer)) {
-                self.closed.total.increment(1);
-            }
+            let closed = table.close_longest(is_over.then_some(peer));
+            count_closed("total", u64::from(closed));
         }
         let id = table.insert(peer, Arc::clone(&connection));
         drop(table);
@@ -150,15 +127,20 @@ impl Connections {
     pub fn sweep(&self) {
         let mut table = self.table();
         let now = millis(self.uptime.now());
-        let (slow, peer) = (table.close_overdue(now), table.close_over(self.bounds.per_peer, now));
-        self.closed.slow.increment(slow);
-        self.closed.peer.increment(peer);
-        self.closed.open.set(table.open() as f64);
+        // Also while there are none: an increase shows only in a series that was there before.
+        count_closed("total", 0);
+        count_closed("slow", table.close_overdue(now));
+        count_closed("peer", table.close_over(self.bounds.per_peer, now));
+        metrics::gauge!("gatehouse_connections").set(table.open as f64);
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn count_closed(why: &'static str, connections: u64) {
+    metrics::counter!("gatehouse_connections_closed_total", "why" => why).increment(connections);
 }
 
 impl Deref for Open {
@@ -204,10 +186,6 @@ impl Waiting {
 }
 
 impl Table {
-    pub fn open(&self) -> usize {
-        self.open
-    }
-
     pub fn open_of(&self, peer: Peer) -> usize {
         self.peers.get(&peer).map_or(0, HashMap::len)
     }
@@ -280,10 +258,7 @@ impl Table {
 
     fn close(&mut self, waiting: Waiting) -> bool {
         let connection = self.remove(waiting.peer, waiting.id);
-        connection.is_some_and(|connection| {
-            connection.close();
-            true
-        })
+        connection.inspect(|connection| connection.close()).is_some()
     }
 
     fn waiting_of(&self, peer: Peer) -> impl Iterator<Item = Waiting> {
@@ -319,7 +294,6 @@ pub struct Connection {
     uptime: Uptime,
     since: AtomicU64,
     until: AtomicU64,
-    /// A duplicate of the socket. None in tests.
     handle: Option<TcpStream>,
 }
 
@@ -331,7 +305,6 @@ impl Connection {
         connection
     }
 
-    /// Sets the deadline for the next step to this long from now.
     fn stay(&self, span: Duration) {
         self.until.store(millis(self.uptime.now()) + millis(span), Ordering::Relaxed);
     }
@@ -385,39 +358,24 @@ const DOCUMENT_TIME: Duration = Duration::from_secs(30);
 /// some 40 MB.
 const STREAM_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// When the body of a request must be complete.
 pub struct BodyTime {
     until: Cell<Instant>,
     is_over: Cell<bool>,
-    connection: Option<Arc<Connection>>,
+    connection: Arc<Connection>,
 }
 
 impl BodyTime {
-    fn begin(connection: Option<Arc<Connection>>) -> Rc<Self> {
+    fn begin(connection: Arc<Connection>) -> Rc<Self> {
         let until = Cell::new(Instant::now() + BODY_TIME);
-        if let Some(connection) = &connection {
-            connection.stay(BODY_TIME + LAST_ANSWER);
-        }
+        connection.stay(BODY_TIME + LAST_ANSWER);
         Rc::new(Self { until, is_over: Cell::new(false), connection })
     }
 
     /// The handler reads a document, and the sender is authorised.
     pub fn allow_document(request: &HttpRequest) {
         if let Some(time) = request.extensions().get::<Rc<Self>>() {
-            time.allow(DOCUMENT_TIME);
-        }
-    }
-
-    fn allow(&self, span: Duration) {
-        self.until.set(Instant::now() + span);
-        if let Some(connection) = &self.connection {
-            connection.stay(span + LAST_ANSWER);
-        }
-    }
-
-    fn completed(&self) {
-        if let Some(connection) = &self.connection {
-            connection.completed();
+            time.until.set(Instant::now() + DOCUMENT_TIME);
+            time.connection.stay(DOCUMENT_TIME + LAST_ANSWER);
         }
     }
 }
@@ -428,16 +386,16 @@ pub async fn within_time<B: MessageBody + 'static>(
     mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
-    let connection = request.conn_data::<Open>().map(|open| Arc::clone(open));
+    // A request that came by no connection of ours, in a test, has one that nobody closes.
+    let alone = || Arc::new(Connection::new(Uptime::begin(), None));
+    let connection = request.conn_data::<Open>().map_or_else(alone, |open| Arc::clone(open));
     let time = match request.take_payload() {
         Payload::None => {
-            if let Some(connection) = &connection {
-                connection.completed();
-            }
+            connection.completed();
             None
         }
         payload => {
-            let time = BodyTime::begin(connection.clone());
+            let time = BodyTime::begin(Arc::clone(&connection));
             request.extensions_mut().insert(Rc::clone(&time));
             let payload = Box::pin(TimedBody { payload, time: Rc::clone(&time), timer: None });
             request.set_payload(Payload::Stream { payload });
@@ -446,18 +404,14 @@ pub async fn within_time<B: MessageBody + 'static>(
     };
     let response = next.call(request).await?;
     if time.is_some_and(|time| time.is_over.get()) {
-        return Ok(too_slow(response, connection.as_deref()).map_into_right_body());
+        return Ok(too_slow(response, &connection).map_into_right_body());
     }
-    if let Some(connection) = connection {
-        connection.answered(ANSWER_TIME + time_for(response.response().body().size()));
-    }
+    connection.answered(ANSWER_TIME + time_for(response.response().body().size()));
     Ok(response.map_into_left_body())
 }
 
-fn too_slow<B>(response: ServiceResponse<B>, connection: Option<&Connection>) -> ServiceResponse {
-    if let Some(connection) = connection {
-        connection.stay(LAST_ANSWER);
-    }
+fn too_slow<B>(response: ServiceResponse<B>, connection: &Connection) -> ServiceResponse {
+    connection.stay(LAST_ANSWER);
     let request = response.request().clone();
     let mut answer = error_page::answer(&request, &Problem::RequestTimeout);
     answer.head_mut().set_connection_type(ConnectionType::Close);
@@ -491,7 +445,7 @@ impl Stream for TimedBody {
         match &read {
             Poll::Ready(Some(_)) => return read,
             Poll::Ready(None) => {
-                this.time.completed();
+                this.time.connection.completed();
                 return read;
             }
             Poll::Pending => {}

@@ -53,9 +53,7 @@ impl Cookies {
 
     /// The session's token. The browser keeps it no longer than the session can last.
     pub fn session(self, token: &str, longest: Duration) -> Cookie<'static> {
-        let mut cookie = self.fenced(self.session_name(), token.to_owned());
-        cookie.set_max_age(seconds(longest));
-        cookie
+        self.lasting(self.session_name(), token.to_owned(), longest)
     }
 
     pub fn end_session(self) -> Cookie<'static> {
@@ -65,9 +63,7 @@ impl Cookies {
     /// Identifies the browser to accounts that have signed in from it. Signing out keeps it: it opens
     /// nothing, and serves the next sign-in.
     pub fn device(self, entries: String) -> Cookie<'static> {
-        let mut cookie = self.fenced(self.device_name(), entries);
-        cookie.set_max_age(seconds(DEVICE_LIFE));
-        cookie
+        self.lasting(self.device_name(), entries, DEVICE_LIFE)
     }
 
     /// Kept until the browser closes. It need only outlive a form that is being filled in.
@@ -77,9 +73,7 @@ impl Cookies {
 
     /// Five minutes: older news is of no use.
     pub fn flash(self, signed: String) -> Cookie<'static> {
-        let mut cookie = self.fenced(self.flash_name(), signed);
-        cookie.set_max_age(seconds(Duration::from_secs(300)));
-        cookie
+        self.lasting(self.flash_name(), signed, Duration::from_secs(300))
     }
 
     pub fn end_flash(self) -> Cookie<'static> {
@@ -89,9 +83,7 @@ impl Cookies {
     /// The subject that an administrator looks up, so that no URL, log or history holds it. Kept for 15
     /// minutes, about as long as one case takes.
     pub fn lookup(self, asked: &str) -> Cookie<'static> {
-        let mut cookie = self.fenced(self.lookup_name(), URL_SAFE_NO_PAD.encode(asked));
-        cookie.set_max_age(seconds(Duration::from_secs(15 * 60)));
-        cookie
+        self.lasting(self.lookup_name(), URL_SAFE_NO_PAD.encode(asked), Duration::from_secs(15 * 60))
     }
 
     /// The next user of this browser must not see whom the administrator looked up.
@@ -99,15 +91,18 @@ impl Cookies {
         self.removal(self.lookup_name())
     }
 
-    /// The value of [`Self::lookup`].
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name())?).ok()?;
         String::from_utf8(bytes).ok()
     }
 
     pub fn language(self, locale: Locale) -> Cookie<'static> {
-        let mut cookie = self.fenced(self.language_name(), locale.code().to_owned());
-        cookie.set_max_age(seconds(Duration::from_secs(365 * 24 * 60 * 60)));
+        self.lasting(self.language_name(), locale.code().to_owned(), Duration::from_secs(365 * 24 * 60 * 60))
+    }
+
+    fn lasting(self, name: &'static str, value: String, span: Duration) -> Cookie<'static> {
+        let mut cookie = self.fenced(name, value);
+        cookie.set_max_age(seconds(span));
         cookie
     }
 
@@ -147,7 +142,6 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
     pairs.filter(move |(sent, _)| *sent == name).map(|(_, value)| value)
 }
 
-/// As cookies count.
 pub fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
     actix_web::cookie::time::Duration::seconds(i64::try_from(span.as_secs()).unwrap_or(i64::MAX))
 }

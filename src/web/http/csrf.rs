@@ -9,7 +9,6 @@ use url::Url;
 use crate::entropy::Entropy;
 use crate::secret::{SigningKeys, SubKey};
 
-/// Where a request was made, according to its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provenance {
     SameOrigin,

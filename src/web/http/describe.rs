@@ -20,9 +20,7 @@ pub const ADMIN: [&str; 4] = ["unauthenticated", "password-change-required", "fo
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
 /// Of a program with a token, where an administrator could call as well.
 pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
-/// Of a program that asks for its own login.
 pub const GUARD: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
-/// Of a program that has codes sent.
 pub const PROGRAM: [&str; 4] = GUARD;
 pub const TOKEN: [&str; 5] =
     ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
@@ -56,12 +54,10 @@ pub struct CodeDigits(pub String);
 #[schema(min_length = 1, max_length = 500)]
 pub struct ChangeReason(pub String);
 
-/// A string that is one of these.
 pub fn one_of(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
 }
 
-/// Of an account.
 pub fn roles() -> ArrayBuilder {
     ArrayBuilder::new().items(one_of(["user", "admin"]))
 }
@@ -70,7 +66,6 @@ pub fn calendar_units() -> ObjectBuilder {
     one_of(["minute", "hour", "day", "week", "month", "year"])
 }
 
-/// What happens past a rule.
 pub fn consequences() -> ObjectBuilder {
     one_of(["captcha", "block"])
 }

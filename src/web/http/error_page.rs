@@ -1,20 +1,23 @@
-//! The page for errors outside of a form.
+//! The page for errors outside of a form, and the page that explains a refusal of the API.
+
+use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
+use rust_i18n::t;
 use strum::VariantArray;
 
 use crate::web::http::headers::ON_HOSTS;
 use crate::web::http::page::{Layout, PageRequest, WebContext};
-use crate::web::http::problem::Problem;
+use crate::web::http::problem::{Kind, Problem};
+use crate::web::http::problem_kind;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum ErrorKind {
     BadRequest,
     Forbidden,
-    /// The client's network is refused.
     Denied,
     /// A form that was too old, or not ours.
     ForeignForm,
@@ -44,7 +47,6 @@ impl ErrorKind {
         }
     }
 
-    /// What happened, and what to do next.
     const fn keys(self) -> (&'static str, &'static str) {
         match self {
             Self::BadRequest => ("page-error.bad-request-title", "page-error.bad-request-text"),
@@ -61,25 +63,19 @@ impl ErrorKind {
             Self::Unavailable => ("page-error.unavailable-title", "page-error.unavailable-text"),
         }
     }
-}
 
-impl ErrorKind {
     /// A page says less than a problem: what its status means, and two refusals by name.
     fn of(problem: &Problem) -> Self {
         match problem {
             Problem::Denied => Self::Denied,
             Problem::Csrf => Self::ForeignForm,
             other => match other.kind().status {
-                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::Forbidden,
-                StatusCode::NOT_FOUND => Self::NotFound,
-                StatusCode::METHOD_NOT_ALLOWED => Self::MethodNotAllowed,
-                StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
-                StatusCode::REQUEST_TIMEOUT => Self::TooSlow,
-                StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::WrongType,
-                StatusCode::TOO_MANY_REQUESTS => Self::TooMany,
-                StatusCode::INTERNAL_SERVER_ERROR => Self::Internal,
-                StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
-                _ => Self::BadRequest,
+                StatusCode::UNAUTHORIZED => Self::Forbidden,
+                // Of those with one status, the first.
+                status => {
+                    let kind = Self::VARIANTS.iter().find(|kind| kind.status() == status);
+                    kind.copied().unwrap_or(Self::BadRequest)
+                }
             },
         }
     }
@@ -102,16 +98,42 @@ impl ErrorPage {
     }
 }
 
-/// A problem as a page.
 pub fn problem_page(visit: &PageRequest, problem: &Problem) -> HttpResponse {
     let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::of(problem)).respond(visit);
     problem.head(page.headers_mut());
     page
 }
 
+/// Explains a refusal of the API, for readers who follow its `type`.
+#[derive(Template)]
+#[template(path = "pages/problem.html")]
+pub struct ProblemPage {
+    layout: Layout,
+    kind: Kind,
+    all: &'static [Kind],
+}
+
+impl ProblemPage {
+    pub fn new(visit: &PageRequest, kind: Kind) -> Self {
+        let here = format!("/problems/{}", kind.name);
+        Self { layout: visit.layout(here, None), kind, all: problem_kind::KINDS }
+    }
+
+    fn text(&self, kind: &Kind, part: &str) -> Cow<'_, str> {
+        let key = format!("problem.{}.{part}", kind.name);
+        t!(&key, locale = self.layout.locale.code()).into_owned().into()
+    }
+}
+
+/// `GET /problems/{name}`
+pub async fn show_problem(visit: PageRequest, name: web::Path<String>) -> Result<HttpResponse, Problem> {
+    let kind = problem_kind::named(&name).ok_or(Problem::NotFound)?;
+    Ok(visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)))
+}
+
 /// The page of an error, from the request alone.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
-    if let Some(edge) = request.app_data::<web::Data<WebContext>>() {
+    if let Ok(edge) = WebContext::of(request) {
         let visit = PageRequest::of(request, edge.clone()).keep_flash();
         let page = ErrorPage::new(visit.layout("/login", None), kind);
         // None of our cookies belong at the host of an application.

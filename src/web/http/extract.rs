@@ -35,17 +35,13 @@ pub const BODY_LIMIT: usize = 16 * 1024;
 /// For a document of all limits: about a thousand of them.
 pub const DOCUMENT_LIMIT: usize = 256 * 1024;
 
-/// Extractor settings for the whole app.
 pub fn configure(app: &mut ServiceConfig) {
     app.app_data(
         JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, _| json_problem(&error).into()),
     )
     .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, _| form_problem(&error).into()))
     .app_data(PathConfig::default().error_handler(|_, _| Problem::NotFound.into()))
-    .app_data(QueryConfig::default().error_handler(|_, _| {
-        let field = InputError { field: "query".into(), message: "Invalid value.".into() };
-        Problem::InvalidInput { errors: vec![field] }.into()
-    }));
+    .app_data(QueryConfig::default().error_handler(|_, _| Problem::wrong("query", "Invalid value.").into()));
 }
 
 /// A body of at most `LIMIT` bytes. It is not read until a guard has admitted its sender.
@@ -71,7 +67,6 @@ impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
         body.await.map_err(|error| json_problem(&error))
     }
 
-    /// Reads the body as a form.
     pub async fn read_form(mut self) -> Result<T, WebError> {
         self.begin();
         let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
@@ -121,17 +116,16 @@ fn field_at_fault(cause: &str) -> InputError {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         plain.then(|| name.to_owned())
     };
-    if let Some(field) = named("unknown field `") {
-        return InputError { field: field.into(), message: "Unknown field; leave it out.".into() };
+    for (lead, message) in [
+        ("unknown field `", "Unknown field; leave it out."),
+        ("missing field `", "Missing; send it."),
+        ("duplicate field `", "Sent twice; send it once."),
+    ] {
+        if let Some(field) = named(lead) {
+            return InputError::new(field, message);
+        }
     }
-    if let Some(field) = named("missing field `") {
-        return InputError { field: field.into(), message: "Missing; send it.".into() };
-    }
-    if let Some(field) = named("duplicate field `") {
-        return InputError { field: field.into(), message: "Sent twice; send it once.".into() };
-    }
-    let message = "A field is unknown or has the wrong type; see /openapi.json.";
-    InputError { field: "body".into(), message: message.into() }
+    InputError::new("body", "A field is unknown or has the wrong type; see /openapi.json.")
 }
 
 fn form_problem(error: &UrlencodedError) -> Problem {
@@ -200,7 +194,6 @@ async fn admit_text(
     }
 }
 
-/// Whether the caller shows a token rather than a session.
 pub fn sends_token(request: &HttpRequest) -> bool {
     bearer(request.headers()).is_some()
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rust_i18n::t;
+use serde::{Serialize, Serializer};
 
 use crate::clock::Micros;
 
 pub use gatehouse_limiter::middleware::ratelimit_fields::whole_seconds;
 
-/// The languages of `locales/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Locale {
     #[default]
@@ -29,7 +29,6 @@ impl Locale {
         }
     }
 
-    /// The language's name for itself.
     pub const fn own_name(self) -> &'static str {
         match self {
             Self::En => "English",
@@ -108,7 +107,6 @@ impl Wait {
         span_in_words(self.seconds, locale)
     }
 
-    /// For `<time datetime>`.
     pub fn iso(&self) -> String {
         self.until().iso()
     }
@@ -153,9 +151,15 @@ pub fn in_units(mut left: u64, units: &[(u64, [&str; 2])], locale: Locale) -> St
     words.join(" ")
 }
 
-/// A moment for pages: UTC as text, which a page says once, and machine-readable in an attribute.
+/// A moment for pages: UTC as text, which a page says once, and machine-readable in an attribute and in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(pub Micros);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.iso())
+    }
+}
 
 impl Moment {
     pub fn iso(&self) -> String {

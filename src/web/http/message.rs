@@ -40,7 +40,6 @@ pub enum Message {
         min: usize,
         max: usize,
     },
-    /// Only letters, digits and a few marks, of one script.
     LoginCharacters,
     LoginTaken,
     PasswordMissing,
@@ -50,7 +49,6 @@ pub enum Message {
     PasswordTooLong {
         max: usize,
     },
-    /// The password has control characters.
     PasswordCharacters,
     /// The password is on a list of common passwords, or as easy to guess.
     PasswordGuessable,
@@ -60,16 +58,13 @@ pub enum Message {
     CurrentPasswordWrong,
     PhoneMissing,
     PhoneInvalid,
-    /// The number cannot receive messages.
     PhoneNotMobile,
     CountryNotAllowed,
-    /// There is no gateway to send codes by.
     NoCodesSent,
     PhoneTaken,
     /// Shown only to a user who has proved that the number is theirs.
     NoAccount,
     CodeMissing,
-    /// The code is not six digits.
     CodeDigits,
     /// The code is wrong, expired, used or was never sent.
     CodeWrong,
@@ -85,7 +80,6 @@ pub enum Message {
     },
     /// A scope is neither the name of a custom limit nor a part of the admin API.
     ScopesUnfit,
-    /// No scope is written like this.
     ScopeUnknown {
         typed: String,
         nearest: Option<String>,
@@ -155,7 +149,6 @@ impl Message {
         }
     }
 
-    /// The HTTP status of a page with this message.
     const fn status(&self) -> StatusCode {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
@@ -233,7 +226,6 @@ impl FieldErrors {
         self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| message)
     }
 
-    /// The status of the first message.
     pub fn status(&self) -> StatusCode {
         self.0.first().map_or(StatusCode::UNPROCESSABLE_ENTITY, |(_, message)| message.status())
     }

@@ -24,7 +24,7 @@ pub mod services;
 
 pub use action::{ActionRefusal, Actor, CountedAs};
 pub use api::{ApiRequest, CaptchaSolution};
-pub use challenge::{CaptchaOutcome, ChallengeContext};
+pub use challenge::ChallengeContext;
 pub use client::{ClientAddress, TrustedProxies};
 pub use cookies::Cookies;
 pub use csrf::{Browser, Provenance};
@@ -33,6 +33,6 @@ pub use extract::{SecretField, UnreadBody};
 pub use locale::{Device, Locale, Moment, Wait};
 pub use message::{Field, FieldErrors, Message};
 pub use next::Next;
-pub use page::{Flash, Layout, PageRequest, WebContext};
+pub use page::{Flash, Layout, PageRequest, Requester, WebContext};
 pub use problem::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, WebError, WebResult};
-pub use services::{Services, ServicesData};
+pub use services::{Services, ServicesData, app_data};

@@ -64,7 +64,6 @@ impl Next {
         }
     }
 
-    /// The default target.
     pub fn home() -> Self {
         Self { path: "/account".into(), app: None }
     }
@@ -80,7 +79,6 @@ impl Next {
         format!("{page}?{}", pairs.collect::<Vec<_>>().join("&"))
     }
 
-    /// A page followed by the next target, if there is one.
     pub fn after(page: &str, next: Option<&Self>) -> String {
         next.map_or_else(|| page.to_owned(), |next| next.by_way_of(page))
     }

@@ -15,10 +15,10 @@ use tracing::Instrument;
 use crate::request_id::RequestId;
 use crate::spans;
 use crate::telemetry::REQUEST_SECONDS;
+use crate::web::http::client::{is_by_proxy, only_line};
 use crate::web::http::page::WebContext;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// All requests without a route share one label, whatever their path.
 const NOWHERE: &str = "none";
@@ -30,12 +30,10 @@ pub struct RouteMetrics(OnceCell<Handles>);
 
 struct Handles {
     seconds: Histogram,
-    /// Indexed by the first digit of the status.
     ended: [Counter; 5],
 }
 
 impl RouteMetrics {
-    /// For requests that match no route.
     pub fn nowhere() -> Self {
         Self(OnceCell::from(Handles::of(NOWHERE)))
     }
@@ -59,13 +57,14 @@ pub async fn observe<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let begun = Instant::now();
-    let by_proxy = is_by_proxy(&request);
+    let trusted = request.app_data::<web::Data<WebContext>>().map(|edge| &edge.trusted);
+    let by_proxy = trusted.is_some_and(|trusted| is_by_proxy(request.peer_addr(), trusted));
     let id = id_of(&request, by_proxy);
     let method = known_method(request.method());
     let span = spans::request(method, id.as_ref().map(RequestId::as_str));
     if by_proxy
         && !span.is_disabled()
-        && let Some(parent) = only_line(&request, &TRACEPARENT).and_then(|line| line.to_str().ok())
+        && let Some(parent) = only_line(request.headers(), &TRACEPARENT).and_then(|line| line.to_str().ok())
     {
         spans::continue_trace(&span, parent);
     }
@@ -98,25 +97,12 @@ pub async fn observe<B: MessageBody + 'static>(
     Ok(response)
 }
 
-/// Whether what the request says about itself was said by a trusted proxy.
-fn is_by_proxy(request: &ServiceRequest) -> bool {
-    let trusted = request.app_data::<web::Data<WebContext>>().map(|edge| &edge.trusted);
-    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
-    trusted.zip(peer).is_some_and(|(trusted, peer)| trusted.contains(peer))
-}
-
 /// The id from a trusted proxy, so that both logs use the same id; otherwise a new one.
 fn id_of(request: &ServiceRequest, by_proxy: bool) -> Option<RequestId> {
     let edge = request.app_data::<web::Data<WebContext>>()?;
-    let given = by_proxy.then(|| only_line(request, &REQUEST_ID)).flatten();
+    let given = by_proxy.then(|| only_line(request.headers(), &REQUEST_ID)).flatten();
     let given = given.and_then(|line| RequestId::parse(line.as_bytes()));
     Some(given.unwrap_or_else(|| edge.request_ids.make()))
-}
-
-/// A header that is there once.
-fn only_line<'r>(request: &'r ServiceRequest, name: &HeaderName) -> Option<&'r HeaderValue> {
-    let mut lines = request.headers().get_all(name);
-    lines.next().filter(|_| lines.next().is_none())
 }
 
 /// A client may make up any method, and a span has one of few.

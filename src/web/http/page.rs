@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
-    RETRY_AFTER, USER_AGENT,
+    ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+    USER_AGENT,
 };
 use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
 use askama::Template;
@@ -26,10 +28,9 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::web::http::assets;
 use crate::web::http::client::{ClientAddress, TrustedProxies, is_here};
 use crate::web::http::cookies::{self, Cookies};
-use crate::web::http::csrf::{Browser, Csrf, Provenance};
+use crate::web::http::csrf::{Browser, Csrf};
 use crate::web::http::locale::{Locale, Wait};
 use crate::web::http::message::{Field, FieldErrors};
 use crate::web::http::next::Next;
@@ -76,9 +77,11 @@ impl WebContext {
             entropy,
         }
     }
-}
 
-impl WebContext {
+    pub fn of(request: &HttpRequest) -> Result<&web::Data<Self>, Problem> {
+        request.app_data::<web::Data<Self>>().ok_or(Problem::Internal)
+    }
+
     /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
@@ -87,7 +90,6 @@ impl WebContext {
         Err(Problem::Csrf)
     }
 
-    /// The browser's id from its cookie, if it has one.
     pub fn browser(&self, headers: &HeaderMap) -> Option<Browser> {
         cookies::value(headers, self.cookies.browser_name()).and_then(Browser::parse)
     }
@@ -95,29 +97,80 @@ impl WebContext {
     pub fn session_token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookies::value(headers, self.cookies.session_name())
     }
+
+    /// What identifies this browser to accounts that have signed in from it.
+    pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
+        let sent = cookies::only_value(headers, self.cookies.device_name());
+        sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
+    }
+}
+
+/// A request and who sends it, as pages and calls of the API read it alike. Also a handler's argument.
+#[derive(Clone)]
+pub struct Requester {
+    pub client: ClientAddress,
+    pub edge: web::Data<WebContext>,
+    request: HttpRequest,
+}
+
+impl Requester {
+    pub fn of(request: &HttpRequest, edge: web::Data<WebContext>) -> Self {
+        Self { client: ClientAddress::of(request, &edge.trusted), edge, request: request.clone() }
+    }
+
+    pub const fn request(&self) -> &HttpRequest {
+        &self.request
+    }
+
+    pub fn now(&self) -> Micros {
+        self.edge.clock.now()
+    }
+
+    pub fn session_token(&self) -> Option<&str> {
+        self.edge.session_token(self.request.headers())
+    }
+
+    /// What identifies this browser to accounts that have signed in from it.
+    pub fn known_devices(&self) -> KnownDevices {
+        self.edge.known_devices(self.request.headers())
+    }
+
+    /// What the account's owner sees of this client, and what identifies its browser to the account.
+    pub fn sign_in_client(&self) -> SignInClient {
+        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+        SignInClient::new(self.client.ip(), agent.unwrap_or_default()).known_as(self.known_devices())
+    }
+
+    /// Call this only after somebody has proved that the account is theirs: the account then knows the browser.
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
+        let cookie = self.edge.devices.remember(&self.known_devices(), account);
+        set(response, self.edge.cookies.device(cookie));
+    }
+
+    pub fn begin_session(&self, response: &mut HttpResponse, token: &SessionToken, lasts: Duration) {
+        set(response, self.edge.cookies.session(&token.expose(), lasts));
+    }
 }
 
 /// A handler's argument. Its answers set the necessary cookies.
 #[derive(Clone)]
 pub struct PageRequest {
-    pub client: ClientAddress,
+    sender: Requester,
     pub locale: Locale,
     /// The id that the browser sent, or a new one that this answer sets.
     pub browser: Browser,
     pub flash: Option<Flash>,
-    edge: web::Data<WebContext>,
-    provenance: Provenance,
-    session: Option<String>,
-    device: Option<String>,
-    user_agent: String,
-    here: String,
-    pattern: String,
     is_new: bool,
     had_flash: bool,
-    /// It wants to change something: a form.
-    sends: bool,
     chose_language: bool,
-    outbox: Option<String>,
+}
+
+impl Deref for PageRequest {
+    type Target = Requester;
+
+    fn deref(&self) -> &Requester {
+        &self.sender
+    }
 }
 
 impl PageRequest {
@@ -129,55 +182,29 @@ impl PageRequest {
             .find(|(name, _)| name == "lang")
             .and_then(|(_, code)| Locale::named(&code));
         Self {
-            client: ClientAddress::of(request, &edge.trusted),
             locale: chosen.unwrap_or_else(|| language(headers, edge.cookies)),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
-            here: request.uri().path_and_query().map(|here| here.as_str()).unwrap_or_default().to_owned(),
-            pattern: request.match_pattern().unwrap_or_default(),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
-            sends: !request.method().is_safe(),
             chose_language: chosen.is_some(),
-            outbox: edge.outbox.map(|bind| match is_here(request) {
-                true => "/dev/outbox".to_owned(),
-                false => format!("http://{bind}/dev/outbox"),
-            }),
-            provenance: edge.csrf.provenance(headers),
-            session: edge.session_token(headers).map(str::to_owned),
-            device: cookies::only_value(headers, edge.cookies.device_name()).map(str::to_owned),
-            user_agent: text_of(headers, USER_AGENT).unwrap_or_default().to_owned(),
-            edge,
+            sender: Requester::of(request, edge),
         }
     }
 
     /// Whether a submitted form is ours. If not, its action must not run.
     pub fn admits_form(&self, csrf_token: &str) -> bool {
         let sent = (!self.is_new).then_some(&self.browser);
-        self.edge.csrf.admits_form(self.provenance, sent, csrf_token)
+        let provenance = self.edge.csrf.provenance(self.request().headers());
+        self.edge.csrf.admits_form(provenance, sent, csrf_token)
     }
 
-    pub fn now(&self) -> Micros {
-        self.edge.clock.now()
-    }
-
-    /// The token of the session cookie, as sent.
-    pub fn session_token(&self) -> Option<&str> {
-        self.session.as_deref()
-    }
-
-    /// The path and query, as sent.
     pub fn here(&self) -> &str {
-        &self.here
+        self.request().uri().path_and_query().map_or("", |here| here.as_str())
     }
 
-    /// The path's pattern in the URL table.
-    pub fn pattern(&self) -> &str {
-        &self.pattern
-    }
-
-    pub fn user_agent(&self) -> &str {
-        &self.user_agent
+    pub fn pattern(&self) -> String {
+        self.request().match_pattern().unwrap_or_default()
     }
 
     /// Keeps the message for the next page, if this answer is not the page that it was meant for.
@@ -186,25 +213,8 @@ impl PageRequest {
         self
     }
 
-    /// The message in a flash cookie of ours.
-    pub fn read_flash(&self, cookie: &str) -> Option<Flash> {
-        self.edge.flashes.read(cookie)
-    }
-
     pub fn cookies(&self) -> Cookies {
         self.edge.cookies
-    }
-
-    pub fn trusted(&self) -> &TrustedProxies {
-        &self.edge.trusted
-    }
-
-    pub fn new_token(&self) -> SessionToken {
-        SessionToken::random(&self.edge.entropy)
-    }
-
-    pub fn sends_codes(&self) -> bool {
-        self.edge.sends_codes
     }
 
     /// The page's layout. `here` is its path and query, for the links to other languages.
@@ -216,13 +226,20 @@ impl PageRequest {
             user: user.map(str::to_owned),
             flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
             sends_codes: self.edge.sends_codes,
-            outbox: self.outbox.clone(),
+            outbox: self.outbox(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
             mistaken: false,
         }
     }
 
-    /// A page with the necessary cookies.
+    fn outbox(&self) -> Option<String> {
+        let bind = self.edge.outbox?;
+        Some(match is_here(self.request()) {
+            true => "/dev/outbox".to_owned(),
+            false => format!("http://{bind}/dev/outbox"),
+        })
+    }
+
     pub fn page(&self, status: StatusCode, page: &impl Template) -> HttpResponse {
         let mut response = self.bare_page(status, page);
         let jar = self.edge.cookies;
@@ -260,16 +277,14 @@ impl PageRequest {
         }
         response
     }
-}
 
-impl PageRequest {
     /// To the sign-in, and from there to `page`: of a reader who has no session, or no longer one. Says so, and
     /// that what was sent is not saved.
     pub fn sign_in_first(&self, page: &str) -> HttpResponse {
-        let flash = match (self.sends, &self.session) {
-            (true, _) => Some(Flash::NotSaved),
-            (false, Some(_)) => Some(Flash::SessionEnded),
-            (false, None) => None,
+        let flash = match (self.request().method().is_safe(), self.session_token()) {
+            (false, _) => Some(Flash::NotSaved),
+            (true, Some(_)) => Some(Flash::SessionEnded),
+            (true, None) => None,
         };
         self.clone().keep_flash().see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
     }
@@ -300,77 +315,38 @@ pub fn language(headers: &HeaderMap, jar: Cookies) -> Locale {
     kept.or_else(accepted).unwrap_or_default()
 }
 
-fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
+impl FromRequest for Requester {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(WebContext::of(request).map(|edge| Self::of(request, edge.clone())))
+    }
 }
 
 impl FromRequest for PageRequest {
-    type Error = actix_web::Error;
-    type Future = Ready<Result<Self, Self::Error>>;
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let edge = request.app_data::<web::Data<WebContext>>().cloned();
-        let edge =
-            edge.ok_or_else(|| actix_web::error::ErrorInternalServerError("no Edge in the app's data"));
-        ready(edge.map(|edge| Self::of(request, edge)))
+        ready(WebContext::of(request).map(|edge| Self::of(request, edge.clone())))
     }
 }
 
-impl WebContext {
-    /// What identifies this browser to accounts that have signed in from it.
-    pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
-        self.recognise(cookies::only_value(headers, self.cookies.device_name()))
-    }
-
-    fn recognise(&self, sent: Option<&str>) -> KnownDevices {
-        sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
-    }
-
-    /// Call this only after somebody has proved that the account is theirs: the account then knows the
-    /// browser.
-    pub fn remember_device(&self, response: &mut HttpResponse, known: &KnownDevices, account: &Account) {
-        set(response, self.cookies.device(self.devices.remember(known, account)));
-    }
-}
-
-impl PageRequest {
-    /// What the account's owner sees of this client, and what identifies its browser to the account.
-    pub fn sign_in_client(&self) -> SignInClient {
-        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
-    }
-
-    /// What identifies this browser to accounts that have signed in from it.
-    pub fn known_devices(&self) -> KnownDevices {
-        self.edge.recognise(self.device.as_deref())
-    }
-
-    /// Call this only after somebody has proved that the account is theirs: the account then knows the
-    /// browser.
-    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        self.edge.remember_device(response, &self.known_devices(), account);
-    }
-}
-
-/// The layout of a page. Made by `PageRequest::layout`.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub locale: Locale,
     pub csrf_token: String,
-    /// Path and query of the page.
     pub here: String,
-    /// The login of the signed-in user.
     pub user: Option<String>,
     pub flash: Option<Flash>,
     pub sends_codes: bool,
-    /// Where codes are to be read that are not sent.
     pub outbox: Option<String>,
-    /// Something goes on that the overview shows.
     pub alarm: bool,
     /// The page says what was wrong with what was sent: its title says so first.
     pub mistaken: bool,
 }
 
-/// A link to the same page in another language.
 pub struct LanguageLink {
     pub code: &'static str,
     pub name: &'static str,
@@ -403,23 +379,6 @@ impl Layout {
         Locale::ALL.into_iter().map(link).collect()
     }
 
-    pub fn style(&self) -> &'static str {
-        assets::style_url()
-    }
-
-    pub fn script(&self) -> &'static str {
-        assets::script_url()
-    }
-
-    pub fn proof_worker(&self) -> &'static str {
-        assets::proof_url()
-    }
-
-    pub fn icon(&self) -> &'static str {
-        assets::icon_url()
-    }
-
-    /// The message beside a field, if any.
     pub fn error(&self, errors: &FieldErrors, field: Field) -> Option<Cow<'static, str>> {
         errors.of(field).map(|message| message.text(self.locale))
     }
@@ -430,7 +389,6 @@ impl Layout {
     }
 }
 
-/// All messages of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum Flash {
     SignedOut,
@@ -465,12 +423,10 @@ impl Flash {
         Self::VARIANTS.iter().copied().find(|flash| flash.code() == code)
     }
 
-    /// Its name in cookies.
     pub fn code(self) -> &'static str {
         self.key().split_once('.').map_or("", |(_, name)| name)
     }
 
-    /// The colour of the message.
     pub const fn tone(self) -> &'static str {
         if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade) { "warn" } else { "good" }
     }

@@ -13,13 +13,14 @@ use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 use utoipa::ToSchema;
 
-use crate::captcha::{Challenge, ImageRefusal, ProofChallenge};
+use crate::captcha::{Challenge, ProofChallenge};
 use crate::db::DbError;
 use crate::login::ServiceError;
 use crate::lookup::LookupError;
+use crate::sms::PhoneError;
 use crate::tuning::DraftError;
 use crate::web::http::locale::{Locale, whole_seconds};
-use crate::web::http::message::FieldErrors;
+use crate::web::http::message::{Field, FieldErrors, Message};
 use crate::web::http::{describe, problem_kind as k};
 
 pub use crate::web::http::problem_kind::Kind;
@@ -55,18 +56,15 @@ pub enum Problem {
     },
     Unauthenticated,
     Forbidden,
-    /// The client's network is refused.
     Denied,
     /// A change in the console, and the password was not shown lately.
     ConfirmationRequired,
-    /// No token was shown.
     #[strum(serialize = "invalid-token")]
     TokenMissing,
     /// One was, and it is none of ours, revoked or expired.
     InvalidToken,
     /// A hook whose signature is none of its relay's, or too old.
     InvalidSignature,
-    /// The token is not for this limit.
     InsufficientScope,
     UnknownLimit,
     /// Another outcome of the attempt was told before.
@@ -86,29 +84,19 @@ pub enum Problem {
     #[strum(serialize = "unavailable")]
     NotSent,
     OnlyWayIn,
-    /// There are as many tokens as there may be.
     TooManyTokens,
-    /// There is no password to show, and one is needed.
     NoPassword,
     /// The one there is has had too many wrong ones in a row.
     PasswordDisabled,
     /// An administrator's account is not opened by a number alone.
     PasswordRequired,
-    /// An administrator disabled the account.
     AccountDisabled,
-    /// There would be no administrator left.
     LastAdministrator,
     PasswordChangeRequired,
     InvalidInput {
         errors: Vec<InputError>,
     },
-    /// As the one before, of limits that somebody would save.
-    #[strum(serialize = "invalid-input")]
-    InvalidDraft {
-        errors: Vec<DraftProblem>,
-    },
     PreconditionRequired,
-    /// Somebody else has saved meanwhile.
     PreconditionFailed {
         version: String,
         /// Unified: from what is saved to what the caller would have saved.
@@ -120,10 +108,9 @@ pub enum Problem {
     },
     NotFound,
     MethodNotAllowed {
-        allow: &'static str,
+        allow: String,
     },
     PayloadTooLarge,
-    /// The body did not arrive in time.
     RequestTimeout,
     UnsupportedMediaType,
     MalformedJson,
@@ -136,22 +123,24 @@ impl Problem {
 
     /// In English, as the rest of the API.
     pub fn invalid(errors: &FieldErrors) -> Self {
-        let error = |(field, message): (crate::web::Field, &crate::web::Message)| InputError {
-            field: field.name().into(),
-            message: message.text(Locale::En),
-        };
+        let error =
+            |(field, message): (Field, &Message)| InputError::new(field.name(), message.text(Locale::En));
         Self::InvalidInput { errors: errors.iter().map(error).collect() }
+    }
+
+    pub fn at(field: Field, message: Message) -> Self {
+        Self::invalid(&FieldErrors::one(field, message))
     }
 
     /// One field that cannot be used, and what would be right.
     pub fn wrong(field: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+        Self::InvalidInput { errors: vec![InputError::new(field, message)] }
     }
 
-    /// Everything that is wrong with a draft.
     pub fn invalid_draft(errors: Vec<DraftError>) -> Self {
-        let problem = |DraftError { field, message, line }| DraftProblem { field, message, line };
-        Self::InvalidDraft { errors: errors.into_iter().map(problem).collect() }
+        let error =
+            |DraftError { field, message, line }| InputError { line, ..InputError::new(field, message) };
+        Self::InvalidInput { errors: errors.into_iter().map(error).collect() }
     }
 
     /// By the variant's name, but for those that are another form of a kind.
@@ -195,8 +184,7 @@ impl Problem {
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
                 ProblemBody { retry_after: self.retry_after(), ..bare }
             }
-            Self::InvalidInput { errors } => ProblemBody { errors: Some(Errors::Input(errors)), ..bare },
-            Self::InvalidDraft { errors } => ProblemBody { errors: Some(Errors::Draft(errors)), ..bare },
+            Self::InvalidInput { errors } => ProblemBody { errors: Some(errors), ..bare },
             Self::PreconditionFailed { version, diff } => {
                 ProblemBody { version: Some(version), diff: Some(diff), ..bare }
             }
@@ -221,34 +209,22 @@ impl Problem {
         if let Some(seconds) = self.retry_after() {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
-        match self {
-            Self::MethodNotAllowed { allow } => {
-                headers.insert(ALLOW, HeaderValue::from_static(allow));
-            }
+        if let Self::MethodNotAllowed { allow } = self {
+            headers.insert(ALLOW, HeaderValue::try_from(allow).expect("names of methods"));
+        }
+        let challenge = match self {
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
             Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
+                "Cookie realm=\"gatehouse\""
             }
             // RFC 6750, 3.1.
-            Self::TokenMissing => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gatehouse\""));
-            }
-            Self::InvalidToken => {
-                let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-            }
-            Self::InvalidSignature => {
-                headers.insert(
-                    WWW_AUTHENTICATE,
-                    HeaderValue::from_static("Webhook-Signature realm=\"gatehouse\""),
-                );
-            }
-            Self::InsufficientScope => {
-                let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-            }
-            _ => {}
-        }
+            Self::TokenMissing => "Bearer realm=\"gatehouse\"",
+            Self::InvalidToken => "Bearer realm=\"gatehouse\", error=\"invalid_token\"",
+            Self::InvalidSignature => "Webhook-Signature realm=\"gatehouse\"",
+            Self::InsufficientScope => "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"",
+            _ => return,
+        };
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
 }
 
@@ -306,7 +282,6 @@ pub struct CaptchaLater {
 }
 
 impl CaptchaChallenge {
-    /// For the description of the API.
     pub fn example() -> Self {
         let (id, expires_in) = ("Qmx1ZSBzdG9uZXM".to_owned(), Duration::from_secs(180));
         Challenge { id, expires_in, image_after: None, proof: Some(Box::new(ProofChallenge::example())) }
@@ -321,34 +296,23 @@ impl From<Challenge> for CaptchaChallenge {
     }
 }
 
-impl From<Challenge> for CaptchaBody {
-    fn from(challenge: Challenge) -> Self {
-        Self::Challenge(challenge.into())
-    }
-}
-
-impl From<ImageRefusal> for CaptchaBody {
-    fn from(later: ImageRefusal) -> Self {
-        Self::Later(CaptchaLater { retry_after: whole_seconds(later.retry_after) })
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InputError {
-    pub field: Cow<'static, str>,
-    pub message: Cow<'static, str>,
-}
-
-/// What is wrong with one field of a draft.
+/// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = InputError, description = "What is wrong with one field.")]
-pub struct DraftProblem {
+pub struct InputError {
     /// Its name; in limits, its dotted path.
-    pub field: String,
-    pub message: String,
+    #[schema(value_type = String)]
+    pub field: Cow<'static, str>,
+    #[schema(value_type = String)]
+    pub message: Cow<'static, str>,
     /// The line, from 1, if the field was sent as TOML.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
+}
+
+impl InputError {
+    pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { field: field.into(), message: message.into(), line: None }
+    }
 }
 
 #[derive(Serialize, Default, ToSchema)]
@@ -373,8 +337,8 @@ pub struct ProblemBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<DraftProblem>)]
-    pub errors: Option<Errors<'a>>,
+    #[schema(value_type = Vec<InputError>)]
+    pub errors: Option<&'a [InputError]>,
     /// The version that is saved now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<&'a str>,
@@ -387,7 +351,6 @@ pub struct ProblemBody<'a> {
 }
 
 impl ProblemBody<'_> {
-    /// What every problem of a kind says.
     pub fn of(Kind { name, status, title, detail }: Kind) -> Self {
         Self {
             r#type: ["/problems/", name].concat(),
@@ -397,13 +360,6 @@ impl ProblemBody<'_> {
             ..Self::default()
         }
     }
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-pub enum Errors<'a> {
-    Input(&'a [InputError]),
-    Draft(&'a [DraftProblem]),
 }
 
 pub type WebResult = Result<HttpResponse, WebError>;
@@ -433,6 +389,15 @@ impl From<WebError> for Error {
         match error {
             WebError::Answer(answer) => InternalError::from_response("answered", *answer).into(),
             WebError::Problem(problem) => problem.into(),
+        }
+    }
+}
+
+impl From<PhoneError> for Problem {
+    fn from(error: PhoneError) -> Self {
+        match error {
+            PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Self::InvalidPhone,
+            PhoneError::CountryNotAllowed => Self::CountryNotAllowed,
         }
     }
 }

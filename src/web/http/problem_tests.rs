@@ -70,7 +70,7 @@ async fn causes_never_leak_into_what_a_caller_sees() {
 
 #[actix_web::test]
 async fn a_refused_method_names_those_that_work() {
-    let (head, _) = answer(&Problem::MethodNotAllowed { allow: "GET, HEAD" }).await;
+    let (head, _) = answer(&Problem::MethodNotAllowed { allow: "GET, HEAD".into() }).await;
     assert_eq!(head.headers().get("allow").unwrap(), "GET, HEAD");
 }
 

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
@@ -24,6 +25,8 @@ use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
 use crate::web::http::describe;
+use crate::web::http::page::WebContext;
+use crate::web::http::problem::Problem;
 use crate::webhooks::SignedHooks;
 
 pub struct Services {
@@ -32,7 +35,6 @@ pub struct Services {
     pub audit: Audit,
     pub attacks: AttackWatch,
     pub sign_in: SignInService,
-    /// The logins of other programs.
     pub attempts: GuardedAttempts,
     /// The same as a policy server of mail servers.
     pub policy: AuthPolicy,
@@ -41,19 +43,13 @@ pub struct Services {
     pub codes: SmsCodes,
     /// The messages of the development gateway, kept on this machine.
     pub outbox: Option<Outbox>,
-    /// The base URL that gateways call.
     pub public_url: String,
-    /// How proxies reach it.
     pub server: Server,
     pub accounts: Accounts,
     pub sessions: Sessions,
-    /// Who may use which application.
     pub gate: Gate,
-    /// Recognises forms that are sent twice.
     pub forms: SubmittedForms,
-    /// API tokens of other programs.
     pub tokens: ApiTokens,
-    /// Admits requests with API tokens.
     pub token_gate: TokenGate,
     pub custom: CustomLimits,
     /// Recognises the calls of identity providers that sign them.
@@ -65,11 +61,16 @@ pub struct Services {
     pub hasher: PasswordHasher,
     pub health: Arc<dyn Health>,
     pub metrics: PrometheusHandle,
-    /// Who may read the metrics.
     pub metrics_from: TrustedProxies,
 }
 
 pub type ServicesData = Data<Services>;
+
+/// Of the app that answers the request.
+pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &Data<WebContext>), Problem> {
+    let services = request.app_data::<ServicesData>().ok_or(Problem::Internal)?;
+    Ok((services, WebContext::of(request)?))
+}
 
 /// The state of what this instance depends on.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -1,6 +1,5 @@
 //! `/api/v1/attempts`: another program's login asks before it looks at a password, and says how it ended.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -17,14 +16,13 @@ use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
 use crate::web::http::api::limited;
-use crate::web::http::challenge::BUSY;
 use crate::web::http::describe::{self, BODY, GUARD};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
-    CaptchaBody, CaptchaOutcome, CaptchaSolution, ChallengeContext, ClientAddress, InputError, Problem,
-    SecretField, UnreadBody,
+    CaptchaBody, CaptchaSolution, ChallengeContext, ClientAddress, InputError, Problem, SecretField,
+    UnreadBody,
 };
-use crate::web::programs::{Guard, Program};
+use crate::web::programs::{Program, parse_client, redeem};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -123,24 +121,17 @@ const TOLD: [AttemptOutcome; 3] =
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, GUARD, "denied"])))
 )]
-pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
+pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
+    let realm = program.guard()?;
     let body = body.read().await?;
     let (login, client) = parse(&body)?;
-    let Program { name: realm, services, edge, .. } = &program;
-    let live = edge.live(services, client);
+    let Program { sender, services, .. } = &program;
+    let live = sender.edge.live(services, client);
     let asker = ChallengeContext { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
-    let answered = match &body.captcha {
-        // A form may pass its empty fields on, too.
-        None => CaptchaOutcome::Nothing,
-        Some(solution) => asker.redeem(services, &live, solution.answer()).await,
-    };
-    if matches!(answered, CaptchaOutcome::Busy) {
-        return Err(Problem::Unavailable { retry_after: BUSY });
-    }
-    if matches!(answered, CaptchaOutcome::Wrong) {
+    let Some(solved) = redeem(asker, services, &live, body.captcha.as_ref()).await? else {
         let captcha = asker.challenge(services, &live).await;
         return Ok(told(&Decision::Challenge { captcha, retry_after: None }, &live, None));
-    }
+    };
     let attempt = GuardedAttempt {
         realm,
         login: &login,
@@ -149,8 +140,8 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
             .device
             .as_ref()
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
-        solved: matches!(answered, CaptchaOutcome::Solved),
-        denied: live.access.is_denied(client.ip(), edge.clock.now()),
+        solved,
+        denied: live.access.is_denied(client.ip(), sender.now()),
         means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await;
@@ -200,16 +191,17 @@ fn told(decision: &Decision, live: &LiveSettings, full: Option<(&str, Duration)>
     extensions(("x-problems" = json!([BODY, GUARD, "not-found", "told-otherwise", "lapsed"])))
 )]
 pub async fn settle(
-    program: Program<Guard>,
+    program: Program,
     attempt: Path<String>,
     body: UnreadBody<OutcomeBody>,
 ) -> Result<HttpResponse, Problem> {
+    let realm = program.guard()?;
     let body = body.read().await?;
     let outcome = body.outcome.parse::<AttemptOutcome>().ok().filter(|outcome| TOLD.contains(outcome));
     let outcome = outcome.ok_or_else(|| Problem::wrong("outcome", "Send failure, success or abandoned."))?;
     let services = &program.services;
     let live = services.live.snapshot();
-    match services.attempts.settle(&live, &program.name, &attempt, outcome).await.map_err(out)? {
+    match services.attempts.settle(&live, realm, &attempt, outcome).await.map_err(out)? {
         AttemptSettled::Told { device } => Ok(HttpResponse::Ok().json(SettledBody { device })),
         AttemptSettled::ToldOtherwise => Err(Problem::ToldOtherwise),
         AttemptSettled::Lapsed => Err(Problem::Lapsed),
@@ -231,38 +223,25 @@ pub async fn settle(
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, GUARD])))
 )]
-pub async fn forgive(
-    program: Program<Guard>,
-    body: UnreadBody<ForgiveBody>,
-) -> Result<HttpResponse, Problem> {
+pub async fn forgive(program: Program, body: UnreadBody<ForgiveBody>) -> Result<HttpResponse, Problem> {
+    let realm = program.guard()?;
     let body = body.read().await?;
-    let login = RealmLogin::parse(body.login.expose()).map_err(|error| wrong_login(&error.to_string()))?;
+    let wrong = |error| Problem::wrong("login", format!("The login {error}."));
+    let login = RealmLogin::parse(body.login.expose()).map_err(wrong)?;
     let services = &program.services;
     let live = services.live.snapshot();
-    let forgiven = services.attempts.forgive(&live, &program.name, &login).await;
+    let forgiven = services.attempts.forgive(&live, realm, &login).await;
     forgiven.map_err(|error| out(error.into()))?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 fn parse(body: &AttemptBody) -> Result<(RealmLogin, ClientAddress), Problem> {
     let mut errors = Vec::new();
-    let mut wrong = |field: &'static str, message: String| {
-        errors.push(InputError { field: field.into(), message: message.into() });
-    };
+    let mut wrong = |field: &'static str, message: String| errors.push(InputError::new(field, message));
     let login = RealmLogin::parse(body.login.expose());
     let login = login.map_err(|error| wrong("login", format!("The login {error}."))).ok();
-    let address = body.address.expose().parse::<IpAddr>();
-    let address = address
-        .map_err(|_| wrong("address", "Send an IPv4 or IPv6 address, without a port.".to_owned()))
-        .ok();
-    match (login, address) {
-        (Some(login), Some(address)) => Ok((login, ClientAddress::stated(address))),
-        _ => Err(Problem::InvalidInput { errors }),
-    }
-}
-
-fn wrong_login(error: &str) -> Problem {
-    Problem::wrong("login", format!("The login {error}."))
+    let client = parse_client(&body.address).map_err(|message| wrong("address", message.to_owned())).ok();
+    login.zip(client).ok_or(Problem::InvalidInput { errors })
 }
 
 /// Nothing is told while what it takes is out.

@@ -1,13 +1,10 @@
 //! `/api/v1/limits/{name}`: hits on custom limits, for programs with a token. No cookie counts here, and none
 //! is set.
 
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::Payload;
-use actix_web::web::{Data, Path};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,14 +12,13 @@ use crate::custom::CustomRequest;
 use crate::web::http::api::quota;
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::describe::{self, BODY, TOKEN};
-use crate::web::http::extract::{self};
-use crate::web::http::{ClientAddress, Problem, SecretField, ServicesData, UnreadBody, WebContext};
+use crate::web::http::{Problem, SecretField, UnreadBody};
+use crate::web::programs::Program;
 use gatehouse_limiter::middleware::ratelimit_fields::Standing;
 use gatehouse_limiter::{
     HitDecision, HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError,
 };
 
-/// Bytes of a subject.
 const LONGEST_SUBJECT: usize = 256;
 
 #[derive(Deserialize, ToSchema)]
@@ -95,13 +91,13 @@ struct PeekedRule {
     retry_after_ms: u64,
 }
 
-/// A program that may use this limit.
-pub struct CustomLimitRequest {
+/// What is counted of a subject, by a program that may use the limit.
+struct LimitCall<'a> {
     limit: Limit,
     /// As it is called here: without `custom.`.
-    name: String,
+    name: &'a str,
+    subject: &'a str,
     address: SubjectBytes,
-    services: ServicesData,
 }
 
 /// Take a hit, or learn when there will be one
@@ -125,15 +121,17 @@ pub struct CustomLimitRequest {
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn reserve(
-    granted: CustomLimitRequest,
+    program: Program,
+    name: Path<String>,
     body: UnreadBody<SubjectRequest>,
 ) -> Result<HttpResponse, Problem> {
+    let limit = program.limit(&name)?;
     let body = body.read().await?;
-    let ask = granted.ask(&body.subject)?;
-    match granted.services.custom.reserve(ask).await.map_err(out)? {
+    let call = LimitCall::new(&program, &name, limit, &body.subject)?;
+    match program.services.custom.reserve(call.ask()).await.map_err(out)? {
         HitDecision::Admitted(admission) => {
             let room = admission.room;
-            let watching = granted.limit.mode() == LimitMode::Monitor;
+            let watching = call.limit.mode() == LimitMode::Monitor;
             let body = Hit {
                 hit: text_of(admission.id),
                 remaining: room.map(|room| room.remaining),
@@ -141,12 +139,12 @@ pub async fn reserve(
                 would_refuse: watching.then_some(admission.noted.is_some()),
             };
             let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
-            Ok(granted.told(HttpResponse::Ok().json(body), standing))
+            Ok(call.told(HttpResponse::Ok().json(body), standing))
         }
         HitDecision::Refused(refusal) => {
             let retry_after = refusal.retry_after;
-            let problem = Problem::LimitFull { limit: granted.name.clone(), retry_after };
-            Ok(granted.told(problem.respond(), Some((0, Some(retry_after)))))
+            let problem = Problem::LimitFull { limit: name.clone(), retry_after };
+            Ok(call.told(problem.respond(), Some((0, Some(retry_after)))))
         }
     }
 }
@@ -171,15 +169,18 @@ pub async fn reserve(
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn peek(
-    granted: CustomLimitRequest,
+    program: Program,
+    name: Path<String>,
     body: UnreadBody<SubjectRequest>,
 ) -> Result<HttpResponse, Problem> {
+    let limit = program.limit(&name)?;
     let body = body.read().await?;
-    let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
-    let body = peeked(&granted.limit, &peek);
+    let call = LimitCall::new(&program, &name, limit, &body.subject)?;
+    let peek = program.services.custom.peek(call.ask()).await.map_err(out)?;
+    let body = peeked(&call.limit, &peek);
     let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
     let standing = body.remaining.filter(|_| body.would_refuse.is_none()).map(|left| (left, wait));
-    Ok(granted.told(HttpResponse::Ok().json(body), standing))
+    Ok(call.told(HttpResponse::Ok().json(body), standing))
 }
 
 /// Give a hit back
@@ -197,64 +198,41 @@ pub async fn peek(
     extensions(("x-problems" = json!([BODY, TOKEN])))
 )]
 pub async fn refund(
-    granted: CustomLimitRequest,
+    program: Program,
+    name: Path<String>,
     body: UnreadBody<HitReturned>,
 ) -> Result<HttpResponse, Problem> {
+    let limit = program.limit(&name)?;
     let body = body.read().await?;
-    let ask = granted.ask(&body.subject)?;
+    let call = LimitCall::new(&program, &name, limit, &body.subject)?;
     let hit = parse_hit(&body.hit)
         .ok_or_else(|| Problem::wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
-    granted.services.custom.refund(ask, hit).await.map_err(out)?;
+    program.services.custom.refund(call.ask(), hit).await.map_err(out)?;
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Before anything is read of what was sent.
-impl FromRequest for CustomLimitRequest {
-    type Error = Problem;
-    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        let parts =
-            (request.app_data::<ServicesData>().cloned(), request.app_data::<Data<WebContext>>().cloned());
-        Box::pin(async move {
-            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
-            let name = Path::<String>::extract(&request).await.map_err(|_| Problem::NotFound)?;
-            Self::to(&request, name.into_inner(), services, &edge).await
-        })
-    }
-}
-
-impl CustomLimitRequest {
-    /// A token first; what limits there are is nobody else's to know.
-    async fn to(
-        request: &HttpRequest,
-        name: String,
-        services: ServicesData,
-        edge: &WebContext,
+impl<'a> LimitCall<'a> {
+    fn new(
+        program: &Program,
+        name: &'a str,
+        limit: Limit,
+        subject: &'a SecretField,
     ) -> Result<Self, Problem> {
-        let client = ClientAddress::of(request, &edge.trusted);
-        let bearer = extract::admit_token(request, &services, client).await?;
-        if !bearer.scopes.hold(&name) {
-            return Err(Problem::InsufficientScope);
-        }
-        let live: Arc<_> = services.live.snapshot();
-        let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
-        Ok(Self { limit, name, address: client.subject(), services })
-    }
-
-    fn ask<'a>(&'a self, subject: &'a SecretField) -> Result<CustomRequest<'a>, Problem> {
         let subject = subject.expose();
         if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
             return Err(Problem::wrong("subject", "Send 1 to 256 bytes of text."));
         }
-        Ok(CustomRequest { limit: &self.limit, subject, address: self.address.as_ref() })
+        Ok(Self { limit, name, subject, address: program.sender.client.subject() })
+    }
+
+    fn ask(&self) -> CustomRequest<'_> {
+        CustomRequest { limit: &self.limit, subject: self.subject, address: self.address.as_ref() }
     }
 
     /// With the `RateLimit` fields: how many are left, and until when.
     fn told(&self, response: HttpResponse, standing: Option<(u32, Option<Duration>)>) -> HttpResponse {
-        let standing = standing.map(|(remaining, reset)| Standing { name: &self.name, remaining, reset });
-        quota(response, [(self.name.as_str(), &self.limit)], standing)
+        let standing = standing.map(|(remaining, reset)| Standing { name: self.name, remaining, reset });
+        quota(response, [(self.name, &self.limit)], standing)
     }
 }
 
@@ -287,7 +265,6 @@ fn rule_body((rule, state): (&Rule, &RulePeek)) -> PeekedRule {
     }
 }
 
-/// How long a rule looks back: milliseconds, or a unit of the calendar.
 pub fn span(rule: &Rule) -> (Option<u64>, Option<&'static str>) {
     match &rule.span {
         RuleSpan::Sliding(window) => (Some(millis(*window)), None),

@@ -1,15 +1,21 @@
-//! What other programs call, by token; the type of a handler's argument says what that must be for.
+//! What other programs call, by token; a handler asks by name for what the token must be for.
 
-use std::future::Future;
-use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use actix_web::dev::Payload;
-use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest};
 
-use crate::accounts::{Realm, TokenScopes};
-use crate::web::http::{ClientAddress, Problem, ServicesData, WebContext, extract};
+use crate::accounts::{Realm, TokenBearer};
+use crate::captcha::RedeemResult;
+use crate::config::LiveSettings;
+use crate::web::http::challenge::BUSY;
+use crate::web::http::{
+    CaptchaSolution, ChallengeContext, ClientAddress, Problem, Requester, SecretField, Services,
+    ServicesData, app_data, extract,
+};
+use gatehouse_limiter::Limit;
 
 pub mod attempts;
 pub mod limits;
@@ -17,52 +23,74 @@ pub mod relay;
 pub mod verifications;
 pub mod wforce;
 
-/// A kind of scope that names one program.
-pub trait ProgramScope {
-    /// The name, if the token has such a scope.
-    fn name(scopes: &TokenScopes) -> Option<&Realm>;
-}
-
-/// `guard:NAME`: it asks before it looks at passwords.
-pub struct Guard;
-
-/// `verify:NAME`: it may have codes sent, and checks them.
-pub struct Verify;
-
-impl ProgramScope for Guard {
-    fn name(scopes: &TokenScopes) -> Option<&Realm> {
-        scopes.realm()
-    }
-}
-
-impl ProgramScope for Verify {
-    fn name(scopes: &TokenScopes) -> Option<&Realm> {
-        scopes.verify()
-    }
-}
-
-/// Has a token with such a scope, or is refused.
-pub struct Program<S> {
-    /// As the scope says: its attempts, codes and challenges belong to it.
-    pub name: Realm,
+/// Has a valid token, or is refused before anything is read of what it sends.
+pub struct Program {
+    pub sender: Requester,
     pub services: ServicesData,
-    pub edge: Data<WebContext>,
-    scope: PhantomData<S>,
+    bearer: Arc<TokenBearer>,
 }
 
-impl<S: ProgramScope> FromRequest for Program<S> {
+impl Program {
+    pub async fn of(request: &HttpRequest) -> Result<Self, Problem> {
+        let (services, edge) = app_data(request)?;
+        let sender = Requester::of(request, edge.clone());
+        let bearer = extract::admit_token(request, services, sender.client).await?;
+        Ok(Self { sender, services: services.clone(), bearer })
+    }
+
+    /// `guard:NAME`: it asks before it looks at passwords.
+    pub fn guard(&self) -> Result<&Realm, Problem> {
+        self.bearer.scopes.realm().ok_or(Problem::InsufficientScope)
+    }
+
+    /// `verify:NAME`: it may have codes sent, and checks them.
+    pub fn verify(&self) -> Result<&Realm, Problem> {
+        self.bearer.scopes.verify().ok_or(Problem::InsufficientScope)
+    }
+
+    /// `relay:NAME`: an identity provider whose codes are sent.
+    pub fn relay(&self) -> Result<&Realm, Problem> {
+        self.bearer.scopes.relay().ok_or(Problem::InsufficientScope)
+    }
+
+    /// A custom limit; what limits there are is nobody else's to know.
+    pub fn limit(&self, name: &str) -> Result<Limit, Problem> {
+        if !self.bearer.scopes.hold(name) {
+            return Err(Problem::InsufficientScope);
+        }
+        self.services.live.snapshot().limits.custom.get(name).cloned().ok_or(Problem::UnknownLimit)
+    }
+}
+
+impl FromRequest for Program {
     type Error = Problem;
     type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move {
-            let parts = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
-            let client = ClientAddress::of(&request, &edge.trusted);
-            let bearer = extract::admit_token(&request, services, client).await?;
-            let name = S::name(&bearer.scopes).ok_or(Problem::InsufficientScope)?.clone();
-            Ok(Self { name, services: services.clone(), edge: edge.clone(), scope: PhantomData })
-        })
+        Box::pin(async move { Self::of(&request).await })
+    }
+}
+
+/// The client that a program serves.
+fn parse_client(address: &SecretField) -> Result<ClientAddress, &'static str> {
+    let address = address.expose().parse::<IpAddr>();
+    address.map(ClientAddress::stated).map_err(|_| "Send an IPv4 or IPv6 address, without a port.")
+}
+
+/// Whether a challenge was solved with a request for such a client; None if the answer was wrong. A form may pass its
+/// empty fields on, too.
+async fn redeem(
+    asker: ChallengeContext<'_>,
+    services: &Services,
+    live: &LiveSettings,
+    solution: Option<&CaptchaSolution>,
+) -> Result<Option<bool>, Problem> {
+    let Some(solution) = solution else { return Ok(Some(false)) };
+    match asker.redeem(services, live, solution.answer()).await {
+        Some(RedeemResult::Solved) => Ok(Some(true)),
+        None => Ok(Some(false)),
+        Some(RedeemResult::Busy) => Err(Problem::Unavailable { retry_after: BUSY }),
+        Some(_) => Ok(None),
     }
 }

@@ -3,18 +3,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use actix_web::http::header::RETRY_AFTER;
-use actix_web::web::{Bytes, Data, Path};
+use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::accounts::Realm;
 use crate::config::LiveSettings;
-use crate::sms::{MessagePurpose, Phone, PhoneError, RequestedMessage, SendOutcome, SmsCode};
+use crate::sms::{MessagePurpose, Phone, RequestedMessage, SendOutcome, SmsCode};
 use crate::web::http::describe::{self, BODY, NUMBER, PROGRAM};
-use crate::web::http::extract::{self, parse_phone};
-use crate::web::http::{ClientAddress, Problem, SecretField, ServicesData, UnreadBody, WebContext};
+use crate::web::http::extract::parse_phone;
+use crate::web::http::{ClientAddress, Problem, Requester, SecretField, Services, ServicesData, UnreadBody};
+use crate::web::programs::Program;
 use crate::web::programs::verifications::language;
 use crate::webhooks::HookCall;
 
@@ -101,7 +101,6 @@ fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
     describe::one_of([USED, FAILED])
 }
 
-/// What all providers say.
 struct RelayedCode<'a> {
     number: &'a str,
     code: Option<SmsCode>,
@@ -128,18 +127,9 @@ struct RelayedCode<'a> {
         ("x-problems" = json!([BODY, PROGRAM, NUMBER, "denied"]))
     )
 )]
-pub async fn logto(
-    request: HttpRequest,
-    name: Path<String>,
-    body: Result<Bytes, Error>,
-    services: ServicesData,
-    edge: Data<WebContext>,
-) -> HttpResponse {
+pub async fn logto(request: HttpRequest, name: Path<String>, body: Result<Bytes, Error>) -> HttpResponse {
     let relayed = async {
-        let relay = relay_of(&request, &services, &edge).await?;
-        if relay.as_str() != *name {
-            return Err(Problem::InsufficientScope);
-        }
+        let Program { sender, services, .. } = &program_of(&request, &name).await?;
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
         let said: LogtoBody = read(&body)?;
         let code = said.payload.code.as_ref().and_then(|code| SmsCode::relayed(code.expose()));
@@ -150,7 +140,7 @@ pub async fn logto(
             ip: said.ip.as_ref().map(SecretField::expose),
             locale: said.payload.locale.as_deref(),
         };
-        forward(&services, &edge, &name, &body, said).await
+        forward(services, sender, &name, &body, said).await
     };
     never_saying_when(relayed.await)
 }
@@ -179,19 +169,18 @@ pub async fn logto(
     )
 )]
 pub async fn supabase(
-    request: HttpRequest,
+    sender: Requester,
     name: Path<String>,
     body: Result<Bytes, Error>,
     services: ServicesData,
-    edge: Data<WebContext>,
 ) -> HttpResponse {
     let relayed = async {
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
-        let [id, timestamp, signatures] =
-            ["webhook-id", "webhook-timestamp", "webhook-signature"].map(|name| lines(&request, name));
+        let [id, timestamp, signatures] = ["webhook-id", "webhook-timestamp", "webhook-signature"]
+            .map(|name| lines(sender.request(), name));
         let call = HookCall { id: &id, timestamp: &timestamp, signatures: &signatures, body: &body };
         // A relay that is not configured is answered like one whose secret is another.
-        if !services.hooks.admits(&name, &call, edge.clock.now()) {
+        if !services.hooks.admits(&name, &call, sender.now()) {
             return Err(Problem::InvalidSignature);
         }
         let said: SupabaseBody = read(&body)?;
@@ -207,7 +196,7 @@ pub async fn supabase(
             ip: ip.map(SecretField::expose),
             locale: None,
         };
-        forward(&services, &edge, &name, &body, said).await
+        forward(&services, &sender, &name, &body, said).await
     };
     never_saying_when(relayed.await)
 }
@@ -227,13 +216,11 @@ pub async fn supabase(
     extensions(("x-problems" = json!([BODY, PROGRAM, "not-found"])))
 )]
 pub async fn outcome(
-    request: HttpRequest,
+    program: Program,
     id: Path<String>,
     body: UnreadBody<RelayOutcomeBody>,
-    services: ServicesData,
-    edge: Data<WebContext>,
 ) -> Result<HttpResponse, Problem> {
-    let relay = relay_of(&request, &services, &edge).await?;
+    let relay = program.relay()?;
     let body = body.read().await?;
     let used = match body.outcome.as_str() {
         USED => true,
@@ -241,21 +228,16 @@ pub async fn outcome(
         _ => return Err(Problem::wrong("outcome", "Send used or failed.")),
     };
     let relay = MessagePurpose::relayed(relay.as_str()).ok_or(Problem::NotFound)?;
-    match services.codes.relay_outcome(&relay, &id, used).await? {
+    match program.services.codes.relay_outcome(&relay, &id, used).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
 }
 
-/// The relay of the token that was sent.
-async fn relay_of(
-    request: &HttpRequest,
-    services: &ServicesData,
-    edge: &Data<WebContext>,
-) -> Result<Realm, Problem> {
-    let client = ClientAddress::of(request, &edge.trusted);
-    let bearer = extract::admit_token(request, services, client).await?;
-    bearer.scopes.relay().cloned().ok_or(Problem::InsufficientScope)
+/// The provider whose token was sent, if it is for the relay of this name.
+async fn program_of(request: &HttpRequest, name: &str) -> Result<Program, Problem> {
+    let program = Program::of(request).await?;
+    if program.relay()?.as_str() == name { Ok(program) } else { Err(Problem::InsufficientScope) }
 }
 
 /// All lines of a header as one list (RFC 9110, 5.3), so that no line of several is believed alone.
@@ -274,16 +256,16 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 async fn forward(
-    services: &ServicesData,
-    edge: &Data<WebContext>,
+    services: &Services,
+    sender: &Requester,
     name: &str,
     body: &[u8],
     said: RelayedCode<'_>,
 ) -> Result<HttpResponse, Problem> {
     let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
     let client = said.ip.and_then(stated).map(ClientAddress::stated);
-    let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
-    if let Some(client) = client.filter(|client| live.access.is_denied(client.ip(), edge.clock.now())) {
+    let live = client.map_or_else(|| services.live.snapshot(), |client| sender.edge.live(services, client));
+    if let Some(client) = client.filter(|client| live.access.is_denied(client.ip(), sender.now())) {
         services.codes.record_denied(&relay, [client.subject().as_ref(), client.network().as_ref()]);
         return Err(Problem::Denied);
     }
@@ -312,16 +294,11 @@ async fn forward(
 
 /// With its country code, and perhaps without the plus before it: never one of our own region, however it is written.
 fn stored_number(live: &LiveSettings, text: &str) -> Result<Phone, Problem> {
-    let international = if text.contains(PLUS) {
-        parse_phone(live, text)
-    } else {
-        let bare = text.trim();
-        parse_phone(live, &format!("+{}", bare.strip_prefix("00").unwrap_or(bare)))
-    };
-    international.map_err(|error| match error {
-        PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
-        PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
-    })
+    if text.contains(PLUS) {
+        return Ok(parse_phone(live, text)?);
+    }
+    let bare = text.trim();
+    Ok(parse_phone(live, &format!("+{}", bare.strip_prefix("00").unwrap_or(bare)))?)
 }
 
 /// An address, perhaps with a port. What is none is passed over: the provider's user has not written it.

@@ -1,29 +1,21 @@
 //! `/api/v1/verifications`: another program has a code sent to a number, and has it checked.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-
 use actix_web::web::Path;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
-use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::sms::{
-    MessageId, ProgramPurpose, RequestedMessage, SendOutcome, SendReceipt, TurnResult, VerificationOutcome,
-};
+use crate::sms::{ProgramPurpose, RequestedMessage, SendOutcome, TurnResult, VerificationOutcome};
 use crate::web::code::{idempotency_key, parse_sent_code, parse_sent_phone, resend_seconds};
 use crate::web::http::api::{limited, refused};
-use crate::web::http::challenge::BUSY;
 use crate::web::http::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
-    CaptchaOutcome, CaptchaSolution, ChallengeContext, ClientAddress, Locale, Problem, SecretField,
-    UnreadBody, WebResult,
+    CaptchaSolution, ChallengeContext, Locale, Problem, SecretField, UnreadBody, WebResult,
 };
-use crate::web::programs::{Program, Verify};
+use crate::web::programs::{Program, parse_client, redeem};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";
@@ -95,13 +87,6 @@ fn approved() -> utoipa::openapi::schema::ObjectBuilder {
     describe::one_of(["approved"])
 }
 
-/// The client that a program serves, and what its request is judged by.
-struct ServedClient<'a> {
-    program: &'a Program<Verify>,
-    live: Arc<LiveSettings>,
-    asker: ChallengeContext<'a>,
-}
-
 /// Have a code sent to a number
 ///
 /// At the number and the total it counts as a code of ours does; at the client's address and network, the prefix and the
@@ -131,61 +116,63 @@ struct ServedClient<'a> {
         BODY, PROGRAM, NUMBER, "denied", "captcha-required", "captcha-invalid"
     ])))
 )]
-pub async fn start(
-    program: Program<Verify>,
-    request: HttpRequest,
-    body: UnreadBody<VerificationBody>,
-) -> WebResult {
+pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<VerificationBody>) -> WebResult {
+    let name = program.verify()?;
     let body = body.read().await?;
-    let address = body.address.expose().parse::<IpAddr>();
-    let wrong = |_| Problem::wrong("address", "Send an IPv4 or IPv6 address, without a port.");
-    let client = ClientAddress::stated(address.map_err(wrong)?);
-    let purpose = body.purpose.as_deref().unwrap_or(USUAL_PURPOSE);
-    let purpose = ProgramPurpose::new(program.name.as_str(), purpose);
+    let client = parse_client(&body.address).map_err(|wrong| Problem::wrong("address", wrong))?;
+    let purpose = ProgramPurpose::new(name.as_str(), body.purpose.as_deref().unwrap_or(USUAL_PURPOSE));
     let purpose = purpose.ok_or_else(|| Problem::wrong("purpose", "Use 1 to 64 of a-z, 0-9 and -."))?;
     let (locale, language) = language(body.locale.as_deref())?;
     let once = idempotency_key(request.headers())?;
-    let asker = ChallengeContext {
-        form: CaptchaForm::Verification,
-        client,
-        browser: None,
-        realm: Some(&program.name),
-    };
-    let live = program.edge.live(&program.services, client);
-    let served = ServedClient { program: &program, live, asker };
-    let (address, network) = (client.subject(), client.network());
-    let codes = &program.services.codes;
-    if served.live.access.is_denied(client.ip(), program.edge.clock.now()) {
+    let Program { sender, services, .. } = &program;
+    let live = sender.edge.live(services, client);
+    let (form, realm) = (CaptchaForm::Verification, Some(name));
+    let asker = ChallengeContext { form, client, browser: None, realm };
+    let (address, network, codes) = (client.subject(), client.network(), &services.codes);
+    if live.access.is_denied(client.ip(), sender.now()) {
         codes.record_denied(&purpose.clone().into(), [address.as_ref(), network.as_ref()]);
         return Err(Problem::Denied.into());
     }
-    let phone = parse_sent_phone(&served.live, &body.to)?;
+    let phone = parse_sent_phone(&live, &body.to)?;
     let message = RequestedMessage {
         once: once.map(str::to_owned),
         language: language.map(str::to_owned),
         ..RequestedMessage::new(phone.clone(), purpose, locale.code())
     };
     let message = message.asked_from(address.as_ref(), network.as_ref());
-    let live = &served.live;
     // Before the challenge: the same request again comes with one that is used up.
-    let sending = match codes.turn(live, message, body.captcha.is_some()).await? {
+    let sending = match codes.turn(&live, message, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
-            let solved = served.redeem(body.captcha.as_ref()).await?;
-            turn.send(live, solved).await?
+            let Some(solved) = redeem(asker, services, &live, body.captcha.as_ref()).await? else {
+                let captcha = asker.challenge(services, &live).await;
+                return Err(Problem::CaptchaInvalid { captcha }.into());
+            };
+            turn.send(&live, solved).await?
         }
     };
     let limits = &live.limits;
     let told = [&limits.sms_phone, &limits.program_address, &limits.program_network, &limits.verify_token];
     match sending {
         SendOutcome::Sent(sent) => {
-            let id = sent.id.ok_or(Problem::Internal)?;
-            let sent = HttpResponse::Accepted().json(accepted(id, phone.masked(), sent));
-            Ok(limited(sent, &told, None))
+            let response = HttpResponse::Accepted().json(VerificationSent {
+                id: sent.id.ok_or(Problem::Internal)?.to_string(),
+                to: phone.masked(),
+                expires_in: whole_seconds(sent.expires_in),
+                resend_after: resend_seconds(&sent),
+                delivery: if sent.confirmed { "accepted" } else { "unknown" },
+                short: sent.short.then_some(true),
+            });
+            Ok(limited(response, &told, None))
         }
         SendOutcome::NotSent => Err(Problem::NotSent.into()),
         SendOutcome::Denied(denied) => {
-            let problem = served.denied(&denied).await;
+            let problem = match denied {
+                Denied::Challenged { .. } => {
+                    Problem::CaptchaRequired { captcha: asker.challenge(services, &live).await }
+                }
+                ref other => Problem::not_compared(other),
+            };
             Err(refused(problem, &told, denied.full()))
         }
     }
@@ -210,12 +197,12 @@ pub async fn start(
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, PROGRAM, "invalid-code", "not-found", "lapsed"])))
 )]
-pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
+pub async fn check(program: Program, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
+    let name = program.verify()?.as_str();
     let body = body.read().await?;
     let code = parse_sent_code(&body.code)?;
     let live = program.services.live.snapshot();
     let told = [&live.limits.sms_guess];
-    let name = program.name.as_str();
     match program.services.codes.check_verification(&live, name, &id, &code).await? {
         VerificationOutcome::Approved => {
             Ok(limited(HttpResponse::Ok().json(ApprovedBody { status: "approved" }), &told, None))
@@ -226,31 +213,6 @@ pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<
         VerificationOutcome::Denied(denied) => {
             let problem = Problem::not_compared(&denied);
             Err(refused(problem, &told, denied.full()))
-        }
-    }
-}
-
-impl ServedClient<'_> {
-    /// Whether a challenge was solved with the request.
-    async fn redeem(&self, solution: Option<&CaptchaSolution>) -> Result<bool, Problem> {
-        let Some(solution) = solution else { return Ok(false) };
-        match self.asker.redeem(&self.program.services, &self.live, solution.answer()).await {
-            CaptchaOutcome::Solved => Ok(true),
-            // A form that passes its empty fields on.
-            CaptchaOutcome::Nothing => Ok(false),
-            CaptchaOutcome::Wrong => Err(Problem::CaptchaInvalid {
-                captcha: self.asker.challenge(&self.program.services, &self.live).await,
-            }),
-            CaptchaOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY }),
-        }
-    }
-
-    async fn denied(&self, denied: &Denied) -> Problem {
-        match denied {
-            Denied::Challenged { .. } => Problem::CaptchaRequired {
-                captcha: self.asker.challenge(&self.program.services, &self.live).await,
-            },
-            other => Problem::not_compared(other),
         }
     }
 }
@@ -278,15 +240,4 @@ pub(super) fn language(tag: Option<&str>) -> Result<(Locale, Option<&str>), Prob
         return Err(Problem::wrong("locale", "Send a language tag such as en or zh-CN."));
     }
     Ok((Locale::accepted(tag).unwrap_or_default(), Some(tag)))
-}
-
-fn accepted(id: MessageId, to: String, sent: SendReceipt) -> VerificationSent {
-    VerificationSent {
-        id: id.to_string(),
-        to,
-        expires_in: whole_seconds(sent.expires_in),
-        resend_after: resend_seconds(&sent),
-        delivery: if sent.confirmed { "accepted" } else { "unknown" },
-        short: sent.short.then_some(true),
-    }
 }

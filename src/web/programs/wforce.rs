@@ -7,18 +7,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse, ResponseError};
+use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
 use crate::accounts::{Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{AttemptOutcome, PolicyAttempt};
-use crate::web::http::extract::{self};
+use crate::web::http::extract;
 use crate::web::http::problem::log_failure;
 use crate::web::http::{
-    ClientAddress, Locale, Problem, SecretField, Services, ServicesData, UnreadBody, WebContext,
+    ClientAddress, Locale, Problem, Requester, SecretField, Services, ServicesData, UnreadBody, WebContext,
 };
 
 /// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
@@ -55,25 +54,22 @@ enum PolicyCommand {
     Report,
 }
 
-/// One call, whichever command.
 pub async fn take(
-    request: HttpRequest,
+    sender: Requester,
     body: UnreadBody<PolicyFields, LONGEST>,
     services: ServicesData,
-    edge: Data<WebContext>,
 ) -> HttpResponse {
     // A mail server reads no pages.
-    answer(&request, body, &services, &edge).await.unwrap_or_else(|problem| problem.error_response())
+    answer(&sender, body, &services).await.unwrap_or_else(|problem| problem.respond())
 }
 
 async fn answer(
-    request: &HttpRequest,
+    mail_server: &Requester,
     body: UnreadBody<PolicyFields, LONGEST>,
     services: &Services,
-    edge: &WebContext,
 ) -> Result<HttpResponse, Problem> {
-    let mail_server = ClientAddress::of(request, &edge.trusted);
-    let bearer = extract::admit_program(request, services, mail_server).await?;
+    let (request, edge) = (mail_server.request(), &mail_server.edge);
+    let bearer = extract::admit_program(request, services, mail_server.client).await?;
     let realm = bearer.scopes.realm().ok_or(Problem::InsufficientScope)?;
     let (command, locale) = parse_query(request.query_string());
     let fields = body.read().await.ok();

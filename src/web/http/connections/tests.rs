@@ -104,7 +104,7 @@ fn what_is_closed_leaves_nothing_behind() {
     let connections = connections();
     let all: Vec<_> = (0..20).map(|last| connections.open(peer(last), None)).collect();
     drop(all);
-    assert_eq!(connections.table().open(), 0);
+    assert_eq!(connections.table().open, 0);
     assert_eq!(connections.table().peers(), 0);
 }
 
