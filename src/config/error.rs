@@ -1,6 +1,6 @@
 //! The problems of a configuration, each with its place, its field and what would be right.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,11 +31,13 @@ pub struct ConfigProblem {
 #[derive(Default)]
 pub(super) struct ProblemList {
     problems: RefCell<Vec<ConfigProblem>>,
+    /// Entries of lists and tables, until it was full.
+    visited: Cell<usize>,
 }
 
 impl ProblemList {
     pub const fn new(problems: Vec<ConfigProblem>) -> Self {
-        Self { problems: RefCell::new(problems) }
+        Self { problems: RefCell::new(problems), visited: Cell::new(0) }
     }
 
     pub fn push(&self, problem: ConfigProblem) {
@@ -50,6 +52,14 @@ impl ProblemList {
 
     pub fn count(&self) -> usize {
         self.problems.borrow().len()
+    }
+
+    pub fn visit(&self) {
+        self.visited.set(self.visited.get() + 1);
+    }
+
+    pub const fn visited(&self) -> usize {
+        self.visited.get()
     }
 
     pub fn into_result<T>(self, read: T) -> Result<T, ConfigError> {

@@ -50,7 +50,7 @@ pub use sms::{
     SmsTunables, TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};
-pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse};
+pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};
 pub use values::{SecretError, SecretRef, span_text};
 pub use watch::{ConfigWatcher, ReloadOutcome};
 pub use webhooks::{WebhookEvent, WebhookSettings};

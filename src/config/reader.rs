@@ -13,12 +13,6 @@ pub(super) const MOST_ENTRIES: usize = 1_000;
 /// Longer keys resemble none of ours.
 const LONGEST_KEY: usize = 64;
 
-#[cfg(test)]
-thread_local! {
-    /// How many entries of lists and tables this thread has visited.
-    pub(super) static VISITED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
 /// How the value of a key is read.
 pub(super) trait KeyReader<T> {
     /// `None` if it is left out or wrong.
@@ -224,8 +218,7 @@ impl<'p> SectionReader<'p> {
 
     fn until_full<T>(&self, entries: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         entries.take_while(|_| {
-            #[cfg(test)]
-            VISITED.set(VISITED.get() + 1);
+            self.problems.visit();
             !self.problems.is_full()
         })
     }

@@ -140,13 +140,26 @@ pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Resul
     read(document::parse(path, text)?, environment)
 }
 
-fn read(mut root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
+/// How many entries of lists and tables are visited to read a document: for tests that bound its work.
+pub fn visited(path: &Path, text: &str) -> usize {
+    document::parse(path, text).map_or(0, |root| read_counting(root, &[]).1)
+}
+
+fn read(root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
+    read_counting(root, environment).0
+}
+
+fn read_counting(
+    mut root: ConfigTable,
+    environment: &[(String, String)],
+) -> (Result<Config, ConfigError>, usize) {
     let mut problems = Vec::new();
     document::overlay(&mut root, environment, &mut problems);
     let warnings = document::rename_former_keys(&mut root, &mut problems);
     let problems = ProblemList::new(problems);
     let config = Config { warnings, ..reader::read(root, &problems, Config::read) };
-    problems.into_result(config)
+    let visited = problems.visited();
+    (problems.into_result(config), visited)
 }
 
 /// Sections with their live keys; all keys if none are listed.
