@@ -38,7 +38,6 @@ use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Web
 
 pub use serving::RunningServer;
 
-/// The prefix of all our keys on Redis.
 const REDIS_PREFIX: &str = "gh";
 /// How long a start waits for the first connection to Redis before it continues without it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);

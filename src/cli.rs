@@ -161,15 +161,17 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         Command::Serve(at) => load(&at).and_then(|(source, loaded)| serve::run(source, loaded)),
         Command::CheckConfig { file } => check_config(file.as_deref()),
         Command::Admin { command: AdminCommand::Create { name, password_stdin, at } } => {
-            accounts::create(&load(&at)?.1, &name, password_stdin)
+            block_on(accounts::create(&load(&at)?.1, &name, password_stdin))?
         }
         Command::Admin { command: AdminCommand::Enable { name, at } } => {
-            accounts::enable(&load(&at)?.1, &name)
+            block_on(accounts::enable(&load(&at)?.1, &name))?
         }
         Command::Accounts { command: AccountsCommand::Import { file, dry_run, at } } => {
-            accounts::import(&load(&at)?.1, &file, dry_run)
+            block_on(accounts::import(&load(&at)?.1, &file, dry_run))?
         }
-        Command::Accounts { command: AccountsCommand::Imported(at) } => accounts::imported(&load(&at)?.1),
+        Command::Accounts { command: AccountsCommand::Imported(at) } => {
+            block_on(accounts::imported(&load(&at)?.1))?
+        }
         Command::Gate { command: GateCommand::Print { proxy, app, at } } => {
             print_gate(&load(&at)?.1, &proxy, app.as_deref())
         }
@@ -185,7 +187,6 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
     }
 }
 
-/// The message printed before the process ends.
 struct CliFailure {
     message: String,
     code: u8,
@@ -228,14 +229,22 @@ fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
         tell!("warning: {mismatch}");
     }
     tell!("{}: ok", source.path().display());
-    let backend = &loaded.settings.backend;
-    let place = match loaded.live.backend() {
-        BackendKind::Fixed | BackendKind::File => return Ok(()),
-        BackendKind::Redis => format!("redis, key {}", backend.key),
-        BackendKind::Nacos => backend.place().display().to_string(),
-    };
-    tell!("[limits] and the other live sections are read from {place}; this file fills it if it is empty");
+    if let Some(place) = service(&loaded) {
+        tell!(
+            "[limits] and the other live sections are read from {place}; this file fills it if it is empty"
+        );
+    }
     Ok(())
+}
+
+/// The service that keeps the limits; `None` if the file does.
+fn service(loaded: &LoadedConfig) -> Option<String> {
+    let backend = &loaded.settings.backend;
+    match loaded.live.backend() {
+        BackendKind::Fixed | BackendKind::File => None,
+        BackendKind::Redis => Some(format!("redis, key {}", backend.key)),
+        BackendKind::Nacos => Some(backend.place().display().to_string()),
+    }
 }
 
 /// How long threads that block may take once the work is done. A look-up of a name can take minutes, and the runtime
@@ -294,14 +303,8 @@ fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(
 /// Shows the limits in force, or those that would be if a server started now, after the place where they are
 /// kept.
 fn show_limits(loaded: &LoadedConfig, file: &Path) {
-    let backend = &loaded.settings.backend;
-    let (place, look) = match loaded.live.backend() {
-        BackendKind::Fixed | BackendKind::File => (file.display().to_string(), ReloadResult::Followed),
-        BackendKind::Redis => (format!("redis, key {}", backend.key), loaded.read_once()),
-        BackendKind::Nacos => (backend.place().display().to_string(), loaded.read_once()),
-    };
-    tell!("backend: {place}");
-    match (look, loaded.live.in_force().fingerprint) {
+    tell!("backend: {}", service(loaded).unwrap_or_else(|| file.display().to_string()));
+    match (loaded.read_once(), loaded.live.in_force().fingerprint) {
         (ReloadResult::Followed, Some(version)) => {
             tell!("version: {version}\n");
         }

@@ -10,9 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Why there is no client.
 pub enum ClientError {
-    /// The file of authorities.
     Authorities(String),
     Tls(String),
 }

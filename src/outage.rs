@@ -10,7 +10,6 @@ use metrics::{Counter, Gauge};
 /// One dependency; its metrics are `gatehouse_{name}_up` and `gatehouse_{name}_errors_total`.
 #[derive(Debug)]
 pub struct DependencyStatus {
-    /// Its name in the log.
     what: &'static str,
     up: &'static str,
     errors: &'static str,

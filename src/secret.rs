@@ -38,9 +38,7 @@ pub(crate) use hidden_debug;
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct MasterKey {
     stored: [u8; 32],
-    /// The one that signs.
     signing: [u8; 32],
-    /// One that is accepted besides.
     accepted: Option<[u8; 32]>,
 }
 

@@ -50,12 +50,10 @@ pub fn sql(system: &'static str, file: &'static str, line: u32) -> Span {
     })
 }
 
-/// A password that waits for a worker and is hashed.
 pub fn hash() -> Span {
     within(|| info_span!(target: TARGET, "hash password"))
 }
 
-/// One message handed to a gateway.
 pub fn gateway(name: &'static str) -> Span {
     within(|| {
         info_span!(target: TARGET, "send message", "otel.kind" = "client", "gatehouse.gateway" = name,

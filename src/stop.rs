@@ -9,7 +9,6 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct StopSender(watch::Sender<()>);
 
-/// Waits for the signal.
 #[derive(Debug, Clone)]
 pub struct StopSignal(watch::Receiver<()>);
 

@@ -16,9 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{
-    self, AccessEdit, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings, Overridden,
-};
+use crate::config::{self, AccessSaver, DraftSaveError, Limits, LiveHandle, LiveSettings, Overridden};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -228,9 +226,8 @@ impl Tuning {
     ) -> Result<SavedDraft, SaveError> {
         let change = self.change(change).await.map_err(SaveError::Db)?.ok_or(SaveError::NoSuchChange)?;
         let limits = DocumentDraft::Toml(&change.document);
-        let edit = config::DraftEdit::read(limits).map_err(SaveError::Invalid)?;
-        let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
-        self.save(edit, if_match, by, reason).await
+        let edit = DocumentEdit::limits(limits).map_err(SaveError::Invalid)?;
+        self.save(edit.but_overridden(), if_match, by, reason).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
@@ -291,8 +288,7 @@ impl Tuning {
     pub fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<DocumentEdit, Vec<DraftError>> {
         let live = self.0.live.snapshot();
         let current = live.access.settings();
-        let edit = AccessEdit::read(draft, AccessSaver { current, address: from, now: self.0.clock.now() })?;
-        Ok(DocumentEdit::Access(Box::new(edit)))
+        DocumentEdit::access(draft, AccessSaver { current, address: from, now: self.0.clock.now() })
     }
 
     /// Who put each of these lines of `[access]` in force: the oldest of the changes that have had it without a break.

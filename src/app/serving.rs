@@ -15,13 +15,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinSet;
 
 use super::{AppParts, Application, StartError};
-use crate::audit::Audit;
 use crate::config::BackendKind;
 use crate::db::Db;
-use crate::sms::SmsCodes;
 use crate::stop::{StopSender, StopSignal};
 use crate::throttle::Store;
-use crate::tuning::Tuning;
 use crate::web::http::Services;
 use crate::web::http::connections::{self, Bounds, Connections};
 use crate::web::http::services::{Health, Limits, Report, State};
@@ -40,11 +37,7 @@ impl Application {
     /// Starts to listen. The returned server runs when it is awaited, and drains at SIGTERM.
     pub fn serve(self) -> Result<RunningServer, StartError> {
         let Self { services, edge, security, settings, parts, webhooks } = self;
-        let metrics = services.metrics.clone();
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (tuning, audit, codes) =
-            (services.tuning.clone(), services.audit.clone(), services.codes.clone());
-        let db = parts.db.clone();
         let stopper = StopSender::new();
         let mut background = JoinSet::new();
         background.spawn(upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
@@ -52,8 +45,8 @@ impl Application {
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
-        background.spawn(probe_database(db.clone(), stopper.stop()));
-        background.spawn(audit.clone().keep_writing(stopper.stop()));
+        background.spawn(probe_database(parts.db.clone(), stopper.stop()));
+        background.spawn(services.audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
         if let Some(webhooks) = webhooks {
             webhooks.start(&mut background, &stopper);
@@ -62,8 +55,8 @@ impl Application {
         let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());
-        let accepting = Arc::clone(&connections);
-        let server = HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
+        let (accepting, served) = (Arc::clone(&connections), services.clone());
+        let server = HttpServer::new(move || routes::app(served.clone(), edge.clone(), security.clone()))
             .workers(workers)
             .max_connections(bounds.ceiling.div_ceil(workers))
             .client_request_timeout(connections::HEAD_TIME)
@@ -73,20 +66,18 @@ impl Application {
             .bind(settings.server.bind)
             .map_err(failed)?;
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let (kept_up, stop) = (tuning.clone(), stopper.stop());
-        background.spawn(async move { kept_up.run(stop).await });
-        background.spawn(watch(connections, parts, metrics, stopper.stop()));
-        Ok(RunningServer { address, server: server.run(), audit, codes, tuning, db, stopper, background })
+        let (tuning, stop) = (services.tuning.clone(), stopper.stop());
+        background.spawn(async move { tuning.run(stop).await });
+        background.spawn(watch(connections, Arc::clone(&parts), services.metrics.clone(), stopper.stop()));
+        Ok(RunningServer { address, server: server.run(), services, parts, stopper, background })
     }
 }
 
 pub struct RunningServer {
     pub address: SocketAddr,
     server: Server,
-    audit: Audit,
-    codes: SmsCodes,
-    tuning: Tuning,
-    db: Db,
+    services: Data<Services>,
+    parts: Arc<AppParts>,
     stopper: StopSender,
     background: JoinSet<()>,
 }
@@ -97,25 +88,25 @@ impl RunningServer {
     }
 
     pub async fn run(self) -> std::io::Result<()> {
-        let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
+        let Self { server, services, parts, stopper, mut background, .. } = self;
         let ended = server.await;
         // First the background writers, so that nothing is written after the last events; the connections
         // last, while there is a runtime to close them on.
         drop(stopper);
         // Messages that were reported as sent are handed over, as far as the gateway answers.
-        if tokio::time::timeout(LAST_MESSAGES, codes.drain()).await.is_err() {
+        if tokio::time::timeout(LAST_MESSAGES, services.codes.drain()).await.is_err() {
             tracing::warn!("messages were still being sent at shutdown; their outcome is unknown");
         }
         let last_words = async {
             while background.join_next().await.is_some() {}
-            audit.flush().await;
-            tuning.leave().await;
+            services.audit.flush().await;
+            services.tuning.leave().await;
         };
         if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
             tracing::warn!("the last security events are lost: the database did not store them in time");
         }
         background.shutdown().await;
-        let _ = tokio::time::timeout(CLOSING, db.close()).await;
+        let _ = tokio::time::timeout(CLOSING, parts.db.close()).await;
         ended
     }
 }

@@ -6,21 +6,21 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 use gatehouse::accounts::{
-    CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow, Roles,
-    Username,
+    Accounts, CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome,
+    ImportRow, Roles, Username,
 };
 use gatehouse::app::{self, TimeAndEntropy};
-use gatehouse::audit::{Action, AuditEvent, Outcome};
+use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
 use gatehouse::login::PasswordHasher;
 use gatehouse::sms::Phone;
 use zeroize::Zeroizing;
 
 use super::log::tell;
-use super::{CliFailure, block_on, database_failure};
+use super::{CliFailure, database_failure};
 
 /// Creates the accounts of a file, or none of them. With `dry_run`, only says whether it could.
-pub fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result<(), CliFailure> {
+pub async fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result<(), CliFailure> {
     let sms = loaded.live.snapshot().sms.clone();
     let phone = |text: &str| Phone::parse(text, &sms.default_region)?.allowed_in(&sms.countries);
     let ImportFile { rows, mut mistakes, unverified } =
@@ -29,7 +29,7 @@ pub fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result<(), C
         return Err(CliFailure::unusable("FILE: there is no account in it"));
     }
     let checks_only = dry_run || mistakes.count() > 0;
-    match block_on(import_rows(loaded, &rows, checks_only))?? {
+    match import_rows(loaded, &rows, checks_only).await? {
         ImportOutcome::Done => {}
         ImportOutcome::Refused(conflicts) => {
             for (row, conflict) in conflicts {
@@ -55,10 +55,9 @@ async fn import_rows(
     rows: &[ImportRow],
     dry_run: bool,
 ) -> Result<ImportOutcome, CliFailure> {
-    let world = TimeAndEntropy::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
+    let accounts = open_accounts(loaded).await?;
     // Opened first: without a record nothing is imported.
-    let audit = app::open_record(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let audit = open_record(loaded).await?;
     let outcome = accounts.import(rows, dry_run).await.map_err(CliFailure::broken)?;
     if outcome == ImportOutcome::Done && !dry_run {
         audit.record(AuditEvent {
@@ -71,9 +70,9 @@ async fn import_rows(
     Ok(outcome)
 }
 
-/// Says how many imported passwords are not replaced yet.
-pub fn imported(loaded: &LoadedConfig) -> Result<(), CliFailure> {
-    let left = match block_on(count_imported(loaded))?? {
+pub async fn imported(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+    let accounts = open_accounts(loaded).await?;
+    let left = match accounts.count_imported().await.map_err(CliFailure::broken)? {
         0 => "No account has an imported password hash.".to_owned(),
         count => format!(
             "{} with an imported password hash. Until there is none, sign-ins are answered at one deadline.",
@@ -84,10 +83,12 @@ pub fn imported(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     Ok(())
 }
 
-async fn count_imported(loaded: &LoadedConfig) -> Result<u64, CliFailure> {
-    let world = TimeAndEntropy::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    accounts.count_imported().await.map_err(CliFailure::broken)
+async fn open_accounts(loaded: &LoadedConfig) -> Result<Accounts, CliFailure> {
+    app::open_accounts(&loaded.settings, &TimeAndEntropy::default()).await.map_err(database_failure)
+}
+
+async fn open_record(loaded: &LoadedConfig) -> Result<Audit, CliFailure> {
+    app::open_record(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)
 }
 
 fn open(path: &Path) -> Result<Box<dyn BufRead>, CliFailure> {
@@ -147,26 +148,22 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 
 const LONGEST_LINE: u64 = 2048;
 
-pub fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {
-    let login = Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))?;
+pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {
+    let login = username(name)?;
     let password = if password_stdin { first_line()? } else { asked_for()? };
-    block_on(create_account(loaded, &login, &password))??;
-    tell!("{} is now an administrator.", login.as_str());
-    Ok(())
-}
-
-async fn create_account(loaded: &LoadedConfig, login: &Username, password: &str) -> Result<(), CliFailure> {
-    let world = TimeAndEntropy::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let hasher = PasswordHasher::new(loaded.settings.password, world.clock.clone(), world.entropy)
-        .map_err(CliFailure::broken)?;
+    let accounts = open_accounts(loaded).await?;
+    let TimeAndEntropy { clock, entropy } = TimeAndEntropy::default();
+    let hasher = PasswordHasher::new(loaded.settings.password, clock, entropy).map_err(CliFailure::broken)?;
     let hash = hasher
-        .hash_new(password, login)
+        .hash_new(&password, &login)
         .await
         .map_err(CliFailure::broken)?
         .map_err(|unfit| CliFailure::unusable(format!("password: {unfit}")))?;
-    match accounts.create(login, &hash, Roles { admin: true }).await {
-        Ok(_) => Ok(()),
+    match accounts.create(&login, &hash, Roles { admin: true }).await {
+        Ok(_) => {
+            tell!("{} is now an administrator.", login.as_str());
+            Ok(())
+        }
         Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
             Err(CliFailure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
         }
@@ -175,37 +172,30 @@ async fn create_account(loaded: &LoadedConfig, login: &Username, password: &str)
 }
 
 /// For an administrator who has no other administrator to ask.
-pub fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
-    let login = Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))?;
-    match block_on(enable_password(loaded, &login))?? {
-        true => {
-            tell!("Password sign-in re-enabled for {}.", login.as_str());
-        }
-        false => {
-            tell!("The password of {} is not disabled; nothing was changed.", login.as_str());
-        }
+pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
+    let login = username(name)?;
+    let accounts = open_accounts(loaded).await?;
+    let account = accounts.find(&login).await.map_err(CliFailure::broken)?.ok_or_else(|| {
+        CliFailure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
+    })?;
+    let audit = open_record(loaded).await?;
+    if !accounts.enable_password(account.id).await.map_err(CliFailure::broken)? {
+        tell!("The password of {} is not disabled; nothing was changed.", login.as_str());
+        return Ok(());
     }
+    audit.record(AuditEvent {
+        name: Some("password.enable"),
+        account: Some(account.recorded()),
+        detail: Some(r#"{"from":"gatehouse admin enable"}"#.to_owned()),
+        ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
+    });
+    audit.flush().await;
+    tell!("Password sign-in re-enabled for {}.", login.as_str());
     Ok(())
 }
 
-async fn enable_password(loaded: &LoadedConfig, login: &Username) -> Result<bool, CliFailure> {
-    let world = TimeAndEntropy::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let account = accounts.find(login).await.map_err(CliFailure::broken)?.ok_or_else(|| {
-        CliFailure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
-    })?;
-    let audit = app::open_record(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
-    let enabled = accounts.enable_password(account.id).await.map_err(CliFailure::broken)?;
-    if enabled {
-        audit.record(AuditEvent {
-            name: Some("password.enable"),
-            account: Some(account.recorded()),
-            detail: Some(r#"{"from":"gatehouse admin enable"}"#.to_owned()),
-            ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
-        });
-        audit.flush().await;
-    }
-    Ok(enabled)
+fn username(name: &str) -> Result<Username, CliFailure> {
+    Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))
 }
 
 fn first_line() -> Result<Zeroizing<String>, CliFailure> {

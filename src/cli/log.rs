@@ -25,7 +25,6 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// logs telephone numbers, and notify logs every write into the folder that may contain the log.
 const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
 
-/// What collects spans.
 pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// What is logged if nobody asks for more. The state of Redis and of the config centre is reported by those who
@@ -75,7 +74,6 @@ impl Drop for LogWriter {
     }
 }
 
-/// Appends the request id to each line.
 struct WithRequest(Format);
 
 impl<S, N> FormatEvent<S, N> for WithRequest

@@ -1,27 +1,41 @@
 //! `gatehouse serve`, and telemetry that is exported while it runs, in builds that can.
 
 use gatehouse::accounts::{CreateError, Username};
+#[cfg(feature = "otlp")]
+use gatehouse::app::instance_name;
 use gatehouse::app::{Application, StartError, TimeAndEntropy};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome};
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{HashCaller, Password};
+#[cfg(feature = "otlp")]
+use gatehouse::otlp::Otlp;
 use gatehouse::telemetry;
 use gatehouse::web::http::services::Services;
 
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
+#[cfg(not(feature = "otlp"))]
+use no_export::Otlp;
 
 /// The name of the administrator that the first start creates.
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
-    let (spans, export) = open(&loaded.settings)?;
+    #[cfg(feature = "otlp")]
+    let opened = {
+        let settings = &loaded.settings;
+        Otlp::open(&settings.telemetry, instance_name(settings), Clock::System)
+            .map_err(CliFailure::unusable)?
+    };
+    #[cfg(not(feature = "otlp"))]
+    let opened: Option<(Otlp, super::log::SpanLayer)> = None;
+    let (export, spans) = opened.unzip();
     let _log = LogWriter::start(spans);
     block_on(serve(source, loaded, export))?
 }
 
-async fn serve(source: ConfigSource, loaded: LoadedConfig, export: OtlpExport) -> Result<(), CliFailure> {
+async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>) -> Result<(), CliFailure> {
     let LoadedConfig { warnings, settings, live } = loaded;
     for warning in warnings {
         tracing::warn!(%warning, "the configuration has a former name");
@@ -31,7 +45,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: OtlpExport) -
     }
     let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
     telemetry::register_rare();
-    let export = export.start(&metrics);
+    let export = export.map(|export| export.start(metrics.clone()));
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;
@@ -44,7 +58,9 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: OtlpExport) -
     tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(CliFailure::broken);
-    export.finish().await;
+    if let Some(export) = export {
+        export.finish().await;
+    }
     // Waits for the watcher's thread, which may still have something to log.
     reloading.abort();
     let _ = reloading.await;
@@ -52,12 +68,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: OtlpExport) -
 }
 
 fn count_reload(outcome: &ReloadOutcome) {
-    let outcome = match outcome {
-        ReloadOutcome::Applied { .. } => "applied",
-        ReloadOutcome::Unchanged { .. } => "unchanged",
-        ReloadOutcome::Refused { .. } => "refused",
-        ReloadOutcome::Down { .. } => "down",
-    };
+    let outcome: &'static str = outcome.into();
     metrics::counter!("gatehouse_config_reloads_total", "outcome" => outcome).increment(1);
 }
 
@@ -143,64 +154,15 @@ fn one_time_password(entropy: &Entropy) -> String {
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join("-")
 }
 
-#[cfg(feature = "otlp")]
-pub use with::{OtlpExport, open};
+/// Builds that cannot export: the configuration refuses a receiver.
 #[cfg(not(feature = "otlp"))]
-pub use without::{OtlpExport, open};
-
-#[cfg(feature = "otlp")]
-mod with {
-    use gatehouse::app::instance_name;
-    use gatehouse::clock::Clock;
-    use gatehouse::config::Settings;
-    use gatehouse::otlp::{Otlp, RunningOtlp};
+mod no_export {
     use metrics_exporter_prometheus::PrometheusHandle;
 
-    use super::CliFailure;
-    use crate::cli::log::SpanLayer;
+    pub enum Otlp {}
 
-    pub struct OtlpExport(Option<Otlp>);
-
-    pub struct RunningOtlpExport(Option<RunningOtlp>);
-
-    pub fn open(settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
-        let opened = Otlp::open(&settings.telemetry, instance_name(settings), Clock::System);
-        let (export, spans) = opened.map_err(CliFailure::unusable)?.unzip();
-        Ok((spans, OtlpExport(export)))
-    }
-
-    impl OtlpExport {
-        pub fn start(self, metrics: &PrometheusHandle) -> RunningOtlpExport {
-            RunningOtlpExport(self.0.map(|export| export.start(metrics.clone())))
-        }
-    }
-
-    impl RunningOtlpExport {
-        pub async fn finish(self) {
-            if let Some(running) = self.0 {
-                running.finish().await;
-            }
-        }
-    }
-}
-
-/// The configuration refuses a receiver.
-#[cfg(not(feature = "otlp"))]
-mod without {
-    use gatehouse::config::Settings;
-    use metrics_exporter_prometheus::PrometheusHandle;
-
-    use super::CliFailure;
-    use crate::cli::log::SpanLayer;
-
-    pub struct OtlpExport;
-
-    pub fn open(_settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
-        Ok((None, OtlpExport))
-    }
-
-    impl OtlpExport {
-        pub const fn start(self, _metrics: &PrometheusHandle) -> Self {
+    impl Otlp {
+        pub fn start(self, _: PrometheusHandle) -> Self {
             self
         }
 

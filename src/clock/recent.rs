@@ -14,7 +14,6 @@ const STEPS: usize = 65;
 const FIRST_SECONDS: f64 = 0.001;
 const RATIO: f64 = 1.2;
 
-/// The durations of the last five minutes.
 #[derive(Debug, Default)]
 pub struct RecentTimes(Mutex<[MinuteTimes; MINUTES]>);
 

@@ -32,7 +32,6 @@ impl Uptime {
         Self::Manual(std::sync::Arc::default())
     }
 
-    /// Advances a manual one.
     #[cfg(test)]
     pub fn advance(&self, span: Duration) {
         let Self::Manual(millis) = self else { unreachable!("only a test's is moved") };

@@ -67,6 +67,16 @@ impl AccessSettings {
         }
     }
 
+    /// Whether a key of the section means the same in both.
+    pub(super) fn same(&self, other: &Self, key: &str) -> bool {
+        match key {
+            "deny" => self.deny == other.deny,
+            "allow" => self.allow == other.allow,
+            "pause_sms" => self.pause_sms == other.pause_sms,
+            _ => self.challenge_everyone_until == other.challenge_everyone_until,
+        }
+    }
+
     pub fn count(&self) -> usize {
         let everyone = usize::from(self.challenge_everyone_until.is_some());
         everyone + self.deny.len() + self.allow.len() + self.pause_sms.len()
@@ -128,7 +138,6 @@ fn end_and_reason(section: &mut SectionReader<'_>) -> (Option<Micros>, Option<St
     (until, section.required("reason", NO_REASON, place, reason))
 }
 
-/// A time, or nothing.
 fn end_if_any(node: ValueNode) -> ParseResult<Option<Micros>> {
     let place = node.place.clone();
     let text = node.text()?;
@@ -238,7 +247,6 @@ impl NetworkTable {
         table
     }
 
-    /// Whether a network that has not ended contains the address.
     pub fn contains(&self, address: IpAddr, now: Micros) -> bool {
         let lengths = if address.is_ipv4() { &self.v4 } else { &self.v6 };
         lengths.iter().any(|length| {

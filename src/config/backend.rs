@@ -30,7 +30,6 @@ pub(super) const LARGEST: u64 = 1024 * 1024;
 pub enum BackendRead {
     Bytes(Vec<u8>),
     Missing,
-    /// There is something that cannot be a document.
     Unreadable(String),
     /// Unknown, because the backend does not answer.
     Down(String),
@@ -62,11 +61,6 @@ pub enum SwapResult {
 /// its documents are judged and put in force or refused. If it is a service without a document, the one in
 /// force is written to it.
 pub trait LimitsBackend: Send {
-    fn kind(&self) -> BackendKind;
-
-    /// The name of the place in problems: the path of the file, or the name of the key.
-    fn place(&self) -> &Path;
-
     /// The current document. May block for at most two seconds. `known` is what was judged last: a place
     /// whose documents can be seen half-written reads again until the document has settled, unless it finds
     /// that one.
@@ -85,26 +79,23 @@ pub trait LimitsBackend: Send {
 }
 
 /// The service that keeps the limits, if one does.
-pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn LimitsBackend>> {
+pub(super) fn service(
+    running: &Settings,
+    waker: &WatchWaker,
+) -> std::io::Result<Option<Box<dyn LimitsBackend>>> {
     let BackendSettings { backend, url, key, poll, .. } = &running.backend;
-    match backend {
-        BackendKind::Fixed | BackendKind::File => None,
-        BackendKind::Redis => {
-            let url = match (url, &running.store.url) {
-                (Some(StoreUrl::Redis(url)), _) | (None, StoreUrl::Redis(url)) => url.clone(),
-                _ => return None,
-            };
+    match (backend, url.as_ref().unwrap_or(&running.store.url), &running.backend.nacos) {
+        (BackendKind::Redis, StoreUrl::Redis(url), _) => {
             let ca_file = running.store.ca_file.clone();
-            Some(Box::new(RedisBackend::new(url, ca_file, key.clone(), *poll, waker.clone())))
+            let redis = RedisBackend::new(url.clone(), ca_file, key.clone(), *poll, waker.clone());
+            Ok(Some(Box::new(redis)))
         }
         #[cfg(feature = "nacos")]
-        BackendKind::Nacos => {
-            let nacos = running.backend.nacos.clone()?;
-            Some(Box::new(nacos::NacosBackend::new(nacos, *poll, waker.clone())))
+        (BackendKind::Nacos, _, Some(nacos)) => {
+            Ok(Some(Box::new(nacos::NacosBackend::new(nacos.clone(), *poll, waker.clone())?)))
         }
-        // This build refuses a configuration that asks for it.
-        #[cfg(not(feature = "nacos"))]
-        BackendKind::Nacos => None,
+        // A configuration that asks for a service that it does not name, or that this build lacks, is refused.
+        _ => Ok(None),
     }
 }
 
@@ -146,13 +137,27 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct FileBackend {
     path: PathBuf,
     poll: Duration,
-    folder: FolderWatch,
     waker: WatchWaker,
+    /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
+    watched: Option<(RecommendedWatcher, (u64, u64))>,
+    complained: bool,
 }
 
 impl FileBackend {
     pub fn new(path: &Path, poll: Duration, waker: WatchWaker) -> Self {
-        Self { path: path.to_owned(), poll, folder: FolderWatch::of(path, waker.clone()), waker }
+        Self { path: path.to_owned(), poll, waker, watched: None, complained: false }
+    }
+
+    fn watcher(&self) -> notify::Result<RecommendedWatcher> {
+        let (waker, name) = (self.waker.clone(), self.path.file_name().map(OsStr::to_owned));
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // An error may have dropped events, so read the file.
+            if event.map_or(true, |event| concerns(&event, name.as_deref())) {
+                waker.changed();
+            }
+        })?;
+        watcher.watch(folder_of(&self.path)?, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
     }
 
     /// The file behind all links.
@@ -197,14 +202,6 @@ impl FileBackend {
 }
 
 impl LimitsBackend for FileBackend {
-    fn kind(&self) -> BackendKind {
-        BackendKind::File
-    }
-
-    fn place(&self) -> &Path {
-        &self.path
-    }
-
     /// Reads the file when it has stopped changing: most editors write in several steps.
     fn read(&mut self, known: Option<&BackendRead>) -> BackendRead {
         let mut found = find(&self.path);
@@ -236,8 +233,25 @@ impl LimitsBackend for FileBackend {
         Ok(SwapResult::Done)
     }
 
+    /// Watches the folder, not the file: an editor's rename replaces the file, which a watch on the old file does
+    /// not see. The path is used as given: resolved, it would bypass the links that Kubernetes swaps.
     fn listen(&mut self) {
-        self.folder.watch();
+        let folder = folder_of(&self.path).and_then(fs::metadata).ok();
+        let stands = folder.map(|folder| (folder.dev(), folder.ino()));
+        if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
+            return;
+        }
+        self.watched = None;
+        let Some(identity) = stands else { return };
+        match self.watcher() {
+            Ok(watcher) => self.watched = Some((watcher, identity)),
+            Err(reason) if !self.complained => {
+                self.complained = true;
+                let folder = folder_of(&self.path).unwrap_or(&self.path);
+                tracing::warn!(folder = %folder.display(), %reason, "no file events; the configuration is polled");
+            }
+            Err(_) => {}
+        }
     }
 
     fn poll(&self) -> Duration {
@@ -330,55 +344,6 @@ const fn mode_for(mode: u32, same_group: bool) -> u32 {
 
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
 const KUBERNETES_LINK: &str = "..data";
-
-/// Watches the folder, not the file: an editor's rename replaces the file, which a watch on the old file does
-/// not see. The path is used as given: resolved, it would bypass the links that Kubernetes swaps.
-struct FolderWatch {
-    path: PathBuf,
-    file: PathBuf,
-    wake: WatchWaker,
-    /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
-    watched: Option<(RecommendedWatcher, (u64, u64))>,
-    complained: bool,
-}
-
-impl FolderWatch {
-    pub fn of(file: &Path, wake: WatchWaker) -> Self {
-        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let path = parent.unwrap_or(Path::new(".")).to_owned();
-        Self { path, file: file.to_owned(), wake, watched: None, complained: false }
-    }
-
-    /// Watches the folder that is at the path now, unless it is watched already.
-    pub fn watch(&mut self) {
-        let stands = std::fs::metadata(&self.path).ok().map(|folder| (folder.dev(), folder.ino()));
-        if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
-            return;
-        }
-        self.watched = None;
-        let Some(identity) = stands else { return };
-        match self.watcher() {
-            Ok(watcher) => self.watched = Some((watcher, identity)),
-            Err(reason) if !self.complained => {
-                self.complained = true;
-                tracing::warn!(folder = %self.path.display(), %reason, "no file events; the configuration is polled");
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn watcher(&self) -> notify::Result<RecommendedWatcher> {
-        let (wake, name) = (self.wake.clone(), self.file.file_name().map(OsStr::to_owned));
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error may have dropped events, so read the file.
-            if event.map_or(true, |event| concerns(&event, name.as_deref())) {
-                wake.changed();
-            }
-        })?;
-        watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
-    }
-}
 
 /// Our own reads are reported, too, and reacting to them would never end.
 fn concerns(event: &Event, name: Option<&OsStr>) -> bool {

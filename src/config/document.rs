@@ -38,8 +38,6 @@ pub(super) type ConfigTable = BTreeMap<String, TableEntry>;
 const MOST_MARKS: usize = 64 * 1024;
 /// The longest text, in bytes, of which every syntax error is reported: each takes a microsecond.
 const LONGEST_WITH_ALL_ERRORS: usize = 16 * 1024;
-/// The number of bytes between two places up to which letters were counted.
-const STEP: usize = 64;
 
 /// A table's value, and the place of its key.
 #[derive(Debug, Clone)]
@@ -51,7 +49,7 @@ pub(super) struct TableEntry {
 pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
-        let place = LineIndex::of(&path.into(), &before).place(before.len());
+        let place = LineIndex::of(path, &before).place(before.len());
         ConfigError::new(vec![ConfigProblem {
             place,
             field: String::new(),
@@ -77,7 +75,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigTable, ConfigError>
         );
         return Err(ConfigError::whole_file(path, reason));
     }
-    let lines = LineIndex::of(&path.into(), text);
+    let lines = LineIndex::of(path, text);
     let errors = match DeTable::parse(text) {
         Ok(root) => return Ok(table(root.into_inner(), &|offset| lines.place(offset))),
         Err(_) if text.len() <= LONGEST_WITH_ALL_ERRORS => DeTable::parse_recoverable(text).1,
@@ -142,49 +140,23 @@ fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> ConfigLocation) -> Config
     }
 }
 
-/// The starts of lines and the number of letters before them, so that the text is read once to find the
-/// places of a hundred thousand values: drafts come from people, and documents from stores that others write
-/// to.
-struct LineIndex<'t> {
+/// The starts of lines, so that the text is read once to find the places of a hundred thousand values: drafts come
+/// from people, and documents from stores that others write to.
+struct LineIndex {
     path: Arc<Path>,
-    text: &'t [u8],
     begin: Vec<usize>,
-    /// Letters before each `STEP`-th byte.
-    letters: Vec<usize>,
 }
 
-impl<'t> LineIndex<'t> {
-    fn of(path: &Arc<Path>, text: &'t str) -> Self {
-        let bytes = text.as_bytes();
-        let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-        let mut letters = vec![0];
-        for step in bytes.chunks(STEP) {
-            letters.push(letters[letters.len() - 1] + letters_in(step));
-        }
-        Self {
-            path: Arc::clone(path),
-            text: bytes,
-            begin: std::iter::once(0).chain(newlines).collect(),
-            letters,
-        }
+impl LineIndex {
+    fn of(path: &Path, text: &str) -> Self {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Self { path: path.into(), begin: std::iter::once(0).chain(newlines).collect() }
     }
 
     fn place(&self, offset: usize) -> ConfigLocation {
-        let offset = offset.min(self.text.len());
         let line = self.begin.partition_point(|begin| *begin <= offset);
-        let column = self.letters_before(offset) - self.letters_before(self.begin[line - 1]) + 1;
-        ConfigLocation::File { path: Arc::clone(&self.path), line, column }
+        ConfigLocation::File { path: Arc::clone(&self.path), line, offset }
     }
-
-    fn letters_before(&self, offset: usize) -> usize {
-        let step = offset / STEP;
-        self.letters[step] + letters_in(&self.text[step * STEP..offset])
-    }
-}
-
-/// In UTF-8 every letter has exactly one byte that is not a continuation byte.
-fn letters_in(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
 /// The lines of a text that look like the header of a table, each with its place and the name in it.
@@ -252,7 +224,6 @@ impl ValueNode {
         }
     }
 
-    /// The items of all lists in it.
     pub fn items(&self) -> usize {
         match &self.value {
             ConfigValue::Array(items) => items.iter().map(|item| 1 + item.items()).sum(),
@@ -349,14 +320,10 @@ fn put(table: &mut ConfigTable, keys: &[String], value: &str, place: &ConfigLoca
         if let Some(TableEntry { key: ConfigLocation::Variable(other), .. }) = table.get(key) {
             return Err(format!("sets the same as {other}; keep one of them"));
         }
-        let node = ValueNode { value: ConfigValue::Raw(value.to_owned()), place: place.clone() };
-        table.insert(key.clone(), TableEntry { key: place.clone(), node });
+        table.insert(key.clone(), TableEntry::new(ConfigValue::Raw(value.to_owned()), place.clone()));
         return Ok(());
     }
-    let fresh = || TableEntry {
-        key: place.clone(),
-        node: ValueNode { value: ConfigValue::Table(ConfigTable::new()), place: place.clone() },
-    };
+    let fresh = || TableEntry::new(ConfigValue::Table(ConfigTable::new()), place.clone());
     let entry = table.entry(key.clone()).or_insert_with(fresh);
     if let ConfigValue::Raw(raw) = &entry.node.value
         && let Some(parsed) = parse_value(raw, &entry.node.place)

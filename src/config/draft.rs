@@ -2,6 +2,7 @@
 
 mod access;
 mod apps;
+mod section;
 mod splice;
 
 #[cfg(test)]
@@ -11,29 +12,28 @@ mod apps_tests;
 #[cfg(test)]
 mod tests;
 
-use std::cell::OnceCell;
 use std::path::Path;
 use std::time::Duration;
 
-use gatehouse_limiter::Limit;
 use serde_json::{Value as Json, json};
 use similar::TextDiff;
 use toml_edit::DocumentMut;
+use url::Url;
 
 use super::access::KEYS;
 use super::backend::BackendRead;
-use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
+use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
-use super::reader::ProblemList;
 use super::settings::{Config, LiveSettings};
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
-use super::{document, reader};
-use access::access_alone;
+use section::{Section, SectionValue};
 
-pub use access::{AccessEdit, AccessSaver};
-pub use apps::AppsEdit;
+pub use access::AccessSaver;
 pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, rule_json, with_limit};
+
+/// The key of the applications, which are changed as one.
+const APPS: &str = "apps";
 
 /// Limits or applications as an administrator wants them. They replace those of the document completely: a limit that
 /// the draft leaves out returns to its default.
@@ -47,22 +47,22 @@ pub enum DocumentDraft<'a> {
 
 impl DocumentDraft<'_> {
     /// A document with nothing but the draft, which is about `key`.
-    fn tree(self, key: &str) -> Result<ConfigTable, Vec<DraftError>> {
+    fn tree(self, key: &str) -> Result<ConfigTable, ConfigError> {
         match self {
             Self::Json(value) => Ok(tree_of_json(key, value)),
-            Self::Toml(text) => {
-                document::parse(DRAFT.as_ref(), &unix_lines(text)).map_err(|error| draft_errors(&error))
-            }
+            Self::Toml(text) => document::parse(DRAFT.as_ref(), &unix_lines(text)),
         }
     }
 
     /// As its author wrote it; of a draft in JSON, what it says.
-    fn toml(self, key: &str) -> Result<DocumentMut, Vec<DraftError>> {
-        let text = match self {
-            Self::Json(value) => toml::to_string(&json!({ key: value })).map_err(|error| error.to_string()),
-            Self::Toml(text) => Ok(unix_lines(text)),
-        };
-        text.and_then(|text| parsed(&text)).map_err(|reason| vec![DraftError::at("", reason, None)])
+    fn toml(self, key: &str) -> Result<DocumentMut, String> {
+        match self {
+            Self::Json(value) => {
+                let text = toml::to_string(&json!({ key: value })).map_err(|error| error.to_string())?;
+                parsed(&text)
+            }
+            Self::Toml(text) => parsed(&unix_lines(text)),
+        }
     }
 }
 
@@ -71,29 +71,50 @@ fn unix_lines(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
-/// Valid limits. They may still conflict with the document that they are written into.
+/// A valid draft. It may still conflict with the document that it is written into.
 #[derive(Debug, Clone)]
-pub struct DraftEdit {
-    limits: Limits,
-    /// The limits that it names, with the line of each if the draft is in TOML.
-    names: Vec<(String, Option<usize>)>,
-    /// As its author wrote it. `None`: a draft in JSON, of which the differences are written.
-    toml: Option<DocumentMut>,
+pub struct DocumentEdit {
+    section: Section,
+    draft: SectionValue,
+    /// A draft of `[access]` without what has ended.
+    kept: Option<SectionValue>,
+    toml: DocumentMut,
+    /// JSON has no comments: of such a draft only the differences are written.
+    from_json: bool,
+    /// The line of each limit in a draft in TOML.
+    lines: Vec<(String, usize)>,
     /// Limits that the environment sets are left unchanged, whatever the draft says about them.
     but_overridden: bool,
 }
 
-impl DraftEdit {
-    /// Returns all problems of the draft.
-    pub fn read(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
-        let root = draft.tree("limits")?;
-        let names = limits_in(&root).into_iter().map(|(name, entry)| (name, line(&entry.key))).collect();
-        let limits = read_limits(root).map_err(|error| draft_errors(&error))?;
-        let toml = match draft {
-            DocumentDraft::Json(_) => None,
-            DocumentDraft::Toml(_) => Some(draft.toml("limits")?),
-        };
-        Ok(Self { limits, names, toml, but_overridden: false })
+impl DocumentEdit {
+    /// Reads limits and nothing else; returns all problems of the draft.
+    pub fn limits(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
+        Self::read(Section::Limits, draft)
+    }
+
+    /// Reads an object with the structure of the `[access]` table; returns all of its problems.
+    pub fn access(draft: &Json, saver: AccessSaver<'_>) -> Result<Self, Vec<DraftError>> {
+        let edit = Self::read(Section::Access, DocumentDraft::Json(draft))?;
+        let SectionValue::Access(settings) = &edit.draft else { return Ok(edit) };
+        let kept = Some(SectionValue::Access(access::kept(settings, saver)?));
+        Ok(Self { kept, ..edit })
+    }
+
+    /// Reads applications and nothing else; returns all of their problems. No application can have the host of
+    /// `public_url`.
+    pub(super) fn apps(draft: DocumentDraft<'_>, public_url: &Url) -> Result<Self, Vec<DraftError>> {
+        Self::read(Section::Apps(public_url.clone()), draft)
+    }
+
+    fn read(section: Section, draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
+        let root = draft.tree(section.key()).map_err(|error| section.errors(&error))?;
+        let lines = limits_in(&root).into_iter().filter_map(|(name, entry)| Some((name, line(&entry.key)?)));
+        let lines = lines.collect();
+        let value = section.read(root).map_err(|error| section.errors(&error))?;
+        let toml = draft.toml(section.key()).map_err(|reason| vec![DraftError::at("", reason, None)])?;
+        let from_json = matches!(draft, DocumentDraft::Json(_));
+        Ok(Self { section, draft: value, kept: None, toml, from_json, lines, but_overridden: false })
     }
 
     /// For a document that was in force once: leaves out limits that the environment sets by now.
@@ -102,55 +123,90 @@ impl DraftEdit {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, with comments and order kept, and what is in force with that.
-    fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
-        let overridden = Overridden::by(theirs.source.environment());
-        let kept = |name: &str| overridden.limit(name);
-        // What is in force says what the document says, unless a variable or an exemption changed it.
-        let before = match theirs.known {
-            Some(live) if overridden.limits.is_empty() && live.access.settings().allow.is_empty() => {
-                Some(live.limits.clone())
-            }
-            _ => limits_alone(theirs.tree()?),
+    /// The document with the draft in it, with comments and order kept, and what is in force with that.
+    pub(super) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<(String, Config), DraftSaveError> {
+        let root = source.tree(text).map_err(|error| not_ours(source, &error))?;
+        let before = self.section.alone(&root);
+        let overridden = Overridden::by(source.environment());
+        let fixed = |part: &str| self.section.is_overridden(&overridden, part);
+        let put = |wanted: &SectionValue| {
+            let merged = edited(text, |document| self.write(document, wanted, before.as_ref(), &fixed))?;
+            let config = self.judge(source, &root, &merged)?;
+            let in_force = self.section.in_force(&config.live);
+            Ok::<_, DraftSaveError>((merged, config, in_force))
         };
-        let merged = edited(theirs.text, |document| self.write(document, before.as_ref(), &kept))?;
-        let config = judged(theirs, &merged, "limits")?;
-        let limits = &config.live.limits;
+        // With what has ended at first, so that a mistake is told at the entry as it was sent.
+        let whole = put(&self.draft)?;
         if !self.but_overridden {
-            self.refuse_overridden(&kept, limits, before.as_ref())?;
+            self.refuse_overridden(&fixed, before.as_ref(), &whole.2)?;
         }
-        // The result must mean what the draft says.
-        let same =
-            |limit: &Limit| kept(limit.name()) || limits.get(limit.name()) == self.limits.get(limit.name());
-        if !self.limits.iter().chain(limits.iter()).all(same) {
-            return Err(cannot_write(
-                " without changing its meaning; write the limits as [limits.name] tables",
-            ));
+        let wanted = self.kept.as_ref().unwrap_or(&self.draft);
+        let (merged, config, in_force) = if *wanted == self.draft { whole } else { put(wanted)? };
+        let mut parts = wanted.parts().into_iter().chain(in_force.parts());
+        if parts.all(|part| fixed(part) || wanted.same(&in_force, part)) {
+            Ok((merged, config))
+        } else {
+            Err(cannot_write(&format!(" without changing its meaning; {}", self.section.usual_form())))
         }
-        Ok((merged, config))
     }
 
+    /// Writes what differs from the document, except what variables set.
     fn write(
         &self,
         document: &mut DocumentMut,
-        before: Option<&Limits>,
-        kept: &dyn Fn(&str) -> bool,
+        wanted: &SectionValue,
+        before: Option<&SectionValue>,
+        fixed: &dyn Fn(&str) -> bool,
+    ) -> Result<(), String> {
+        let same = |part: &str| before.is_some_and(|before| before.same(wanted, part));
+        match wanted {
+            SectionValue::Limits(limits) => self.write_limits(document, limits, &same, fixed)?,
+            SectionValue::Access(access) => {
+                access::write(document, access, &|key| fixed(key) || same(key))?;
+            }
+            SectionValue::Apps(_) => {
+                let stays = match self.from_json {
+                    true => same(APPS),
+                    // As it is shown.
+                    false => splice::section_toml(document, APPS) == self.toml.to_string(),
+                };
+                if !stays && !fixed(APPS) {
+                    apps::write(document, &self.toml);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_limits(
+        &self,
+        document: &mut DocumentMut,
+        limits: &Limits,
+        same: &dyn Fn(&str) -> bool,
+        fixed: &dyn Fn(&str) -> bool,
     ) -> Result<(), String> {
         let first = !document.contains_key("limits");
-        if let Some(draft) = &self.toml {
-            splice::put_end(document, draft, "limits");
+        if !self.from_json {
+            splice::put_end(document, &self.toml, "limits");
         }
+        let drafted = splice::limit_names(&self.toml);
         for name in splice::limit_names(document) {
-            if !kept(&name) && !self.names.iter().any(|(drafted, _)| *drafted == name) {
+            if !fixed(&name) && !drafted.contains(&name) {
                 splice::remove(document, &name);
             }
         }
-        for (name, _) in self.names.iter().filter(|(name, _)| !kept(name)) {
-            let had = before.and_then(|limits| limits.get(name));
-            match (&self.toml, self.limits.get(name)) {
-                (Some(draft), _) => splice::take(document, draft, name)?,
-                (None, Some(want)) if had != Some(want) => splice::write(document, want)?,
-                (None, _) => {}
+        for name in drafted.iter().filter(|name| !fixed(name)) {
+            match limits.get(name) {
+                Some(limit) if self.from_json => {
+                    if !same(name) {
+                        splice::write(document, limit)?;
+                    }
+                }
+                _ => splice::take(document, &self.toml, name)?,
             }
         }
         if first && document.contains_key("limits") {
@@ -159,23 +215,67 @@ impl DraftEdit {
         Ok(())
     }
 
-    /// A limit that a variable sets cannot be changed; a draft may contain it as it is shown or as it is in
-    /// the document.
+    /// What a variable sets cannot be changed; a draft may contain it as it is shown or as it is in the document.
     fn refuse_overridden(
         &self,
-        kept: &dyn Fn(&str) -> bool,
-        in_force: &Limits,
-        stands: Option<&Limits>,
-    ) -> Result<(), DraftRefusal> {
-        let refused = |name: &str| {
-            let (wanted, stands) = (self.limits.get(name), stands.and_then(|limits| limits.get(name)));
-            kept(name) && wanted != in_force.get(name) && wanted != stands
+        fixed: &dyn Fn(&str) -> bool,
+        before: Option<&SectionValue>,
+        in_force: &SectionValue,
+    ) -> Result<(), DraftSaveError> {
+        let drafted = splice::limit_names(&self.toml);
+        let named =
+            |part: &str| !matches!(self.section, Section::Limits) || drafted.iter().any(|name| name == part);
+        let same = |other: &SectionValue, part: &str| self.draft.same(other, part);
+        let mut refused = self.draft.parts();
+        refused.retain(|part| {
+            let stays = same(in_force, part) || before.is_some_and(|before| same(before, part));
+            fixed(part) && named(part) && !stays
+        });
+        let error = |part: &str| {
+            let line = self.lines.iter().find(|(name, _)| name == part).map(|(_, line)| *line);
+            DraftError::at(&self.section.field(part), SET_BY_VARIABLE.to_owned(), line)
         };
-        let refused = self.names.iter().filter(|(name, _)| refused(name));
-        let errors: Vec<_> = refused
-            .map(|(name, line)| DraftError::at(&format!("limits.{name}"), SET_BY_VARIABLE.to_owned(), *line))
-            .collect();
-        if errors.is_empty() { Ok(()) } else { Err(DraftRefusal::Invalid(errors)) }
+        match refused.is_empty() {
+            true => Ok(()),
+            false => Err(DraftSaveError::Invalid(refused.into_iter().map(error).collect())),
+        }
+    }
+
+    /// What the document means with the draft in it. A mistake that was there before is not the draft's.
+    fn judge(
+        &self,
+        source: &ConfigSource,
+        before: &ConfigTable,
+        merged: &str,
+    ) -> Result<Config, DraftSaveError> {
+        let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+        source.read(root).map_err(|error| {
+            let elsewhere = |error: &ConfigError| {
+                let mut problems = error.problems().iter();
+                problems.any(|problem| !problem.field.starts_with(self.section.key()))
+            };
+            match source.read(before.clone()) {
+                Err(before) if elsewhere(&before) && elsewhere(&error) => not_ours(source, &before),
+                _ => DraftSaveError::Invalid(self.section.errors(&error)),
+            }
+        })
+    }
+
+    pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
+        self.section.in_force(before) != self.section.in_force(now)
+    }
+
+    /// The author has not seen the current document: its version, and what the draft would change in it.
+    pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
+        let bytes = found.bytes().unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let drafted = match self.put_into(source, &text) {
+            Ok((merged, _)) => self.section.text(source, &merged),
+            Err(_) => self.toml.to_string(),
+        };
+        let current = self.section.text(source, &text);
+        let diff = line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string();
+        DraftSaveError::Stale { version: Fingerprint::of(bytes).to_string(), diff }
     }
 }
 
@@ -185,11 +285,14 @@ const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, 
 fn edited(
     text: &str,
     edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>,
-) -> Result<String, DraftRefusal> {
-    let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let mut document = parsed(&plain).map_err(DraftRefusal::Backend)?;
-    edit(&mut document).map_err(DraftRefusal::Backend)?;
+) -> Result<String, DraftSaveError> {
+    let plain = unix_lines(text.trim_start_matches('\u{feff}'));
+    let mut document = parsed(&plain).map_err(DraftSaveError::Backend)?;
+    edit(&mut document).map_err(DraftSaveError::Backend)?;
     let mut merged = document.to_string();
+    if merged == plain {
+        return Ok(text.to_owned());
+    }
     if merged.trim().is_empty() {
         // An empty document would look like one that is being written.
         merged = NOTHING_SET.to_owned();
@@ -199,14 +302,15 @@ fn edited(
     Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
 }
 
-fn cannot_write(why: &str) -> DraftRefusal {
-    DraftRefusal::Backend(format!("the draft cannot be written into this document{why}"))
+fn cannot_write(why: &str) -> DraftSaveError {
+    DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
 }
 
-/// The limits of a document without the variables; `None` if one of them has a mistake.
-fn limits_alone(root: &ConfigTable) -> Option<Limits> {
-    let limits = root.get("limits").map(|entry| ("limits".to_owned(), entry.clone()));
-    read_limits(limits.into_iter().collect()).ok()
+fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
+    DraftSaveError::Backend(format!(
+        "{} has a mistake that this change is not about; correct it there first: {error}",
+        source.path().display()
+    ))
 }
 
 fn parsed(text: &str) -> Result<DocumentMut, String> {
@@ -221,68 +325,8 @@ pub fn named(text: &str) -> Vec<String> {
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
 }
 
-/// The document that a draft is put into. Parsing a long one takes milliseconds, so that is done when it is needed.
-pub(super) struct TheirDocument<'a> {
-    source: &'a ConfigSource,
-    text: &'a str,
-    /// What it says, if it is in force.
-    known: Option<&'a LiveSettings>,
-    tree: OnceCell<Result<ConfigTable, ConfigError>>,
-}
-
-impl<'a> TheirDocument<'a> {
-    /// Refused if it is not a document.
-    pub fn new(
-        source: &'a ConfigSource,
-        text: &'a str,
-        known: Option<&'a LiveSettings>,
-    ) -> Result<Self, DraftRefusal> {
-        let theirs = Self { source, text, known, tree: OnceCell::new() };
-        if known.is_none() {
-            theirs.tree()?;
-        }
-        Ok(theirs)
-    }
-
-    fn tree(&self) -> Result<&ConfigTable, DraftRefusal> {
-        let tree = self.tree.get_or_init(|| self.source.tree(self.text));
-        tree.as_ref().map_err(|error| not_ours(self.source, error))
-    }
-
-    fn read(&self) -> Result<Result<Config, ConfigError>, DraftRefusal> {
-        Ok(self.source.read(self.tree()?.clone()))
-    }
-}
-
-/// What a document with a draft in it means.
-fn judged(theirs: &TheirDocument<'_>, merged: &str, section: &str) -> Result<Config, DraftRefusal> {
-    let source = theirs.source;
-    let root = source.tree(merged).map_err(|error| cannot_write(&format!(": {error}")))?;
-    source.read(root).map_err(|error| refused(theirs, &error, section))
-}
-
-/// A mistake that was there before the draft is not the draft's.
-fn refused(theirs: &TheirDocument<'_>, error: &ConfigError, section: &str) -> DraftRefusal {
-    let elsewhere =
-        |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with(section));
-    match theirs.read() {
-        Err(refusal) => refusal,
-        Ok(Err(before)) if elsewhere(&before) && elsewhere(error) => not_ours(theirs.source, &before),
-        Ok(_) => DraftRefusal::Invalid(draft_errors(error)),
-    }
-}
-
-/// What is wrong with the document outside the draft.
-fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftRefusal {
-    DraftRefusal::Backend(format!(
-        "{} has a mistake that this change is not about; correct it there first: {error}",
-        source.path().display()
-    ))
-}
-
 const DRAFT: &str = "draft";
 
-/// One problem in a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftError {
     /// The dotted path, for example `limits.login-account.rules[0].max`; empty if it is not a single field.
@@ -319,27 +363,12 @@ pub enum DraftSaveError {
     Backend(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DraftRefusal {
-    Invalid(Vec<DraftError>),
-    /// The document cannot take it, whatever the draft says: the reason, and what to do about it.
-    Backend(String),
-}
-
-impl DraftRefusal {
+impl DraftSaveError {
     pub(super) fn into_errors(self) -> Vec<DraftError> {
         match self {
             Self::Invalid(errors) => errors,
             Self::Backend(reason) => vec![DraftError::at("", reason, None)],
-        }
-    }
-}
-
-impl From<DraftRefusal> for DraftSaveError {
-    fn from(refusal: DraftRefusal) -> Self {
-        match refusal {
-            DraftRefusal::Invalid(errors) => Self::Invalid(errors),
-            DraftRefusal::Backend(reason) => Self::Backend(reason),
+            Self::Stale { .. } => unreachable!("only a save says which version was seen"),
         }
     }
 }
@@ -377,73 +406,11 @@ pub fn line_diff<'t>(old: &'t str, new: &'t str) -> TextDiff<'t, 't, 't, str> {
     TextDiff::configure().timeout(LONGEST_COMPARISON).diff_lines(old, new)
 }
 
-#[derive(Debug, Clone)]
-pub enum DocumentEdit {
-    Limits(Box<DraftEdit>),
-    Access(Box<AccessEdit>),
-    Apps(Box<AppsEdit>),
-}
-
-impl DocumentEdit {
-    /// The document with the change in it, and what is in force with that.
-    pub(super) fn put_into(&self, theirs: &TheirDocument<'_>) -> Result<(String, Config), DraftRefusal> {
-        match self {
-            Self::Limits(edit) => edit.put_into(theirs),
-            Self::Access(edit) => edit.put_into(theirs),
-            Self::Apps(edit) => edit.put_into(theirs),
-        }
-    }
-
-    pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
-        match self {
-            Self::Limits(_) => now.limits != before.limits,
-            Self::Access(_) => now.access != before.access,
-            Self::Apps(_) => now.apps != before.apps,
-        }
-    }
-
-    /// The part of a document that it is about, for people to compare.
-    fn part(&self, source: &ConfigSource, text: &str) -> String {
-        match self {
-            Self::Limits(_) => splice::limits_toml(text),
-            Self::Access(_) => source.tree(text).map(|root| access_alone(&root).toml()).unwrap_or_default(),
-            Self::Apps(_) => splice::apps_toml(text),
-        }
-    }
-
-    /// The draft alone, if it cannot be put into the document.
-    fn alone(&self) -> Option<String> {
-        match self {
-            Self::Limits(edit) => edit.toml.as_ref().map(ToString::to_string),
-            Self::Access(edit) => Some(edit.settings().toml()),
-            Self::Apps(edit) => Some(edit.toml()),
-        }
-    }
-
-    /// The author has not seen the current document: its version, and what the draft would change in it.
-    pub(super) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
-        let bytes = found.bytes().unwrap_or_default();
-        let text = String::from_utf8_lossy(bytes);
-        let put = TheirDocument::new(source, &text, None).and_then(|theirs| self.put_into(&theirs));
-        let drafted = put.ok().map(|(merged, _)| self.part(source, &merged));
-        let diff = |drafted: String| {
-            let current = self.part(source, &text);
-            line_diff(&current, &drafted).unified_diff().header("in force", "draft").to_string()
-        };
-        let version = Fingerprint::of(bytes).to_string();
-        DraftSaveError::Stale {
-            version,
-            diff: drafted.or_else(|| self.alone()).map(diff).unwrap_or_default(),
-        }
-    }
-}
-
 /// What environment variables set, whatever the document says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overridden {
     /// The full names of limits; `*` means all, and `custom.*` all custom limits.
     limits: Vec<String>,
-    /// The keys of `[access]`.
     pub access: Vec<&'static str>,
     pub apps: bool,
 }
@@ -467,7 +434,6 @@ impl Overridden {
         all
     }
 
-    /// Whether a variable sets this limit.
     pub fn limit(&self, name: &str) -> bool {
         self.limits.iter().any(|pattern| match pattern.as_str() {
             "*" => true,
@@ -513,11 +479,4 @@ fn limits_in(root: &ConfigTable) -> Vec<(String, &TableEntry)> {
     let custom = custom.flatten().map(|(name, entry)| (format!("custom.{name}"), entry));
     let built_in = limits().filter(|(name, _)| *name != "custom").map(|(name, entry)| (name.clone(), entry));
     built_in.chain(custom).collect()
-}
-
-/// The limits of a document that contains nothing else, without the variables.
-fn read_limits(root: ConfigTable) -> Result<Limits, ConfigError> {
-    let problems = ProblemList::default();
-    let limits = reader::read(root, &problems, |root| root.section("limits", Limits::read));
-    problems.into_result(limits)
 }

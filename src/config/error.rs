@@ -62,13 +62,8 @@ impl ProblemList {
         self.visited.get()
     }
 
-    pub fn into_inner(self) -> Vec<ConfigProblem> {
-        self.problems.into_inner()
-    }
-
-    /// What was read, if there are none.
     pub fn into_result<T>(self, read: T) -> Result<T, ConfigError> {
-        match self.into_inner() {
+        match self.problems.into_inner() {
             problems if problems.is_empty() => Ok(read),
             problems => Err(ConfigError::new(problems)),
         }
@@ -77,11 +72,16 @@ impl ProblemList {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigLocation {
-    /// Lines and columns (in characters) count from 1.
-    File { path: Arc<Path>, line: usize, column: usize },
+    /// Lines count from 1; the offset is that of a byte, from 0.
+    File {
+        path: Arc<Path>,
+        line: usize,
+        offset: usize,
+    },
     /// The file as a whole: it is missing, unreadable or too long.
-    WholeFile { path: Arc<Path> },
-    /// An environment variable, by its name.
+    WholeFile {
+        path: Arc<Path>,
+    },
     Variable(Arc<str>),
 }
 
@@ -149,11 +149,11 @@ impl fmt::Display for ConfigProblem {
 }
 
 impl ConfigLocation {
-    fn order(&self) -> (u8, usize, usize) {
+    fn order(&self) -> (u8, usize) {
         match self {
-            Self::WholeFile { .. } => (0, 0, 0),
-            Self::File { line, column, .. } => (1, *line, *column),
-            Self::Variable(_) => (2, 0, 0),
+            Self::WholeFile { .. } => (0, 0),
+            Self::File { offset, .. } => (1, *offset),
+            Self::Variable(_) => (2, 0),
         }
     }
 }

@@ -115,7 +115,6 @@ macro_rules! limits {
                 }
             }
 
-            /// The built-in limits in the order of the documentation, then custom limits.
             pub fn iter(&self) -> impl Iterator<Item = &Limit> {
                 [$(&self.$field),+].into_iter().chain(self.custom.values())
             }
@@ -196,7 +195,6 @@ pub enum LimitSubject {
     Phone,
     Address,
     Network,
-    /// A dialling prefix.
     Prefix,
     Everyone,
     /// Another program, by the name in the scope of its token.
@@ -230,7 +228,6 @@ impl LimitName {
         Self::ALL.iter().copied().find(|name| name.as_str() == text)
     }
 
-    /// Whether a rule may ask for a CAPTCHA.
     pub fn may_challenge(self) -> bool {
         self.captcha() == CaptchaRules::Possible
     }

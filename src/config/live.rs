@@ -5,20 +5,19 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use url::Url;
 
 use super::backend::{self, BackendRead, WatchWaker};
-use super::draft::{
-    AppsEdit, DocumentDraft, DocumentEdit, DraftError, DraftRefusal, DraftSaveError, Overridden, SavedDraft,
-    TheirDocument,
-};
+use super::draft::{DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft};
 use super::error::{ConfigError, ConfigProblem};
 use super::live_settings::BackendKind;
-use super::settings::{Config, LiveSettings, Settings};
+use super::sections::Server;
+use super::settings::{LiveSettings, Settings};
 use super::source::{self, CheckedDocument, ConfigSource, Fingerprint};
 use crate::clock::Micros;
 
@@ -34,15 +33,12 @@ struct LiveShared {
     /// Our own URL since the start: another one in the document needs a restart.
     public_url: Url,
     backend: BackendKind,
-    /// Why the backend does not answer; `None` while it does.
     backend_down: Mutex<Option<String>>,
-    /// The watcher's control, once there is a watcher.
     control: OnceLock<WatchControl>,
     /// Notifies those who wait for a change; holds the version.
     changed: watch::Sender<u64>,
 }
 
-/// One configuration with its identity.
 #[derive(Debug, Clone)]
 pub struct InForceConfig {
     pub live: Arc<LiveSettings>,
@@ -56,10 +52,20 @@ pub struct InForceConfig {
 }
 
 impl InForceConfig {
-    /// What a document says, if it is the one in force.
-    pub(super) fn says(&self, text: &str) -> Option<&LiveSettings> {
-        let read = self.fingerprint.is_some() && *self.document == *text;
-        read.then_some(self.live.as_ref())
+    fn new(
+        mut live: LiveSettings,
+        version: u64,
+        fingerprint: Option<Fingerprint>,
+        document: Arc<str>,
+    ) -> Self {
+        let mut exempt = None;
+        if !live.access.settings().allow.is_empty() {
+            let lifted = live.limits.lifted();
+            // Both use the same logs, which keep enough for both.
+            live.limits = live.limits.keeping_for(&lifted);
+            exempt = Some(Arc::new(LiveSettings { limits: lifted, ..live.clone() }));
+        }
+        Self { live: Arc::new(live), exempt, version, fingerprint, document }
     }
 }
 
@@ -70,31 +76,30 @@ pub struct RefusedChange {
 }
 
 impl LiveHandle {
-    pub(super) fn new(judged: CheckedDocument, source: ConfigSource, backend: BackendKind) -> Self {
-        Self::starting(judged.config, Some(judged.fingerprint), judged.document, source, backend)
+    pub(super) fn new(checked: CheckedDocument, source: ConfigSource, backend: BackendKind) -> Self {
+        let CheckedDocument { config, fingerprint, document } = checked;
+        let in_force = InForceConfig::new(config.live, 1, Some(fingerprint), document);
+        Self::starting(in_force, config.settings.server.public_url, source, backend)
     }
 
     /// A configuration that is never reloaded, for tests and users of the library.
     pub fn fixed(live: LiveSettings) -> Self {
         let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
-        let config = Config { live, ..Config::default() };
-        Self::starting(config, None, Arc::from(""), nowhere, BackendKind::Fixed)
+        let in_force = InForceConfig::new(live, 1, None, Arc::from(""));
+        Self::starting(in_force, Server::default().public_url, nowhere, BackendKind::Fixed)
     }
 
     fn starting(
-        config: Config,
-        fingerprint: Option<Fingerprint>,
-        document: Arc<str>,
+        in_force: InForceConfig,
+        public_url: Url,
         source: ConfigSource,
         backend: BackendKind,
     ) -> Self {
-        let (live, exempt) = with_exempt(config.live);
-        let in_force = InForceConfig { live, exempt, version: 1, fingerprint, document };
         Self(Arc::new(LiveShared {
             in_force: ArcSwap::from_pointee(in_force),
             refused: Mutex::new(None),
             source,
-            public_url: config.settings.server.public_url,
+            public_url,
             backend,
             backend_down: Mutex::new(None),
             control: OnceLock::new(),
@@ -128,7 +133,7 @@ impl LiveHandle {
 
     /// The last change that was refused; `None` if the configuration in force is what the document says.
     pub fn last_refused(&self) -> Option<RefusedChange> {
-        self.0.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.refused.lock().clone()
     }
 
     pub fn last_error(&self) -> Option<String> {
@@ -141,7 +146,7 @@ impl LiveHandle {
 
     /// Why the backend does not answer; `None` while it does.
     pub fn backend_down(&self) -> Option<String> {
-        self.0.backend_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.backend_down.lock().clone()
     }
 
     pub(super) fn source(&self) -> &ConfigSource {
@@ -155,16 +160,12 @@ impl LiveHandle {
 
     /// What would be in force if the edit were written into the document in force, or everything that would be wrong.
     pub fn check(&self, edit: &DocumentEdit) -> Result<LiveSettings, Vec<DraftError>> {
-        let in_force = self.in_force();
-        let text = &in_force.document;
-        let theirs = TheirDocument::new(&self.0.source, text, in_force.says(text));
-        let put = theirs.and_then(|theirs| edit.put_into(&theirs));
-        put.map(|(_, config)| config.live).map_err(DraftRefusal::into_errors)
+        let put = edit.put_into(&self.0.source, &self.in_force().document);
+        put.map(|(_, config)| config.live).map_err(DraftSaveError::into_errors)
     }
 
-    /// A draft of `[[apps]]`.
     pub fn read_apps(&self, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
-        Ok(DocumentEdit::Apps(Box::new(AppsEdit::read(draft, &self.0.public_url)?)))
+        DocumentEdit::apps(draft, &self.0.public_url)
     }
 
     /// Saves drafts; `None` if no backend is watched.
@@ -185,40 +186,26 @@ impl LiveHandle {
     /// Puts `live` in force; returns its version. Only the watcher's thread calls it.
     pub(super) fn replace(&self, live: LiveSettings, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
-        let (live, exempt) = with_exempt(live);
-        let next = InForceConfig { live, exempt, version, fingerprint: Some(fingerprint), document };
-        self.0.in_force.store(Arc::new(next));
+        self.0.in_force.store(Arc::new(InForceConfig::new(live, version, Some(fingerprint), document)));
         self.note(None);
         version
     }
 
     pub(super) fn note(&self, refused: Option<RefusedChange>) {
-        *self.0.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        *self.0.refused.lock() = refused;
         self.0.changed.send_replace(self.version());
     }
 
     /// Whether the backend answers; returns true if that has changed.
     pub(super) fn note_backend(&self, down: Option<&str>) -> bool {
-        let mut noted = self.0.backend_down.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.backend_down.lock();
         let news = noted.is_some() != down.is_some();
         *noted = down.map(str::to_owned);
         news
     }
 }
 
-/// The settings of everybody, and those of exempt clients. Both use the same logs, which keep enough for both.
-fn with_exempt(live: LiveSettings) -> (Arc<LiveSettings>, Option<Arc<LiveSettings>>) {
-    if live.access.settings().allow.is_empty() {
-        return (Arc::new(live), None);
-    }
-    let lifted = live.limits.lifted();
-    let live = LiveSettings { limits: live.limits.keeping_for(&lifted), ..live };
-    let exempt = LiveSettings { limits: lifted, ..live.clone() };
-    (Arc::new(live), Some(Arc::new(exempt)))
-}
-
 pub(super) enum WatchMessage {
-    /// The document changed, or may have changed.
     Changed,
     OnDemand,
     Save(Box<SaveRequest>),
@@ -228,16 +215,8 @@ pub(super) enum WatchMessage {
 /// A draft to put in force, if its author has seen the current document.
 pub(super) struct SaveRequest {
     pub edit: DocumentEdit,
-    /// The version that the author has seen.
     pub seen: String,
     pub answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
-}
-
-impl SaveRequest {
-    pub fn answer(self, saved: Result<SavedDraft, DraftSaveError>) {
-        // The caller may be gone; what was saved stays.
-        self.answer.send(saved).ok();
-    }
 }
 
 /// The watcher's thread, for callers that need something from it.
@@ -253,7 +232,6 @@ impl WatchControl {
         (Self { wake, stopping: Arc::default() }, woken)
     }
 
-    /// For the backend of the document.
     pub(super) fn waker(&self) -> WatchWaker {
         let wake = self.wake.clone();
         // The thread is gone only if the hook panicked, which has been reported as such.
@@ -280,7 +258,6 @@ impl WatchControl {
     }
 }
 
-/// A valid configuration.
 #[derive(Debug)]
 pub struct LoadedConfig {
     pub warnings: Vec<ConfigProblem>,
@@ -291,7 +268,7 @@ pub struct LoadedConfig {
 impl ConfigSource {
     /// Reads everything, or returns everything that is wrong with it.
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
-        let judged = self.interpret(&backend::find(self.path()))?;
+        let judged = self.interpret(&backend::find(self.path()), None)?;
         let settings = judged.config.settings.clone();
         let warnings = judged.config.warnings.clone();
         let live = match settings.backend.backend {
@@ -302,19 +279,13 @@ impl ConfigSource {
                 let source = self.over_the_rest(settings.backend.place(), &judged.document)?;
                 // Until the backend was read once, the file applies.
                 let seed = BackendRead::Bytes(source::live_part_of(&judged.document).into_bytes());
-                LiveHandle::new(source.interpret(&seed)?, source, kind)
+                LiveHandle::new(source.interpret(&seed, None)?, source, kind)
             }
         };
         Ok(LoadedConfig { warnings, settings, live })
     }
 }
 
-/// `gatehouse check-config`: whether a server would start from this source.
-pub fn check(source: &ConfigSource) -> Result<(), ConfigError> {
-    source.load().map(drop)
-}
-
-/// The result of reading the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadResult {
     /// Its document is what [`LoadedConfig::live`] holds now.
@@ -329,19 +300,15 @@ impl LoadedConfig {
     /// Reads the backend of the limits once, for commands that run no server: applies its document, and
     /// writes nothing there.
     pub fn read_once(&self) -> ReloadResult {
-        let found = match self.live.backend() {
-            BackendKind::Fixed | BackendKind::File => return ReloadResult::Followed,
-            BackendKind::Redis | BackendKind::Nacos => {
-                match backend::service(&self.settings, &WatchWaker::noop()) {
-                    Some(mut backend) => backend.read(None),
-                    None => return ReloadResult::Followed,
-                }
-            }
+        let found = match backend::service(&self.settings, &WatchWaker::noop()) {
+            Ok(None) => return ReloadResult::Followed,
+            Ok(Some(mut backend)) => backend.read(None),
+            Err(reason) => BackendRead::Down(reason.to_string()),
         };
         match found {
             BackendRead::Missing => ReloadResult::Empty,
             BackendRead::Down(reason) => ReloadResult::Down(reason),
-            found => match self.live.source().interpret(&found) {
+            found => match self.live.source().interpret(&found, None) {
                 Ok(judged) => {
                     self.live.replace(judged.config.live, judged.fingerprint, judged.document);
                     ReloadResult::Followed
@@ -358,7 +325,7 @@ mod tests {
     use crate::config::DEFAULT_FILE;
 
     fn refusal(source: &ConfigSource) -> String {
-        check(source).expect_err("a refusal").to_string()
+        source.load().expect_err("a refusal").to_string()
     }
 
     #[test]
@@ -367,7 +334,7 @@ mod tests {
         let path = folder.path().join("gatehouse.toml");
         let named = ConfigSource::new(Some(&path), Vec::new());
         assert_eq!(refusal(&named), format!("{}: there is no such file", path.display()));
-        check(&ConfigSource::optional(&path, Vec::new())).expect("the defaults");
+        ConfigSource::optional(&path, Vec::new()).load().expect("the defaults");
         assert_eq!(ConfigSource::new(None, Vec::new()).path(), Path::new(DEFAULT_FILE));
     }
 

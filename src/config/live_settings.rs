@@ -29,11 +29,9 @@ section! {
     BackendSettings in "live" {
         /// The config centre, if the backend is [`BackendKind::Nacos`].
         nacos: Option<NacosSettings> = None, WithinSection(nacos);
-        /// [`BackendKind::File`], or a service.
         backend: BackendKind = BackendKind::File, word(&BACKENDS);
         /// The Redis server; `None`: that of the store.
         url: Option<StoreUrl> = None, NoDefault(|node| redis_url(&text(node)?));
-        /// The name of the document there.
         key: String = "gh:live".to_owned(), text;
         /// How often a service is read, whatever it announces.
         poll: Duration = SECOND * 5, duration(Duration::from_millis(100)..=MINUTE * 60);
@@ -55,13 +53,9 @@ fn nacos(section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<Na
 impl BackendSettings {
     /// The name of the document in problems, if it is not the file.
     pub fn place(&self) -> PathBuf {
-        self.nacos.as_ref().map_or_else(|| redis_place(&self.key), NacosSettings::place)
+        let redis = || PathBuf::from(format!("redis {}", self.key));
+        self.nacos.as_ref().map_or_else(redis, NacosSettings::place)
     }
-}
-
-/// The name of a string on Redis in problems.
-pub(super) fn redis_place(key: &str) -> PathBuf {
-    PathBuf::from(format!("redis {key}"))
 }
 
 /// What a build without the client answers.
@@ -87,7 +81,6 @@ pub struct NacosSettings {
     pub namespace: String,
     pub group: String,
     pub data_id: String,
-    /// The account, if the server requires a sign-in.
     pub account: Option<NacosAccount>,
 }
 

@@ -30,13 +30,12 @@ pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_te
 pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
-    AccessEdit, AccessSaver, AppsEdit, DocumentDraft, DocumentEdit, DraftEdit, DraftError, DraftSaveError,
-    Overridden, SavedDraft, apps_toml, limits_and_apps_toml, limits_toml, line_diff, named, rule_json,
-    with_limit,
+    AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,
+    limits_and_apps_toml, limits_toml, line_diff, named, rule_json, with_limit,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
-pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult, WatchControl, check};
+pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult, WatchControl};
 pub use live_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;

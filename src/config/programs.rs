@@ -15,11 +15,9 @@ pub type ProgramTexts = BTreeMap<String, ProgramText>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramText {
-    /// As people know it.
     pub program: String,
     /// In any language that `texts` does not have.
     text: Option<String>,
-    /// By language tag.
     texts: BTreeMap<String, String>,
 }
 

@@ -35,7 +35,6 @@ impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<Option<T>> for NoDefau
     }
 }
 
-/// A list of such values.
 pub(super) struct ListOf<F>(pub F);
 
 impl<T, F: FnMut(ValueNode) -> ParseResult<T>> KeyReader<Vec<T>> for ListOf<F> {
@@ -81,7 +80,6 @@ pub(super) struct SectionReader<'p> {
     problems_before: usize,
 }
 
-/// Reads the table at the root of a document.
 pub(super) fn read<T>(
     root: ConfigTable,
     problems: &ProblemList,
@@ -116,7 +114,6 @@ impl<'p> SectionReader<'p> {
         SectionReader { problems_before, ..Self::new(path, place, rest, self.problems) }.through(read)
     }
 
-    /// The section that a table describes.
     pub fn table<S: SectionTable>(&mut self) -> S {
         self.section(S::NAME, S::read)
     }
@@ -179,13 +176,10 @@ impl<'p> SectionReader<'p> {
         most: usize,
         mut parse: impl FnMut(ValueNode) -> ParseResult<T>,
     ) -> Option<Vec<T>> {
-        let path = self.path_of(key);
-        let items = self.items(key, most)?;
-        let parsed = self.until_full(items.into_iter().enumerate()).filter_map(|(index, node)| {
+        self.each(key, most, |section, path, node| {
             let place = node.place.clone();
-            parse(node).map_err(|reason| self.refuse(place, format!("{path}[{index}]"), reason)).ok()
-        });
-        Some(parsed.collect())
+            parse(node).map_err(|reason| section.refuse(place, path, reason)).ok()
+        })
     }
 
     /// A list of tables, each read as a section of its own. No more than `most` are read.
@@ -195,22 +189,24 @@ impl<'p> SectionReader<'p> {
         most: usize,
         mut read: impl FnMut(&mut SectionReader<'p>) -> T,
     ) -> Option<Vec<T>> {
-        let path = self.path_of(key);
-        let items = self.items(key, most)?;
-        let parsed = self.until_full(items.into_iter().enumerate()).filter_map(|(index, node)| {
-            let path = format!("{path}[{index}]");
-            let (place, rest) = self.table_of(&path, node)?;
-            Some(SectionReader::new(path, Some(place), rest, self.problems).through(&mut read))
-        });
-        Some(parsed.collect())
+        self.each(key, most, |section, path, node| {
+            let (place, rest) = section.table_of(&path, node)?;
+            Some(SectionReader::new(path, Some(place), rest, section.problems).through(&mut read))
+        })
     }
 
-    fn items(&mut self, key: &'static str, most: usize) -> Option<Vec<ValueNode>> {
-        let place = self.place_of(key);
-        let mut items = self.optional(key, items)?;
-        self.at_most(most, items.len(), place.as_ref(), self.path_of(key));
-        items.truncate(most);
-        Some(items)
+    /// What is read of each item, by its path; `None` if there is no list.
+    fn each<T>(
+        &mut self,
+        key: &'static str,
+        most: usize,
+        mut read: impl FnMut(&Self, String, ValueNode) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let (path, place) = (self.path_of(key), self.place_of(key));
+        let items = self.optional(key, items)?;
+        self.at_most(most, items.len(), place.as_ref(), path.clone());
+        let items = self.until_full(items.into_iter().take(most).enumerate());
+        Some(items.filter_map(|(index, node)| read(self, format!("{path}[{index}]"), node)).collect())
     }
 
     fn at_most(&self, most: usize, count: usize, place: Option<&ConfigLocation>, field: String) {

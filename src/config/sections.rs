@@ -26,7 +26,6 @@ section! {
         public_url: Url = Url::parse("http://127.0.0.1:8080").expect("a URL"), origin;
         /// Proxies whose information about the client's address is believed.
         trusted_proxies: Vec<IpNet> = Vec::new(), ListOf(network);
-        /// Who may read `/metrics`.
         metrics_from: Vec<IpNet> =
             ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(), ListOf(network);
         /// Threads that serve requests; `None`: one for each core.
@@ -196,7 +195,6 @@ section! {
         /// Memory of one verification, in KiB. From the least memory that OWASP lists (7 MiB, with more
         /// passes) to 1 GiB, which takes seconds.
         memory_kib: u32 = 19_456, integer(7_168..=1_048_576);
-        /// Passes over that memory.
         iterations: u32 = 2, integer(1..=64);
         /// Lanes of one verification.
         parallelism: u32 = 1, integer(1..=16);
@@ -248,7 +246,6 @@ section! {
     }
 }
 
-/// Where answers come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CaptchaProvider {
     /// Distorted letters, drawn by this process.
@@ -273,19 +270,16 @@ const DIFFICULTIES: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("medium", Difficulty::Medium), ("hard", Difficulty::Hard)];
 
 section! {
-    /// Settings that need a restart.
     CaptchaSettings in "captcha" {
         provider: CaptchaProvider = CaptchaProvider::Image, WithinSection(provider);
     }
 }
 
 section! {
-    /// Settings that are live.
     CaptchaTunables in "captcha" {
         difficulty: Difficulty = Difficulty::Medium, word(&DIFFICULTIES);
         /// How long a challenge can be solved. The longest proof of work takes a slow phone 15 s.
         ttl: Duration = MINUTE * 3, duration(SECOND * 30..=MINUTE * 60);
-        /// A proof of work is offered beside the image.
         proof_of_work: bool = true, yes_or_no;
         /// The contact for people who can do neither; none if empty.
         help: String = String::new(), contact;
@@ -324,7 +318,6 @@ section! {
     TelemetrySettings in "telemetry" {
         /// The base URL of a receiver of OTLP over HTTP; `None`: nothing is exported.
         otlp_endpoint: Option<Url> = None, endpoint;
-        /// Sent with every export.
         headers: Vec<(String, SecretRef)> = Vec::new(), WithinSection(headers);
         /// Certificates in PEM that may have signed the receiver's, beside Mozilla's roots.
         ca_file: Option<PathBuf> = None, path_if_any;

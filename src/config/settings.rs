@@ -15,7 +15,6 @@ use super::sms::{GatewaySettings, SmsSettings, SmsTunables};
 use super::values::shown;
 use super::webhooks::{self, WebhookSettings};
 
-/// The contents of one document.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// Keys by their former names, which are still read.
@@ -36,7 +35,6 @@ pub struct Settings {
     pub session: SessionSettings,
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
-    /// What the messages of other programs say.
     pub verify: ProgramTexts,
     pub relay: Relays,
     pub audit: AuditSettings,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rlibphonenumber::{PHONE_NUMBER_UTIL, Region};
+use strum::{EnumString, VariantNames};
 use url::Url;
 
 use super::document::ValueNode;
@@ -16,7 +17,6 @@ use super::values::{
 };
 
 section! {
-    /// Settings that need a restart.
     SmsSettings in "sms" {
         gateway: GatewaySettings = GatewaySettings::Outbox, WithinSection(read);
         /// How long a gateway may take for one message; the client waits as long.
@@ -25,7 +25,6 @@ section! {
 }
 
 section! {
-    /// Settings that are live.
     SmsTunables in "sms" {
         /// For numbers written without a country code (ISO 3166-1, two letters).
         default_region: String = "CN".to_owned(), country;
@@ -44,7 +43,6 @@ section! {
     /// The brake on a dialling prefix whose codes nobody enters.
     Brake in "sms.brake" {
         enabled: bool = true, yes_or_no;
-        /// How far it looks back.
         window: Duration = HOUR, duration(MINUTE..=DAY * 7);
         /// Fewer messages to a block (10,000 neighbouring numbers) do not trip it; from half as many on, asks need a
         /// solved challenge.
@@ -53,7 +51,6 @@ section! {
         min_sent_range: u32 = 100, integer(1..=1_000_000);
         /// Fewer with a solved challenge to a range do not trip it.
         min_solved_range: u32 = 500, integer(1..=1_000_000);
-        /// The share of codes that must be entered.
         min_entered: f64 = 0.1, share;
         lifts_after: Duration = HOUR, duration(MINUTE..=DAY * 30);
     }
@@ -277,8 +274,8 @@ fn url_template(node: ValueNode) -> ParseResult<GatewayTemplate> {
     Ok(template)
 }
 
-/// The value of a placeholder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Placeholder {
     Phone,
     PhoneDigits,
@@ -289,20 +286,6 @@ pub(crate) enum Placeholder {
     Id,
     ReportToken,
     ReportUrl,
-}
-
-impl Placeholder {
-    /// All of them, by their names.
-    pub const ALL: [(&str, Self); 8] = [
-        ("phone", Self::Phone),
-        ("phone_digits", Self::PhoneDigits),
-        ("text", Self::Text),
-        ("text_utf16_hex", Self::TextUtf16Hex),
-        ("code", Self::Code),
-        ("id", Self::Id),
-        ("report_token", Self::ReportToken),
-        ("report_url", Self::ReportUrl),
-    ];
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -411,9 +394,8 @@ fn piece(name: &str) -> Result<TemplatePiece, String> {
     if name.starts_with("env:") || name.starts_with("file:") {
         return SecretRef::parse(name.to_owned()).map(TemplatePiece::Secret);
     }
-    let place = Placeholder::ALL.iter().find(|(known, _)| *known == name);
-    place.map(|(_, place)| TemplatePiece::Place(*place)).ok_or_else(|| {
-        let known: Vec<_> = Placeholder::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
+    name.parse().map(TemplatePiece::Place).map_err(|_| {
+        let known: Vec<_> = Placeholder::VARIANTS.iter().map(|known| format!("{{{known}}}")).collect();
         format!("{{{name}}} is not a placeholder; use {}, {{env:NAME}} and {{file:PATH}}", known.join(", "))
     })
 }

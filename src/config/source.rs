@@ -84,18 +84,19 @@ impl ConfigSource {
         })
     }
 
-    pub(super) fn interpret(&self, found: &BackendRead) -> Result<CheckedDocument, ConfigError> {
-        let text = self.text(found)?;
-        Ok(CheckedDocument::new(text, self.read(self.tree(text)?)?))
-    }
-
-    /// What was found, if it is known what it says.
-    pub(super) fn checked(
+    /// `known` is what it says, if that is known.
+    pub(super) fn interpret(
         &self,
         found: &BackendRead,
-        config: Config,
+        known: Option<Config>,
     ) -> Result<CheckedDocument, ConfigError> {
-        Ok(CheckedDocument::new(self.text(found)?, config))
+        let text = self.text(found)?;
+        let config = match known {
+            Some(config) => config,
+            None => self.read(self.tree(text)?)?,
+        };
+        let fingerprint = Fingerprint::of(text.as_bytes());
+        Ok(CheckedDocument { config, fingerprint, document: Arc::from(text) })
     }
 
     fn text<'f>(&self, found: &'f BackendRead) -> Result<&'f str, ConfigError> {
@@ -123,23 +124,15 @@ impl ConfigSource {
         }
     }
 
-    /// The configuration in a tree, with the variables over it.
     pub(super) fn read(&self, root: ConfigTable) -> Result<Config, ConfigError> {
         read(root, &self.environment)
     }
 }
 
-/// A valid document.
 pub(super) struct CheckedDocument {
     pub config: Config,
     pub fingerprint: Fingerprint,
     pub document: Arc<str>,
-}
-
-impl CheckedDocument {
-    fn new(text: &str, config: Config) -> Self {
-        Self { config, fingerprint: Fingerprint::of(text.as_bytes()), document: Arc::from(text) }
-    }
 }
 
 /// A document with the variables over it; `path` names it in problems.
@@ -152,7 +145,7 @@ pub fn visited(path: &Path, text: &str) -> usize {
     document::parse(path, text).map_or(0, |root| read_counting(root, &[]).1)
 }
 
-pub(super) fn read(root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
+fn read(root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     read_counting(root, environment).0
 }
 
@@ -183,13 +176,12 @@ fn live_keys(section: &str) -> Option<&'static [&'static str]> {
     LIVE.iter().find(|(name, _)| *name == section).map(|(_, keys)| *keys)
 }
 
-/// The file without its live part.
 pub(super) fn without_live(mut file: ConfigTable) -> ConfigTable {
     for (section, keys) in LIVE {
         if keys.is_empty() {
             file.remove(section);
-        } else if let Some(TableEntry { node: ValueNode { value: ConfigValue::Table(table), .. }, .. }) =
-            file.get_mut(section)
+        } else if let Some(ConfigValue::Table(table)) =
+            file.get_mut(section).map(|entry| &mut entry.node.value)
         {
             table.retain(|key, _| !keys.contains(&key.as_str()));
         }

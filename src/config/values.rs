@@ -20,7 +20,6 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A whole number within bounds.
 pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
     bounds: RangeInclusive<T>,
 ) -> impl Fn(ValueNode) -> ParseResult<T> {
@@ -37,7 +36,6 @@ pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
     }
 }
 
-/// A fraction from 0 to 1.
 pub(super) fn share(node: ValueNode) -> ParseResult<f64> {
     let value = match node.typed().value {
         ConfigValue::Fraction(value) => value,
@@ -62,7 +60,6 @@ fn out_of_range<T: Display>(value: impl Display, bounds: &RangeInclusive<T>) -> 
     format!("{value} is out of range; it must be from {} to {}", bounds.start(), bounds.end())
 }
 
-/// One of a few words.
 pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(ValueNode) -> ParseResult<T> {
     move |node| {
         let text = node.text()?;
@@ -137,7 +134,6 @@ pub(super) fn path(node: ValueNode) -> ParseResult<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
-/// A path, or nothing.
 pub(super) fn path_if_any(node: ValueNode) -> ParseResult<Option<PathBuf>> {
     let text = node.text()?;
     Ok((!text.trim().is_empty()).then(|| PathBuf::from(text)))
@@ -150,7 +146,6 @@ pub(super) fn socket_address(node: ValueNode) -> ParseResult<SocketAddr> {
     })
 }
 
-/// A network, or a single address.
 pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
     let text = node.text()?;
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -209,7 +204,6 @@ pub enum SecretRef {
 /// Longer than any key; a line of this many bytes is not a secret, and is refused when it is used.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// Why a secret cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("the environment variable {name} is not set, or is not text")]
@@ -252,7 +246,6 @@ impl SecretRef {
         Ok(line.to_owned().into())
     }
 
-    /// A reference, or the value itself.
     pub(crate) fn parse(text: String) -> ParseResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';

@@ -4,17 +4,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::backend::{BackendRead, FileBackend, LARGEST, LimitsBackend, SwapResult, WatchWaker};
-use super::draft::{DraftSaveError, SavedDraft, TheirDocument};
+use super::draft::{DraftSaveError, SavedDraft};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange, SaveRequest, WatchControl, WatchMessage};
-use super::live_settings::BackendKind;
 use super::settings::{Config, Settings};
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
 use super::{backend, draft};
@@ -58,15 +57,17 @@ impl ConfigWatcher {
     ) -> std::io::Result<Self> {
         let (control, woken) = WatchControl::new();
         let waker = control.waker();
-        let backend = backend::service(&running, &waker)
-            .unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, waker.clone())));
+        let service = backend::service(&running, &waker)?;
+        let is_service = service.is_some();
+        let backend =
+            service.unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, waker.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
-        let service = backend.kind() != BackendKind::File;
-        let reloader = ConfigReloader::new(live.source().clone(), running, live, clock);
-        let mut watching = WatchThread { waker, woken, backend, reloader, on_reload, first_read: looked };
+        let reloader = ConfigReloader::new(running, live, clock);
+        let mut watching =
+            WatchThread { waker, woken, backend, is_service, reloader, on_reload, first_read: looked };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
-        if service {
+        if is_service {
             // The current document is in force from the first request on, if it can be read.
             first_look.recv_timeout(FIRST_READ).ok();
         }
@@ -93,37 +94,37 @@ struct WatchThread<F> {
     waker: WatchWaker,
     woken: Receiver<WatchMessage>,
     backend: Box<dyn LimitsBackend>,
+    is_service: bool,
     reloader: ConfigReloader,
     on_reload: F,
-    /// Notified once the backend was read.
     first_read: SyncSender<()>,
-}
-
-/// Wake-ups that queued up while the thread was waiting; one read answers them all.
-#[derive(Default)]
-struct WatchRequests {
-    on_demand: bool,
-    saves: Vec<SaveRequest>,
 }
 
 impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     fn run(&mut self) {
+        let (mut on_demand, mut saves) = (false, Vec::<Box<SaveRequest>>::new());
         // Before the first wait, because the document may have changed between loading and watching.
-        let mut asked = WatchRequests::default();
         while !self.waker.is_stopping() {
             self.backend.listen();
             let found = self.find();
-            let outcome = self.reloader.step(found, asked.on_demand);
+            let outcome = self.reloader.follow(found, std::mem::take(&mut on_demand), None);
             self.tell(outcome);
             self.first_read.try_send(()).ok();
-            for request in asked.saves {
-                self.save(request);
+            for request in saves.drain(..) {
+                self.save(*request);
             }
-            asked = match self.woken.recv_timeout(self.backend.poll()) {
-                Ok(wake) => self.drain(wake),
-                Err(RecvTimeoutError::Timeout) => WatchRequests::default(),
+            let first = match self.woken.recv_timeout(self.backend.poll()) {
                 Err(RecvTimeoutError::Disconnected) => return,
+                woken => woken.ok(),
             };
+            // One read answers all wake-ups that queued up meanwhile.
+            for wake in first.into_iter().chain(self.woken.try_iter()) {
+                match wake {
+                    WatchMessage::Changed | WatchMessage::Stop => {}
+                    WatchMessage::OnDemand => on_demand = true,
+                    WatchMessage::Save(request) => saves.push(request),
+                }
+            }
         }
     }
 
@@ -131,12 +132,12 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     /// file, later the document from before it was lost. One of several instances succeeds.
     fn find(&mut self) -> BackendRead {
         let found = self.backend.read(self.reloader.seen());
-        if found != BackendRead::Missing || self.backend.kind() == BackendKind::File {
+        if found != BackendRead::Missing || !self.is_service {
             return found;
         }
         match self.backend.swap(&found, &self.reloader.document()) {
             Ok(SwapResult::Done) => {
-                let place = self.backend.place().display();
+                let place = self.reloader.place();
                 tracing::warn!(%place, "the backend had no limits, so this instance stored those that it has in force");
                 self.backend.read(None)
             }
@@ -147,7 +148,7 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
 
     fn tell(&self, outcome: Option<ReloadOutcome>) {
         if let Some(outcome) = outcome {
-            outcome.log(self.backend.place());
+            outcome.log(&self.reloader.place());
             (self.on_reload)(&outcome);
         }
     }
@@ -155,24 +156,13 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     fn save(&mut self, request: SaveRequest) {
         let (saved, outcome) = self.reloader.save(&mut *self.backend, &request);
         self.tell(outcome);
-        request.answer(saved);
-    }
-
-    fn drain(&self, first: WatchMessage) -> WatchRequests {
-        let mut asked = WatchRequests::default();
-        for wake in std::iter::once(first).chain(self.woken.try_iter()) {
-            match wake {
-                WatchMessage::Changed | WatchMessage::Stop => {}
-                WatchMessage::OnDemand => asked.on_demand = true,
-                WatchMessage::Save(request) => asked.saves.push(*request),
-            }
-        }
-        asked
+        // The caller may be gone; what was saved stays.
+        request.answer.send(saved).ok();
     }
 }
 
-/// The result of reading the backend.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ReloadOutcome {
     /// In force from now on. The keys in `needs_restart` differ from those at the server's start and are not
     /// applied.
@@ -186,8 +176,7 @@ pub enum ReloadOutcome {
 }
 
 impl ReloadOutcome {
-    fn log(&self, path: &Path) {
-        let file = path.display();
+    fn log(&self, file: &impl Display) {
         match self {
             Self::Applied { version, fingerprint, needs_restart } if needs_restart.is_empty() => {
                 tracing::info!(%file, version, %fingerprint, "configuration applied");
@@ -208,8 +197,6 @@ impl ReloadOutcome {
 }
 
 struct ConfigReloader {
-    source: ConfigSource,
-    /// The settings that the server was started with.
     running: Settings,
     live: LiveHandle,
     clock: Clock,
@@ -218,26 +205,26 @@ struct ConfigReloader {
 }
 
 impl ConfigReloader {
-    pub const fn new(source: ConfigSource, running: Settings, live: LiveHandle, clock: Clock) -> Self {
-        Self { source, running, live, clock, seen: None }
+    pub const fn new(running: Settings, live: LiveHandle, clock: Clock) -> Self {
+        Self { running, live, clock, seen: None }
     }
 
     pub const fn seen(&self) -> Option<&BackendRead> {
         self.seen.as_ref()
     }
 
-    /// The document in force.
+    /// The name of the document in problems.
+    pub fn place(&self) -> impl Display {
+        self.live.source().path().display()
+    }
+
     pub fn document(&self) -> Arc<str> {
         Arc::clone(&self.live.in_force().document)
     }
 
-    /// Judges what was found. `None` if it was judged last and nobody asked.
-    pub fn step(&mut self, found: BackendRead, on_demand: bool) -> Option<ReloadOutcome> {
-        self.follow(found, on_demand, None)
-    }
-
-    /// The same, with the verdict if there is one already: reading a long document takes milliseconds.
-    fn follow(
+    /// Judges what was found, unless the verdict is known: reading a long document takes milliseconds. `None` if it was
+    /// judged last and nobody asked.
+    pub fn follow(
         &mut self,
         found: BackendRead,
         on_demand: bool,
@@ -248,7 +235,7 @@ impl ConfigReloader {
             return (news || on_demand).then_some(ReloadOutcome::Down { reason });
         }
         if self.live.note_backend(None) {
-            tracing::info!(place = %self.source.path().display(), "the backend of the configuration answers again");
+            tracing::info!(place = %self.place(), "the backend of the configuration answers again");
         }
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
@@ -270,10 +257,8 @@ impl ConfigReloader {
     }
 
     fn judge(&self, found: &BackendRead, config: Option<Config>) -> Result<ReloadOutcome, ConfigError> {
-        let CheckedDocument { config, fingerprint, document } = match config {
-            Some(config) => self.source.checked(found, config)?,
-            None => self.source.interpret(found)?,
-        };
+        let CheckedDocument { config, fingerprint, document } =
+            self.live.source().interpret(found, config)?;
         let in_force = self.live.in_force();
         if in_force.fingerprint == Some(fingerprint) {
             return Ok(ReloadOutcome::Unchanged { version: in_force.version });
@@ -286,7 +271,7 @@ impl ConfigReloader {
             _ => None,
         };
         if let Some(reason) = vanished {
-            return Err(ConfigError::whole_file(self.source.path(), reason));
+            return Err(ConfigError::whole_file(self.live.source().path(), reason));
         }
         let needs_restart = self.running.differences(&config.settings);
         let version = self.live.replace(config.live, fingerprint, document);
@@ -309,7 +294,7 @@ impl ConfigReloader {
         let outcome = match swapped {
             Err(reason) => return (Err(DraftSaveError::Backend(reason)), None),
             Ok(SwapResult::Overtaken(found)) => {
-                return (Err(request.edit.stale(&self.source, &found)), None);
+                return (Err(request.edit.stale(self.live.source(), &found)), None);
             }
             Ok(SwapResult::Done) => {
                 self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config))
@@ -340,7 +325,7 @@ impl ConfigReloader {
         backend: &mut dyn LimitsBackend,
         request: &SaveRequest,
     ) -> Result<(String, Config, BackendRead), DraftSaveError> {
-        let place = backend.place().display().to_string();
+        let place = self.place();
         let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
         let found = backend.read(self.seen());
         let bytes = match &found {
@@ -360,10 +345,9 @@ impl ConfigReloader {
             )));
         }
         if Fingerprint::of(bytes).to_string() != request.seen {
-            return Err(request.edit.stale(&self.source, &found));
+            return Err(request.edit.stale(self.live.source(), &found));
         }
-        let theirs = TheirDocument::new(&self.source, text, in_force.says(text))?;
-        let (candidate, config) = request.edit.put_into(&theirs)?;
+        let (candidate, config) = request.edit.put_into(self.live.source(), text)?;
         if candidate.len() as u64 > LARGEST {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }

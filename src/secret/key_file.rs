@@ -14,7 +14,6 @@ use crate::entropy::Entropy;
 use crate::files::open_regular;
 
 const KEY: usize = 32;
-/// `stored`, two keys, `index`.
 const LONGEST: usize = 3 * KEY + 1;
 
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +42,6 @@ pub enum KeyStep {
     Drop,
 }
 
-/// The content of the file.
 pub struct KeyFile {
     path: PathBuf,
     stored: Zeroizing<[u8; KEY]>,

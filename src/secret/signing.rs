@@ -5,7 +5,6 @@ use super::{SubKey, same};
 /// Which of the keys has signed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyGeneration {
-    /// The one that signs now.
     Signing,
     /// The one before it, or the next one, which other instances may sign with already.
     Accepted,
@@ -22,7 +21,6 @@ impl SigningKeys {
         Self { signing, accepted }
     }
 
-    /// What to sign with.
     pub const fn signing(&self) -> &SubKey {
         &self.signing
     }

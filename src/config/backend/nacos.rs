@@ -8,15 +8,15 @@
 //! meanwhile may be overwritten; the log warns of this. And a document that is overtaken was in force for
 //! that moment, whereas Nacos would not have accepted it.
 
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nacos_sdk::api::config::{ConfigChangeListener, ConfigResponse, ConfigService, ConfigServiceBuilder};
 use nacos_sdk::api::error::Error;
 use nacos_sdk::api::plugin::{AuthContext, AuthPlugin, LoginIdentityContext, RequestResource};
 use nacos_sdk::api::props::ClientProps;
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinHandle};
@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::form_urlencoded::Serializer;
 
 use super::{BackendRead, LimitsBackend, SwapResult, WatchWaker};
-use crate::config::live_settings::{BackendKind, NacosAccount, NacosSettings};
+use crate::config::live_settings::{NacosAccount, NacosSettings};
 
 /// How long a document must be unchanged until nobody who saw the one before can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -38,27 +38,51 @@ const EMPTY: Duration = Duration::from_millis(500);
 const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
 pub(in crate::config) struct NacosBackend {
-    client: Result<NacosClient, String>,
-    server: String,
-    place: PathBuf,
+    settings: NacosSettings,
     poll: Duration,
     waker: WatchWaker,
     /// Whether a document was ever seen there.
     seen: bool,
+    sign_in: Option<Arc<NacosSignIn>>,
+    /// None once it is dropped.
+    runtime: Option<Runtime>,
+    reader: NacosConnection,
+    /// Separate from the reader, because a connection that subscribes to a document answers requests for it
+    /// from what it last received.
+    subscriber: NacosConnection,
+}
+
+/// A connection. Once connected, the library keeps it for ever; it must not be created often.
+#[derive(Default)]
+enum NacosConnection {
+    #[default]
+    None,
+    Connecting(JoinHandle<Result<ConfigService, Error>>),
+    Up(ConfigService),
+}
+
+struct NacosDocument {
+    content: String,
+    /// As the server computes it; used in a swap.
+    md5: String,
 }
 
 impl NacosBackend {
-    pub fn new(settings: NacosSettings, poll: Duration, waker: WatchWaker) -> Self {
-        let (server, place) = (settings.server.clone(), settings.place());
-        Self { client: NacosClient::new(settings), server, place, poll, waker, seen: false }
-    }
-
-    fn get(&mut self) -> Result<Option<NacosDocument>, String> {
-        self.client.as_mut().map_err(|reason| reason.clone())?.get()
-    }
-
-    fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
-        self.client.as_mut().map_err(|reason| reason.clone())?.publish(content, md5)
+    pub fn new(settings: NacosSettings, poll: Duration, waker: WatchWaker) -> std::io::Result<Self> {
+        let account = settings.account.clone();
+        let sign_in = account.map(|account| NacosSignIn::new(&settings.server, account)).transpose()?;
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).thread_name("limits-nacos").enable_all().build()?;
+        Ok(Self {
+            settings,
+            poll,
+            waker,
+            seen: false,
+            sign_in: sign_in.map(Arc::new),
+            runtime: Some(runtime),
+            reader: NacosConnection::None,
+            subscriber: NacosConnection::None,
+        })
     }
 
     /// Nothing must be found twice, because then the document in force here would be written.
@@ -92,123 +116,14 @@ impl NacosBackend {
             if Instant::now() > deadline {
                 return Err(match (refused, reading) {
                     (Some(reason), _) | (None, Err(reason)) => reason,
-                    (None, Ok(_)) => format!("{} accepted it, but does not return it", self.server),
+                    (None, Ok(_)) => format!("{} accepted it, but does not return it", self.settings.server),
                 });
             }
             std::thread::sleep(BETWEEN_READS);
         }
     }
-}
 
-impl LimitsBackend for NacosBackend {
-    fn kind(&self) -> BackendKind {
-        BackendKind::Nacos
-    }
-
-    fn place(&self) -> &Path {
-        &self.place
-    }
-
-    fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
-        let found = self.find().unwrap_or_else(BackendRead::Down);
-        if !self.seen && matches!(found, BackendRead::Bytes(_)) {
-            self.seen = true;
-            self.listen();
-        }
-        found
-    }
-
-    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
-        let started = Instant::now();
-        let stands = self.get().map_err(|reason| {
-            let place = self.place.display();
-            format!("{place} cannot be written: {reason}; try again once it answers")
-        })?;
-        let md5 = stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5.clone());
-        let stands = found(stands);
-        if stands != *expected {
-            return Ok(SwapResult::Overtaken(stands));
-        }
-        let refused = self.publish(next, &md5).err();
-        let took = started.elapsed();
-        if took > SETTLE && refused.is_none() {
-            tracing::warn!(place = %self.place.display(), ?took, "the config centre is slow; if it does not compare versions, this save may have overwritten another one: see the history of the limits");
-        }
-        self.settled(expected, next, refused).map_err(|reason| {
-            format!(
-                "it is not certain that {} was written: {reason}; check whether it is in force, and save it again if it is not",
-                self.place.display()
-            )
-        })
-    }
-
-    fn listen(&mut self) {
-        if let (true, Ok(client)) = (self.seen, &mut self.client) {
-            client.listen(&self.waker);
-        }
-    }
-
-    fn poll(&self) -> Duration {
-        self.poll
-    }
-}
-
-fn found(document: Option<NacosDocument>) -> BackendRead {
-    document.map_or(BackendRead::Missing, |document| BackendRead::Bytes(document.content.into_bytes()))
-}
-
-/// How long a first connection may take, and how long an answer may take.
-const CONNECTION: Duration = Duration::from_secs(2);
-const ANSWER: Duration = Duration::from_secs(1);
-/// The client library stores copies of documents on disk, and this cannot be turned off. Nothing can be
-/// created below a device, so writing fails; the library continues without the copies.
-const NOWHERE: &str = "/dev/null/gatehouse";
-
-struct NacosDocument {
-    pub content: String,
-    /// As the server computes it; used in a swap.
-    pub md5: String,
-}
-
-struct NacosClient {
-    settings: NacosSettings,
-    sign_in: Option<Arc<NacosSignIn>>,
-    /// None once it is dropped.
-    runtime: Option<Runtime>,
-    reader: NacosConnection,
-    /// Separate from the reader, because a connection that subscribes to a document answers requests for it
-    /// from what it last received.
-    subscriber: NacosConnection,
-}
-
-/// A connection. Once connected, the library keeps it for ever; it must not be created often.
-#[derive(Default)]
-enum NacosConnection {
-    #[default]
-    None,
-    Connecting(JoinHandle<Result<ConfigService, Error>>),
-    Up(ConfigService),
-}
-
-impl NacosClient {
-    pub fn new(settings: NacosSettings) -> Result<Self, String> {
-        let mut builder = Builder::new_multi_thread();
-        let builder = builder.worker_threads(1).thread_name("limits-nacos").enable_all();
-        let runtime = builder.build().map_err(|reason| format!("its thread cannot be started: {reason}"))?;
-        let account = settings.account.clone();
-        let sign_in =
-            account.map(|account| NacosSignIn::new(&settings.server, account)).transpose()?.map(Arc::new);
-        Ok(Self {
-            settings,
-            sign_in,
-            runtime: Some(runtime),
-            reader: NacosConnection::None,
-            subscriber: NacosConnection::None,
-        })
-    }
-
-    /// The current document, if there is one.
-    pub fn get(&mut self) -> Result<Option<NacosDocument>, String> {
+    fn get(&mut self) -> Result<Option<NacosDocument>, String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
             let (data_id, group) = (data_id.clone(), group.clone());
@@ -224,7 +139,7 @@ impl NacosClient {
     }
 
     /// Writes a document if the server still has one with this MD5. Not every server compares.
-    pub fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
+    fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
             let (data_id, group, content, md5) =
@@ -236,33 +151,6 @@ impl NacosClient {
             Ok(true) => Ok(()),
             Ok(false) => Err("the server did not accept it".to_owned()),
             Err(trouble) => Err(self.describe(&trouble)),
-        }
-    }
-
-    /// Subscribes to changes. The library does not announce the first appearance of a document, so there must
-    /// be one.
-    pub fn listen(&mut self, waker: &WatchWaker) {
-        let Some(runtime) = &self.runtime else { return };
-        match std::mem::take(&mut self.subscriber) {
-            NacosConnection::None => {
-                let connecting = connect(self.settings.clone(), self.sign_in.clone());
-                let (settings, waker) = (self.settings.clone(), waker.clone());
-                self.subscriber = NacosConnection::Connecting(runtime.spawn(async move {
-                    let service = connecting.await?;
-                    let subscriber = Arc::new(NacosSubscriber(waker.clone()));
-                    service.add_listener(settings.data_id, settings.group, subscriber).await?;
-                    // Earlier changes are found by reading.
-                    waker.changed();
-                    Ok(service)
-                }));
-            }
-            // If it failed it is tried again before the next wait.
-            NacosConnection::Connecting(made) if made.is_finished() => {
-                if let Ok(Ok(service)) = runtime.block_on(made) {
-                    self.subscriber = NacosConnection::Up(service);
-                }
-            }
-            line => self.subscriber = line,
         }
     }
 
@@ -291,7 +179,7 @@ impl NacosClient {
 
     fn describe(&self, error: &NacosError) -> String {
         let server = &self.settings.server;
-        let sign_in = self.sign_in.as_ref().and_then(|sign_in| sign_in.failed());
+        let sign_in = self.sign_in.as_ref().and_then(|sign_in| sign_in.state.lock().failed.clone());
         match (error, sign_in) {
             (_, Some(reason)) => format!("the sign-in at {server} failed: {reason}"),
             (NacosError::Silent, None) => format!("{server} does not answer"),
@@ -301,7 +189,83 @@ impl NacosClient {
     }
 }
 
-impl Drop for NacosClient {
+impl LimitsBackend for NacosBackend {
+    fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
+        let found = self.find().unwrap_or_else(BackendRead::Down);
+        if !self.seen && matches!(found, BackendRead::Bytes(_)) {
+            self.seen = true;
+            self.listen();
+        }
+        found
+    }
+
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
+        let started = Instant::now();
+        let stands = self.get().map_err(|reason| {
+            let place = self.settings.place();
+            format!("{} cannot be written: {reason}; try again once it answers", place.display())
+        })?;
+        let md5 = stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5.clone());
+        let stands = found(stands);
+        if stands != *expected {
+            return Ok(SwapResult::Overtaken(stands));
+        }
+        let refused = self.publish(next, &md5).err();
+        let took = started.elapsed();
+        if took > SETTLE && refused.is_none() {
+            tracing::warn!(place = %self.settings.place().display(), ?took, "the config centre is slow; if it does not compare versions, this save may have overwritten another one: see the history of the limits");
+        }
+        self.settled(expected, next, refused).map_err(|reason| {
+            format!(
+                "it is not certain that {} was written: {reason}; check whether it is in force, and save it again if it is not",
+                self.settings.place().display()
+            )
+        })
+    }
+
+    /// The library does not announce the first appearance of a document, so there must be one.
+    fn listen(&mut self) {
+        let Some(runtime) = self.runtime.as_ref().filter(|_| self.seen) else { return };
+        match std::mem::take(&mut self.subscriber) {
+            NacosConnection::None => {
+                let connecting = connect(self.settings.clone(), self.sign_in.clone());
+                let (settings, waker) = (self.settings.clone(), self.waker.clone());
+                self.subscriber = NacosConnection::Connecting(runtime.spawn(async move {
+                    let service = connecting.await?;
+                    let subscriber = Arc::new(NacosSubscriber(waker.clone()));
+                    service.add_listener(settings.data_id, settings.group, subscriber).await?;
+                    // Earlier changes are found by reading.
+                    waker.changed();
+                    Ok(service)
+                }));
+            }
+            // If it failed it is tried again before the next wait.
+            NacosConnection::Connecting(made) if made.is_finished() => {
+                if let Ok(Ok(service)) = runtime.block_on(made) {
+                    self.subscriber = NacosConnection::Up(service);
+                }
+            }
+            line => self.subscriber = line,
+        }
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+}
+
+fn found(document: Option<NacosDocument>) -> BackendRead {
+    document.map_or(BackendRead::Missing, |document| BackendRead::Bytes(document.content.into_bytes()))
+}
+
+/// How long a first connection may take, and how long an answer may take.
+const CONNECTION: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(1);
+/// The client library stores copies of documents on disk, and this cannot be turned off. Nothing can be
+/// created below a device, so writing fails; the library continues without the copies.
+const NOWHERE: &str = "/dev/null/gatehouse";
+
+impl Drop for NacosBackend {
     /// Without waiting for a name look-up that may still run.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -401,7 +365,6 @@ impl ConfigChangeListener for NacosSubscriber {
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The shortest interval between two tries: a server that refuses could take more for an attack.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// The longest answer of a server, in bytes.
 const LONGEST: usize = 64 * 1024;
 
 /// The client library's own plugin writes the password into the URL, and the URL into the log.
@@ -429,7 +392,7 @@ struct GrantedToken {
 }
 
 impl NacosSignIn {
-    pub fn new(server: &str, account: NacosAccount) -> Result<Self, String> {
+    pub fn new(server: &str, account: NacosAccount) -> std::io::Result<Self> {
         // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
@@ -440,41 +403,32 @@ impl NacosSignIn {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
-            .map_err(|wrong| wrong.without_url().to_string())?;
+            .map_err(std::io::Error::other)?;
         let url = format!("http://{server}/nacos/v1/auth/login");
         Ok(Self { http, url, account, state: Mutex::default() })
-    }
-
-    pub fn failed(&self) -> Option<String> {
-        self.with(|state| state.failed.clone())
     }
 
     /// Signs in again, whatever the token says: a server that was set up again knows none of its old ones.
     /// False if it was tried a moment ago.
     pub async fn renew(&self) -> bool {
         let now = Instant::now();
-        let soon = self.with(|state| {
-            let soon = state.tried_at.is_some_and(|at| now < at + BETWEEN);
-            if !soon {
-                state.tried_at = Some(now);
+        {
+            let mut state = self.state.lock();
+            if state.tried_at.is_some_and(|at| now < at + BETWEEN) {
+                return false;
             }
-            soon
-        });
-        if soon {
-            return false;
+            state.tried_at = Some(now);
         }
         let granted = self.ask().await;
-        self.with(|state| match granted {
+        let mut state = self.state.lock();
+        match granted {
             Ok(GrantedToken { access_token, token_ttl }) => {
-                *state = NacosSignInState {
-                    token: Some(access_token.into()),
-                    renew_at: Some(now + Duration::from_secs(token_ttl / 2)),
-                    tried_at: Some(now),
-                    failed: None,
-                };
+                state.token = Some(access_token.into());
+                state.renew_at = Some(now + Duration::from_secs(token_ttl / 2));
+                state.failed = None;
             }
             Err(reason) => state.failed = Some(reason),
-        });
+        }
         true
     }
 
@@ -505,10 +459,6 @@ impl NacosSignIn {
         // The answer is not shown, because it may contain a token.
         serde_json::from_slice(&body).map_err(|_| "the answer contains no token".to_owned())
     }
-
-    fn with<T>(&self, read: impl FnOnce(&mut NacosSignInState) -> T) -> T {
-        read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl AuthPlugin for NacosSignIn {
@@ -523,8 +473,7 @@ impl AuthPlugin for NacosSignIn {
         Self: 'f,
     {
         Box::pin(async {
-            let now = Instant::now();
-            let holds = self.with(|state| state.renew_at.is_some_and(|at| now < at));
+            let holds = self.state.lock().renew_at.is_some_and(|at| Instant::now() < at);
             if !holds {
                 self.renew().await;
             }
@@ -532,10 +481,9 @@ impl AuthPlugin for NacosSignIn {
     }
 
     fn get_login_identity(&self, _: RequestResource) -> LoginIdentityContext {
-        let token = self.with(|state| state.token.as_ref().map(|token| token.expose_secret().to_owned()));
         let context = LoginIdentityContext::default();
-        match token {
-            Some(token) => context.add_context("accessToken", token),
+        match &self.state.lock().token {
+            Some(token) => context.add_context("accessToken", token.expose_secret()),
             None => context,
         }
     }

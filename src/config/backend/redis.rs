@@ -1,7 +1,7 @@
 //! A string on Redis as the backend of the limits, for any number of instances: replaced by compare and swap,
 //! announced, and polled in case an announcement is lost.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, Serv
 use sha1::{Digest, Sha1};
 
 use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
-use crate::config::live_settings::{BackendKind, redis_place};
 use crate::https;
 
 /// How long connecting may take, and how long an answer may take.
@@ -31,7 +30,6 @@ const SWAP: &str = include_str!("../../../lua/swap.lua");
 
 pub(in crate::config) struct RedisBackend {
     server: DocumentServer,
-    place: PathBuf,
     poll: Duration,
     connection: Option<DocumentConnection>,
     down: bool,
@@ -71,7 +69,6 @@ impl RedisBackend {
         // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
-            place: redis_place(&key),
             server: DocumentServer { url, ca_file, key },
             poll,
             connection: None,
@@ -132,14 +129,6 @@ impl RedisBackend {
 }
 
 impl LimitsBackend for RedisBackend {
-    fn kind(&self) -> BackendKind {
-        BackendKind::Redis
-    }
-
-    fn place(&self) -> &Path {
-        &self.place
-    }
-
     fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
         let found = self.get().unwrap_or_else(|error| failed_read(&error));
         self.down = matches!(found, BackendRead::Down(_));
@@ -156,8 +145,8 @@ impl LimitsBackend for RedisBackend {
                 found => Ok(SwapResult::Overtaken(found)),
             },
             Err(error) => Err(format!(
-                "{} cannot be written: {error}; try again once Redis answers",
-                self.place.display()
+                "redis {} cannot be written: {error}; try again once Redis answers",
+                self.server.key
             )),
         }
     }
@@ -193,7 +182,6 @@ impl DocumentServer {
         self.url.servers(authorities)
     }
 
-    /// To the server that has the document.
     fn connect(&self) -> Result<DocumentConnection, RedisError> {
         match self.servers()? {
             RedisServers::Cluster(servers) => {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::tests::put_either_way;
 use super::*;
 use crate::clock::Micros;
 use crate::config::AccessSettings;
@@ -37,15 +36,15 @@ fn settings(document: &str, variables: &[(&str, &str)]) -> AccessSettings {
     source.read(source.tree(document).unwrap()).unwrap().live.access.settings().clone()
 }
 
-fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
+fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
     let current = settings(document, variables);
     let address: IpAddr = "192.0.2.1".parse().unwrap();
     let saver = AccessSaver { current: &current, address, now: NOW };
-    let edit = AccessEdit::read(draft, saver).map_err(DraftRefusal::Invalid)?;
-    put_either_way(&source(variables), document, |theirs| edit.put_into(theirs))
+    let edit = DocumentEdit::access(draft, saver).map_err(DraftSaveError::Invalid)?;
+    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
-fn put(document: &str, draft: &Value) -> Result<String, DraftRefusal> {
+fn put(document: &str, draft: &Value) -> Result<String, DraftSaveError> {
     put_with(document, draft, &[])
 }
 
@@ -54,9 +53,9 @@ fn entry(network: &str, until: &str) -> Value {
 }
 
 /// The field and the message of the first mistake.
-fn mistake(refused: Result<String, DraftRefusal>) -> (String, String) {
+fn mistake(refused: Result<String, DraftSaveError>) -> (String, String) {
     match refused {
-        Err(DraftRefusal::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
+        Err(DraftSaveError::Invalid(errors)) => (errors[0].field.clone(), errors[0].message.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -180,11 +179,13 @@ fn what_a_variable_sets_stays_or_is_refused() {
 #[test]
 fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
-    let edit = AccessEdit::read(
+    let edit = DocumentEdit::access(
         &json!({ "challenge_everyone_until": LATER }),
         AccessSaver { current: &AccessSettings::default(), address: "192.0.2.1".parse().unwrap(), now: NOW },
     );
-    let refused =
-        put_either_way(&source(&[]), &broken, |theirs| edit.as_ref().unwrap().put_into(theirs)).unwrap_err();
-    assert!(matches!(&refused, DraftRefusal::Backend(why) if why.contains("password.queue")), "{refused:?}");
+    let refused = edit.unwrap().put_into(&source(&[]), &broken).unwrap_err();
+    assert!(
+        matches!(&refused, DraftSaveError::Backend(why) if why.contains("password.queue")),
+        "{refused:?}"
+    );
 }

@@ -2,7 +2,6 @@ use std::path::Path;
 
 use url::Url;
 
-use super::tests::put_either_way;
 use super::*;
 use crate::config::{Apps, Server};
 
@@ -44,22 +43,29 @@ fn ours() -> Url {
     Url::parse("https://id.example").unwrap()
 }
 
-fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
-    let edit = AppsEdit::read(DocumentDraft::Toml(draft), &ours()).map_err(DraftRefusal::Invalid)?;
-    put_either_way(&source(variables), document, |theirs| edit.put_into(theirs))
+fn put_with(document: &str, draft: &str, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
+    let edit = DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).map_err(DraftSaveError::Invalid)?;
+    edit.put_into(&source(variables), document).map(|(merged, _)| merged)
 }
 
-fn put(document: &str, draft: &str) -> Result<String, DraftRefusal> {
+fn put(document: &str, draft: &str) -> Result<String, DraftSaveError> {
     put_with(document, draft, &[])
 }
 
-fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftRefusal> {
-    let edit = AppsEdit::read(DocumentDraft::Json(draft), &ours()).map_err(DraftRefusal::Invalid)?;
-    put_either_way(&source(&[]), document, |theirs| edit.put_into(theirs))
+fn put_json(document: &str, draft: &serde_json::Value) -> Result<String, DraftSaveError> {
+    let edit = DocumentEdit::apps(DocumentDraft::Json(draft), &ours()).map_err(DraftSaveError::Invalid)?;
+    edit.put_into(&source(&[]), document).map(|(merged, _)| merged)
 }
 
 fn apps(document: &str) -> Apps {
     source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live.apps
+}
+
+fn drafted(draft: &str) -> Apps {
+    match DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).unwrap().draft {
+        SectionValue::Apps(apps) => apps,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn app(name: &str) -> String {
@@ -107,7 +113,7 @@ fn hidden_text_stays_whatever_comes_and_goes_around_it() {
             assert!(out.contains(kept), "{kept}: {out}");
         }
         assert!(!apps_toml(&out).contains("secret"), "{out}");
-        assert_eq!(apps(&out), AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps);
+        assert_eq!(apps(&out), drafted(&draft));
         assert_eq!(put(&out, &apps_toml(&out)).unwrap(), out);
     }
 }
@@ -150,11 +156,7 @@ fn applications_of_any_shape_are_replaced() {
         ] {
             let out = put(before, &draft).unwrap();
             assert!(out.contains(above), "{out}");
-            assert_eq!(
-                apps(&out),
-                AppsEdit::read(DocumentDraft::Toml(&draft), &ours()).unwrap().apps,
-                "{out}"
-            );
+            assert_eq!(apps(&out), drafted(&draft), "{out}");
         }
     }
 }
@@ -175,12 +177,12 @@ fn mistakes_of_applications_are_told_at_their_field_and_line() {
         ("[[apps]\n", "", 1, ""),
         ("\napps = 3\n", "apps", 2, "list"),
     ] {
-        let Err(DraftRefusal::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
+        let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, Some(line)), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
     let both = "[[apps]]\nname = \"\"\nhosts = [\"*\"]\nwho = [\"Ada\"]\n";
-    let Err(DraftRefusal::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
+    let Err(DraftSaveError::Invalid(errors)) = put(DOCUMENT, both) else { panic!() };
     assert_eq!(errors.len(), 3, "all at once: {errors:?}");
 }
 
@@ -220,7 +222,7 @@ fn mistakes_of_applications_in_json_are_told_at_their_field_without_a_line() {
         (json!({ "name": "a" }), "apps", "list"),
         (json!("[[apps]]"), "apps", "list"),
     ] {
-        let Err(DraftRefusal::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
+        let Err(DraftSaveError::Invalid(errors)) = put_json(DOCUMENT, &draft) else { panic!("{draft}") };
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, None), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
@@ -232,7 +234,9 @@ fn applications_that_a_variable_sets_are_refused_unless_they_stay_as_they_are_sh
     for same in [apps_toml(DOCUMENT), app("env")] {
         assert_eq!(put_with(DOCUMENT, &same, &variables).unwrap(), DOCUMENT);
     }
-    let Err(DraftRefusal::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else { panic!() };
+    let Err(DraftSaveError::Invalid(errors)) = put_with(DOCUMENT, &app("other"), &variables) else {
+        panic!()
+    };
     assert!(errors[0].field == "apps" && errors[0].message.contains("environment variable"), "{errors:?}");
     assert!(Overridden::by(source(&variables).environment()).apps && !Overridden::by(&[]).apps);
 }
@@ -242,7 +246,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_that_of_the_applications() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, &app("wiki")).unwrap_err();
     assert!(
-        matches!(&refused, DraftRefusal::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("\"shop.example\"", "\"SHOP\"");

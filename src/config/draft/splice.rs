@@ -12,18 +12,14 @@ use gatehouse_limiter::{Limit, LimitMode, Rule, RuleSpan};
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::{DraftError, parsed};
+use super::{APPS, DraftError, parsed, unix_lines};
 use crate::config::values::span_text;
 
 /// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
 /// that one table. Everything else is unchanged, including comments and the limit's position.
 pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftError> {
     let whole = |message: String| DraftError::at("", message, None);
-    let parse = |text: &str| {
-        let parsed = text.parse::<DocumentMut>();
-        parsed.map_err(|error| whole(format!("is not TOML: {}", error.message())))
-    };
-    let (mut document, drafted) = (parse(toml)?, parse(table)?);
+    let (mut document, drafted) = (parsed(toml).map_err(whole)?, parsed(table).map_err(whole)?);
     if let Some(new) = find(&drafted, name).and_then(Item::as_table_like) {
         merge_table(table_like(limit_in(&mut document, name)).map_err(whole)?, new);
     }
@@ -197,30 +193,27 @@ fn merge_array(old: &mut Array, new: Array) {
 
 /// The `[limits.…]` part of a document; empty if there is none.
 pub fn limits_toml(document: &str) -> String {
-    let [limits] = sections(document, ["limits"]);
-    limits
+    section_toml(&shown(document), "limits")
 }
 
 /// The `[[apps]]` part of a document; empty if there is none.
 pub fn apps_toml(document: &str) -> String {
-    let [apps] = sections(document, ["apps"]);
-    apps
+    section_toml(&shown(document), APPS)
 }
 
 /// Both. Parsing a long document takes a tenth of what may be spent on a draft.
 pub fn limits_and_apps_toml(document: &str) -> [String; 2] {
-    sections(document, ["limits", "apps"])
+    let document = shown(document);
+    ["limits", APPS].map(|key| section_toml(&document, key))
 }
 
-fn sections<const N: usize>(document: &str, keys: [&str; N]) -> [String; N] {
-    let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-    let Ok(mut document) = parsed(&document) else { return keys.map(|_| String::new()) };
-    let ends = keys.map(|key| (key, behind(&document, key).0.to_owned()));
-    ends.map(|(key, own_end)| take_section(&mut document, key, own_end))
+/// Empty if it is not a document.
+fn shown(document: &str) -> DocumentMut {
+    parsed(&unix_lines(document.trim_start_matches('\u{feff}'))).unwrap_or_default()
 }
 
-fn take_section(document: &mut DocumentMut, key: &str, own_end: String) -> String {
-    let Some(mut section) = document.remove(key) else { return String::new() };
+pub(super) fn section_toml(document: &DocumentMut, key: &str) -> String {
+    let Some(mut section) = document.get(key).cloned() else { return String::new() };
     headers(&mut section, &mut |table| {
         let (hidden, own) = above(table);
         if !hidden.trim().is_empty() {
@@ -230,7 +223,7 @@ fn take_section(document: &mut DocumentMut, key: &str, own_end: String) -> Strin
     });
     let mut alone = DocumentMut::new();
     alone.insert(key, section);
-    alone.set_trailing(own_end);
+    alone.set_trailing(behind(document, key).0);
     alone.to_string().trim_start_matches('\n').to_owned()
 }
 

@@ -39,26 +39,14 @@ fn source(variables: &[(&str, &str)]) -> ConfigSource {
     ConfigSource::optional(Path::new("gatehouse.toml"), variables.collect())
 }
 
-fn put(document: &str, draft: DocumentDraft<'_>, variables: &[(&str, &str)]) -> Result<String, DraftRefusal> {
-    let source = source(variables);
-    let edit = DraftEdit::read(draft).map_err(DraftRefusal::Invalid)?;
-    put_either_way(&source, document, |theirs| edit.put_into(theirs))
-}
-
-/// Into a document that is in force or not: the outcome is the same, but for how often it is parsed.
-pub(super) fn put_either_way(
-    source: &ConfigSource,
+fn put(
     document: &str,
-    put: impl Fn(&TheirDocument<'_>) -> Result<(String, Config), DraftRefusal>,
-) -> Result<String, DraftRefusal> {
-    let outcome = |known: Option<&LiveSettings>| {
-        let theirs = TheirDocument::new(source, document, known)?;
-        put(&theirs).map(|(merged, _)| merged)
-    };
-    if let Ok(config) = source.tree(document).and_then(|root| source.read(root)) {
-        assert_eq!(outcome(Some(&config.live)), outcome(None));
-    }
-    outcome(None)
+    draft: DocumentDraft<'_>,
+    variables: &[(&str, &str)],
+) -> Result<String, DraftSaveError> {
+    let source = source(variables);
+    let edit = DocumentEdit::limits(draft).map_err(DraftSaveError::Invalid)?;
+    edit.put_into(&source, document).map(|(merged, _)| merged)
 }
 
 fn as_json(document: &str) -> serde_json::Value {
@@ -76,9 +64,9 @@ fn as_json(document: &str) -> serde_json::Value {
     all
 }
 
-fn field(error: DraftRefusal) -> (String, Option<usize>) {
+fn field(error: DraftSaveError) -> (String, Option<usize>) {
     match error {
-        DraftRefusal::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
+        DraftSaveError::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
         other => panic!("{other:?}"),
     }
 }
@@ -259,7 +247,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_the_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let refused = put(&broken, Json(&as_json(DOCUMENT)), &[]).unwrap_err();
     assert!(
-        matches!(&refused, DraftRefusal::Backend(reason) if reason.contains("password.queue")),
+        matches!(&refused, DraftSaveError::Backend(reason) if reason.contains("password.queue")),
         "{refused:?}"
     );
     let broken = DOCUMENT.replace("max = 5", "max = 0");

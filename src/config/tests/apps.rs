@@ -136,7 +136,9 @@ fn no_draft_gets_the_host_that_is_ours_until_the_restart() {
     let source = ConfigSource::optional(Path::new("gatehouse.toml"), Vec::new());
     let at = |host: &str| {
         let server = format!("public_url = \"https://{host}\"\ntrusted_proxies = [\"127.0.0.1/32\"]\n");
-        source.interpret(&BackendRead::Bytes(format!("[server]\n{server}").into_bytes())).expect("valid")
+        source
+            .interpret(&BackendRead::Bytes(format!("[server]\n{server}").into_bytes()), None)
+            .expect("valid")
     };
     let live = LiveHandle::new(at("id.example"), source.clone(), BackendKind::File);
     let moved = at("new.example");

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::guard::Admin;
 use super::{LONGEST_REASON, confirm};
-use crate::config::{DraftEdit, LiveHandle, line_diff};
+use crate::config::{LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::value;
 use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, Services, WebError, WebResult};
@@ -78,10 +78,10 @@ impl DocumentPart {
     }
 
     pub fn read(self, live: &LiveHandle, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
-        Ok(match self {
-            Self::Limits => DocumentEdit::Limits(Box::new(DraftEdit::read(draft)?)),
-            Self::Apps => live.read_apps(draft)?,
-        })
+        match self {
+            Self::Limits => DocumentEdit::limits(draft),
+            Self::Apps => live.read_apps(draft),
+        }
     }
 }
 
