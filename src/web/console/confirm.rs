@@ -2,6 +2,7 @@
 //! between a form of the console and its change, so that no input is lost.
 
 use std::future::Future;
+use std::time::Duration;
 
 use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
@@ -172,14 +173,23 @@ pub async fn confirmed(
     let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
     let token = confirm(visit, services, admin, &form, &page).await?;
-    // An error gets the new token, too: the one before it is void.
-    let mut response = match act.await {
+    Ok(with_session(visit, &token, services.session_lasts, act.await))
+}
+
+/// The answer with the token that confirming renewed, also if it is an error: the token before it is void.
+fn with_session(
+    visit: &PageRequest,
+    token: &SessionToken,
+    session_lasts: Duration,
+    answer: WebResult,
+) -> HttpResponse {
+    let mut response = match answer {
         Ok(response) => response,
         Err(WebError::Answer(response)) => *response,
         Err(WebError::Problem(problem)) => problem_page(visit, &problem),
     };
-    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
-    Ok(response)
+    page::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
+    response
 }
 
 /// The reason that a form gives; empty if it gives none.
@@ -272,8 +282,8 @@ mod tests {
         let edge = WebContext::new(&url, TrustedProxies::default(), &master, clock, Entropy::seeded(9));
         let request = TestRequest::get().peer_addr("203.0.113.77:4711".parse().unwrap()).to_http_request();
         let visit = PageRequest::of(&request, Data::new(edge));
-        let confirmed = Confirmed(SessionToken::parse(&"A".repeat(43)));
-        let answer = confirmed.finish(&visit, Duration::from_secs(60), Err(Problem::BROKEN.into())).unwrap();
+        let token = SessionToken::parse(&"A".repeat(43)).unwrap();
+        let answer = with_session(&visit, &token, Duration::from_secs(60), Err(Problem::BROKEN.into()));
         assert_eq!(answer.status(), 503);
         assert!(answer.cookies().any(|cookie| cookie.name() == visit.cookies().session_name()));
     }

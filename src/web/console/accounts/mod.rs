@@ -172,14 +172,14 @@ pub async fn act(
         return again(AccountProblem::NameWrong).await;
     }
     let target = format!("{HERE}/{id}/{}", act.as_str());
-    let act = async {
+    let act = Box::pin(async {
         match change(&services, &admin, &account, act, &reason).await? {
             AccountChange::Done | AccountChange::Unchanged => Ok(done()),
             AccountChange::LastAdmin => again(AccountProblem::LastAdmin).await,
             AccountChange::NoPassword => again(AccountProblem::NoPassword).await,
             AccountChange::Gone | AccountChange::OfAdmin => Err(Problem::NotFound.into()),
         }
-    };
+    });
     confirm::confirmed(&visit, &services, &admin, &target, &pairs, act).await
 }
 
@@ -216,14 +216,14 @@ pub async fn set_groups(
         return again(AccountProblem::ReasonMissing).await;
     }
     let target = format!("{HERE}/{id}/groups");
-    let act = async {
+    let act = Box::pin(async {
         match change_groups(&services, &admin, &account, &groups, &reason).await? {
             AccountChange::Done | AccountChange::Unchanged => {
                 Ok(visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)))
             }
             _ => Err(Problem::NotFound.into()),
         }
-    };
+    });
     confirm::confirmed(&visit, &services, &admin, &target, &pairs, act).await
 }
 
