@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use serde::Serialize;
 use sqlx::{AssertSqlSafe, query_as};
+use utoipa::ToSchema;
 
 use super::Accounts;
 use crate::config::Who;
@@ -26,18 +28,20 @@ pub struct EntryRule<'a> {
     pub needs_password: bool,
 }
 
-/// An account that may sign in, for pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = AccountName)]
 pub struct NamedAccount {
     pub id: String,
     pub login: String,
 }
 
-/// Accounts that a change is about.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+// Accounts that a change is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = AccountsPreview)]
 pub struct EntryCount {
     pub count: u64,
-    /// The first of them in alphabetical order.
+    /// The first in alphabetical order.
+    #[schema(max_items = 20)]
     pub first: Vec<NamedAccount>,
 }
 

@@ -159,7 +159,7 @@ pub struct Moment(pub Micros);
 
 impl Moment {
     pub fn iso(&self) -> String {
-        self.show("%Y-%m-%dT%H:%M:%SZ")
+        crate::clock::iso(self.0)
     }
 
     pub fn text(&self) -> String {
