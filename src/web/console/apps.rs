@@ -244,8 +244,7 @@ impl HostTrial {
     }
 
     fn more(&self) -> Option<String> {
-        let more = self.hosts.len().saturating_sub(MOST_HOSTS);
-        (more > 0).then(|| grouped(more as u64))
+        not_named(self.hosts.len() as u64, MOST_HOSTS)
     }
 
     /// The application after, or before if there is none any more.
@@ -273,9 +272,13 @@ impl EntryCount {
     }
 
     fn more(&self) -> Option<String> {
-        let more = self.count.saturating_sub(self.first.len() as u64);
-        (more > 0).then(|| grouped(more))
+        not_named(self.count, self.first.len())
     }
+}
+
+fn not_named(all: u64, named: usize) -> Option<String> {
+    let more = all.saturating_sub(named as u64);
+    (more > 0).then(|| grouped(more))
 }
 
 /// From the age that was enough to the one that is.

@@ -171,9 +171,5 @@ pub fn means(figure: &str) -> &'static str {
 }
 
 pub fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {
-    sums.iter().filter(|sum| fits(sum)).map(many).sum()
-}
-
-pub fn many(sum: &EventCount) -> u64 {
-    u64::try_from(sum.count).unwrap_or(0)
+    sums.iter().filter(|sum| fits(sum)).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
 }

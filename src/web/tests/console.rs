@@ -17,7 +17,7 @@ use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
 use crate::web::console::document::{Controls, DocumentPart, StalePage, TomlDraft, Trial};
-use crate::web::console::events::{EventQuery, EventsFound, EventsPage};
+use crate::web::console::events::{EventQuery, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
 use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage};
@@ -97,10 +97,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         let all = vec![series("outcome.done", "ok"), series("event.refused", "refused")];
         let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
         let page = EventPage { entries, next: None };
-        let lines = attacks.iter().map(Into::into).collect();
-        let found = EventsFound { page, lines, chart: Some(chart) };
         let layout = visit.layout(format!("/admin/events?{query}"), Some("ada"));
-        EventsPage::new(layout, EventQuery::read(&pairs), found, &Limits::default())
+        EventsPage::new(layout, EventQuery::read(&pairs), page, attacks, Some(chart), &Limits::default())
     };
     add("events", &events("", entries(), &[attack(AttackKind::Messages, AttackFigures::default(), 3)]));
     add("events-of-one", &events("account=fffffffffffffff9&noted=1&action=send,register", entries(), &[]));

@@ -12,16 +12,15 @@ use strum::VariantArray;
 
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, Groups, GroupsError,
-    Username,
+    PastSignIn, Session, Username,
 };
 use crate::audit::SubjectKind;
-use crate::clock::Micros;
 use crate::db::DbError;
 use crate::sms::Phone;
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::{FormProblem, subject_link};
-use crate::web::http::{Device, Flash, Layout, Moment, Problem, Services, WebError, WebResult};
+use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;
@@ -194,19 +193,12 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
 
 async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, WebError> {
     let AdminRequest { services, admin, .. } = request;
-    let line = |agent: &str, network: String, seen: Micros| SessionLine {
-        device: Device::parse(agent),
-        network,
-        seen: Moment(seen),
-    };
-    let sessions = services.sessions.list(account.id).await?.into_iter();
-    let sign_ins = services.accounts.last_sign_ins(account.id).await?.into_iter();
     let groups = services.accounts.groups(account.id).await?;
     let key = services.audit.subject(&account.recorded());
     Ok(AccountView {
         layout: request.layout(format!("{HERE}/{}", account.id)),
-        sessions: sessions.map(|it| line(&it.user_agent, it.network, it.last_seen)).collect(),
-        sign_ins: sign_ins.map(|it| line(&it.user_agent, it.network, it.at)).collect(),
+        sessions: services.sessions.list(account.id).await?,
+        sign_ins: services.accounts.last_sign_ins(account.id).await?,
         own: account.id == admin.account.id,
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
@@ -261,19 +253,13 @@ impl AccountProblem {
     }
 }
 
-struct SessionLine {
-    device: Device,
-    network: String,
-    seen: Moment,
-}
-
 #[derive(Template)]
 #[template(path = "pages/admin/one_account.html")]
 struct AccountView {
     layout: Layout,
     account: Account,
-    sessions: Vec<SessionLine>,
-    sign_ins: Vec<SessionLine>,
+    sessions: Vec<Session>,
+    sign_ins: Vec<PastSignIn>,
     own: bool,
     events: String,
     /// Why a change was not made: an act, or, without one, that of its groups.

@@ -164,19 +164,13 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     if asked.after.is_none() {
         services.audit.flush().await;
     }
-    let found = find(services, &asked, now).await?;
-    let layout = request.layout(asked.href(asked.after.as_ref()));
-    let limits = &services.live.snapshot().limits;
-    Ok(visit.page(StatusCode::OK, &EventsPage::new(layout, asked, found, limits)))
-}
-
-async fn find(services: &Services, asked: &EventQuery, now: Micros) -> Result<EventsFound, DbError> {
     let filter = asked.filter(now);
+    // On later pages it would be the same.
     let chart = match asked.after {
         None => Some(draw(services, &filter, now).await?),
         Some(_) => None,
     };
-    let attacks = attacks(services, asked, &filter).await?;
+    let mut attacks = attacks(services, &asked, &filter).await?;
     let folded = |AttackEntry { kind, realm, began_at, seen_at, .. }: &AttackEntry| FoldedAttack {
         kind: *kind,
         realm: realm.clone(),
@@ -186,8 +180,10 @@ async fn find(services: &Services, asked: &EventQuery, now: Micros) -> Result<Ev
     let folded = asked.folds_attacks().then(|| attacks.iter().map(folded).collect());
     let filter = EventFilter { folded, ..filter };
     let page = services.audit.log().page(&filter, asked.after, A_PAGE).await?;
-    let lines = attacks.iter().filter(|attack| is_on(attack, asked, &page)).map(EventRow::from).collect();
-    Ok(EventsFound { page, lines, chart })
+    attacks.retain(|attack| is_on(attack, &asked, &page));
+    let layout = request.layout(asked.href(asked.after.as_ref()));
+    let limits = &services.live.snapshot().limits;
+    Ok(visit.page(StatusCode::OK, &EventsPage::new(layout, asked, page, &attacks, chart, limits)))
 }
 
 /// Those that are one line each.
@@ -271,14 +267,6 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
     Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()))
 }
 
-pub struct EventsFound {
-    pub page: EventPage,
-    /// Attacks, newest first, each of which stands for its events.
-    pub lines: Vec<EventRow>,
-    /// None on later pages.
-    pub chart: Option<Chart>,
-}
-
 #[derive(Template)]
 #[template(path = "pages/admin/events.html")]
 pub struct EventsPage {
@@ -293,8 +281,14 @@ pub struct EventsPage {
 }
 
 impl EventsPage {
-    pub fn new(layout: Layout, asked: EventQuery, found: EventsFound, limits: &Limits) -> Self {
-        let EventsFound { page, lines, chart } = found;
+    pub fn new(
+        layout: Layout,
+        asked: EventQuery,
+        page: EventPage,
+        attacks: &[AttackEntry],
+        chart: Option<Chart>,
+        limits: &Limits,
+    ) -> Self {
         let of_one = page.entries.first().and_then(|entry| {
             let shown = [
                 (asked.filter.account, &entry.account),
@@ -310,7 +304,7 @@ impl EventsPage {
         let only = of_one.or_else(|| asked.filter.realm.as_ref().map(|realm| format!("guard:{realm}")));
         let names = limits.iter().map(|limit| limit.name().to_owned());
         let mut rows = row::rows(page.entries);
-        rows.extend(lines);
+        rows.extend(attacks.iter().map(EventRow::from));
         // Newest first: several that share a line stand where the last of them would.
         rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
         Self {
