@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use serde::Serialize;
 use sqlx::{AssertSqlSafe, query_as};
+use utoipa::ToSchema;
 
 use super::Accounts;
 use super::import::placeholders;
@@ -27,17 +29,20 @@ pub struct EntryRule<'a> {
     pub needs_password: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, Serialize, ToSchema)]
+#[schema(as = AccountName)]
 pub struct NamedAccount {
     pub id: String,
     pub login: String,
 }
 
-/// Accounts that a change is about.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+// Accounts that a change is about.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = AccountsPreview)]
 pub struct EntryCount {
     pub count: u64,
-    /// The first of them in alphabetical order.
+    /// The first in alphabetical order.
+    #[schema(max_items = 20)]
     pub first: Vec<NamedAccount>,
 }
 

@@ -3,15 +3,28 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use gatehouse_limiter::{Refusal, RuleAction};
+use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::clock::Micros;
 
 /// What was attempted; by these words in SQL and in the API.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
 )]
 #[strum(serialize_all = "kebab-case", const_into_str)]
+#[serde(rename_all = "kebab-case")]
 pub enum Action {
     SignIn,
     /// An attempt at another program's login; `name` is its realm.
@@ -40,9 +53,21 @@ pub enum Action {
 
 /// How it ended; by these words in SQL and in the API.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    EnumString,
+    IntoStaticStr,
+    VariantArray,
+    Serialize,
 )]
 #[strum(serialize_all = "kebab-case", const_into_str)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Ok,
     Wrong,

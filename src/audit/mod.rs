@@ -34,7 +34,8 @@ pub use event::{
 };
 pub use log::{
     EventCount, EventCursor, EventEntry, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
-    FiguresStep, FoldedAttack, MINUTE, MaskedSubject, RankedSubject, SharedAddress, SubjectKind,
+    FiguresStep, FoldedAttack, KEY, MINUTE, MaskedSubject, RankedSubject, SharedAddress, SubjectKind,
+    words_of,
 };
 use writer::{EventKeys, EventWriter};
 

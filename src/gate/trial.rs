@@ -6,10 +6,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
 use tokio::sync::Mutex;
+use utoipa::ToSchema;
 
 use crate::accounts::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
-use crate::config::{App, AppPart, Apps, AskedPath, PathPattern};
+use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, span_text};
 use crate::db::DbError;
 use crate::gate::judge::{is_public, parts_at};
 use crate::request_id;
@@ -63,11 +65,20 @@ pub enum PathScope {
     Others,
 }
 
-/// The age up to which a sign-in, or a password, is enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Left out where any age is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = AgePreview)]
 pub struct AgeChange {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
+    #[schema(value_type = Option<String>)]
     pub before: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
+    #[schema(value_type = Option<String>)]
     pub after: Option<Duration>,
+}
+
+fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(span_text).serialize(serializer)
 }
 
 impl AgeChange {

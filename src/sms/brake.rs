@@ -5,10 +5,12 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use sqlx::{query, query_as};
+use utoipa::ToSchema;
 
 use super::{MessagePurpose, Phone, ProgramKind};
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time};
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, on_tx};
 use crate::entropy::Entropy;
@@ -33,14 +35,26 @@ pub struct BrakedPrefix {
     pub tripped: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+// In force, as an administrator sees it, and as it is in the API. The counts are those of its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Brake)]
 pub struct ActiveBrake {
+    // A block or a range of numbers.
     pub prefix: String,
-    /// The program that it is for, as its tokens' scope names it. None: our pages.
+    /// The program that it is for, `verify:NAME` or `relay:NAME`. Missing: this installation's own pages and calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub began_at: Micros,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub ends_at: Micros,
+    /// Codes that were sent to the prefix.
+    #[schema(minimum = 0)]
     pub sent: i64,
+    /// How many of them were entered.
+    #[schema(minimum = 0)]
     pub entered: i64,
 }
 

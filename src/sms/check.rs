@@ -297,7 +297,7 @@ impl AdmittedGuess {
             Ok(compared) => compared,
             Err(error) => {
                 self.refund().await;
-                return Err(error.into());
+                return Err(error);
             }
         };
         let Self { slot: GuessSlot { codes, hold, noted }, client, guesser, without_code, .. } = self;
@@ -408,7 +408,7 @@ impl AdmittedCheck {
             Ok(compared) => compared,
             Err(error) => {
                 settled(self.slot.hold.refund().await);
-                return Err(error.into());
+                return Err(error);
             }
         };
         let Self { slot: GuessSlot { codes, hold, noted }, verification, .. } = self;

@@ -115,7 +115,7 @@ impl SmsCodes {
     /// Notes how a code ended at the provider. False if the message is none of the relay's.
     pub async fn relay_outcome(&self, relay: &MessagePurpose, id: &str, used: bool) -> Result<bool, DbError> {
         let Some(id) = MessageId::parse(id) else { return Ok(false) };
-        Ok(self.0.ledger.note_outcome(relay, id, used).await?)
+        self.0.ledger.note_outcome(relay, id, used).await
     }
 }
 

@@ -1,31 +1,44 @@
 //! What was in force of each part of the live document, in SQL, whoever changed it and on any instance.
 
+use serde::Serialize;
 use sqlx::{FromRow, query, query_as, query_scalar};
+use utoipa::ToSchema;
 
 use super::{SaveAuthor, Tuning, version_of};
-use crate::clock::Micros;
+use crate::clock::{Micros, as_time};
 use crate::config;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
 
-/// A part of the document as it was put in force, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+// What was in force, and by whom; as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
+#[schema(as = LimitChange)]
 pub struct LimitsChange {
     pub id: String,
     #[sqlx(try_from = "i64")]
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub at: Micros,
     pub version: String,
-    /// The version before it; None for the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
-    /// The account; None if the document was edited by hand.
+    /// The id of the account; left out if the document was edited by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Its name at that time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub login: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The limits as TOML.
+    // `[limits]` at that time.
+    #[serde(rename = "toml")]
     pub document: String,
-    /// `[access]` as TOML; empty if nothing was set.
+    /// `[access]` at that time; left out if nothing was set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
     pub access: String,
-    /// `[[apps]]` as TOML, with its comments.
+    /// `[[apps]]` at that time; left out if there were none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
     pub apps: String,
 }
 

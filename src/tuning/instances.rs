@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use sqlx::{query, query_as};
+use utoipa::ToSchema;
 
 use super::{Tuning, version_of};
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time};
 use crate::db::{DbError, on_db};
 use crate::entropy::Entropy;
 
@@ -14,21 +16,29 @@ pub(super) const EVERY: Duration = Duration::from_secs(5);
 /// An instance that was silent for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// One instance, as it last reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
+// As it last reported, and as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Instance {
+    #[serde(skip)]
     pub id: String,
     /// The machine, and the port that it listens on.
     pub host: String,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub started_at: Micros,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub seen_at: Micros,
-    /// The version of the document in force there.
+    /// What is in force there.
     pub version: String,
-    /// Since when, as far as it can tell: at the latest when it first reported it.
+    // Since when, as far as it can tell: at the latest when it first reported it.
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub applied_at: Micros,
-    /// Why a newer document is not in force there.
+    /// Why a newer version is not in force there.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The instance that answers.
+    /// The one that answers.
     pub this: bool,
 }
 

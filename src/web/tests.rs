@@ -19,7 +19,8 @@ use url::Url;
 use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{self, CodePage, CodeStep, SecondStep};
-use super::console::messages::{LiftProblem, MessagesAsked, MessagesPage};
+use super::console::FormProblem;
+use super::console::messages::{KeptBrake, MessagesAsked, MessagesPage};
 use super::form::{FormPage, Notice};
 use super::http::error_page::{ErrorKind, ErrorPage, ProblemPage};
 use super::outbox::{OutboxPage, OutboxRow};
@@ -28,9 +29,9 @@ use super::sign_in::LoginPage;
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
+use crate::sms::{HeldBrake, LedgerEntry, MessageId, MessageState, Purpose, ReportState};
 use crate::web::http::problem::Kind;
-use crate::web::http::{Moment, PageRequest, TrustedProxies, WebContext, problem_kind};
+use crate::web::http::{Layout, Moment, PageRequest, TrustedProxies, WebContext, problem_kind};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
 
 const NOW: Micros = Micros(1_795_220_052_000_000);
@@ -198,11 +199,12 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
     };
     let asked =
         MessagesAsked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
-    let page = |asked, entries, brakes, kept| {
-        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes, kept)
+    let page = |asked, rows, brakes, kept: Option<KeptBrake>| {
+        let layout = Layout { mistaken: kept.is_some(), ..visit.layout("/admin/messages", Some("ada")) };
+        MessagesPage { layout, asked, rows, brakes, older: None, kept }
     };
     let none = MessagesAsked::default;
-    let kept = (["+861380013", "verify:shop"].map(str::to_owned), LiftProblem::ReasonMissing);
+    let kept = (["+861380013", "verify:shop"].map(str::to_owned), FormProblem::ReasonMissing);
     vec![
         ("messages-reason", page(none(), Vec::new(), vec![brake.clone()], Some(kept))),
         ("messages", page(asked, entries, vec![brake], None)),

@@ -16,14 +16,14 @@ use serde_json::{Map, Value, json};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-use super::LONGEST_REASON;
 use super::confirm::{self, FormPairs};
 use super::document::{
-    DocumentSaved, checked_reason, if_match, in_force_response, read_draft, record_save, save_edit,
-    save_response,
+    DocumentSaved, all_mistakes, checked_reason, if_match, in_force_response, read_draft, record_save,
+    save_edit, save_response,
 };
-use super::guard::{Admin, Permitted, ReadAccess, SaveAccess};
+use super::guard::{AdminRequest, Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
+use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
@@ -31,8 +31,7 @@ use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::{
-    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError,
-    WebResult,
+    Flash, Layout, Locale, Moment, PageRequest, Problem, ServicesData, UnreadBody, WebError, WebResult,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -72,7 +71,6 @@ impl AccessAnswer {
         }
     }
 
-    /// Its key in `[access]`.
     pub fn key(self) -> &'static str {
         self.list().unwrap_or("challenge_everyone_until")
     }
@@ -134,47 +132,23 @@ const END: &str = "/admin/access/end";
 /// Two operators may save at the same moment: an answer is added to whatever is in force by then.
 const MOST_TRIES: u32 = 3;
 
-/// `?do=deny&network=203.0.113.0/24`: shows that form first, filled in.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct AccessQuery {
-    #[serde(rename = "do")]
-    wanted: String,
-    network: String,
-    prefix: String,
-}
-
-/// `GET /admin/access`
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    query: Query<AccessQuery>,
-    services: ServicesData,
-) -> WebResult {
-    let subject = |answer: AccessAnswer| match answer {
-        AccessAnswer::Challenge => "",
-        AccessAnswer::Deny | AccessAnswer::Allow => &query.network,
-        AccessAnswer::Pause => &query.prefix,
-    };
-    let form =
-        query.wanted.parse::<AccessAnswer>().ok().map(|answer| AnswerForm::chosen(answer, subject(answer)));
-    page(&visit, &services, &admin, form, SaveNotice::None).await
+/// `GET /admin/access`. `?do=deny&network=203.0.113.0/24` shows that form first, filled in.
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let value = |name| confirm::value(&query, name);
+    let answer = value("do").parse::<AccessAnswer>().ok();
+    page(&request, answer.map(|it| AnswerForm::chosen(it, value(it.field()))), None).await
 }
 
 /// `POST /admin/access`
-pub async fn submit(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let AdminRequest { visit, services, admin } = &request;
     let value = |name| confirm::value(&pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
     };
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        return page(&visit, &services, &admin, answer.map(form), SaveNotice::Expired).await;
+    if !request.sends_own_form(&pairs) {
+        return page(&request, answer.map(form), Some(FormProblem::Expired)).await;
     }
     let Some(answer) = answer else { return Ok(visit.see_other(HERE, None)) };
     let (mut form, subject) = (form(answer), value(answer.field()));
@@ -184,73 +158,68 @@ pub async fn submit(
     let current = services.live.snapshot().access.settings().in_force(visit.now());
     form.check(visit.locale);
     let (tuning, wanted, from) = (services.tuning.clone(), draft(&current), admin.address());
-    let checked = read_draft(&services, &admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
+    let checked = read_draft(admin, move |live| live.check(&tuning.access_edit(&wanted, from)?));
     if let Err(errors) = checked.await? {
         form.refused(visit.locale, errors);
     }
     if form.has_mistakes() {
-        return page(&visit, &services, &admin, Some(form), SaveNotice::None).await;
+        return page(&request, Some(form), None).await;
     }
     let detail = json!({ "reason": reason, "answer": answer.shown(subject), "until": moment_text(until) });
-    let act = async {
-        let word = match save(&visit, &services, &admin, ("access.save", detail), &reason, draft).await? {
+    let act = Box::pin(async {
+        let problem = match save(&request, ("access.save", detail), &reason, draft).await? {
             Ok(_) => return Ok(visit.see_other(HERE, Some(Flash::AccessSaved))),
             Err(SaveError::Invalid(errors)) => {
                 form.refused(visit.locale, errors);
-                SaveNotice::None
+                None
             }
-            Err(error) => word(error)?,
+            Err(error) => Some(problem(error)?),
         };
-        page(&visit, &services, &admin, Some(form), word).await
-    };
-    confirm::confirmed(&visit, &services, &admin, HERE, &pairs, act).await
+        page(&request, Some(form), problem).await
+    });
+    confirm::confirmed(&request, HERE, &pairs, act).await
 }
 
 /// `POST /admin/access/end`
-pub async fn end(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn end(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let visit = &request.visit;
     let value = |name| confirm::value(&pairs, name);
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        return page(&visit, &services, &admin, None, SaveNotice::Expired).await;
+    if !request.sends_own_form(&pairs) {
+        return page(&request, None, Some(FormProblem::Expired)).await;
     }
     let Ok(answer) = value("do").parse::<AccessAnswer>() else { return Ok(visit.see_other(HERE, None)) };
     let (subject, was) = (value("subject"), value("was"));
-    if services.live.overridden().access.contains(&answer.key()) {
+    if request.services.live.overridden().access.contains(&answer.key()) {
         const WHY: &str = "it is set by an environment variable of the server; change it there";
-        return page(&visit, &services, &admin, None, SaveNotice::NotSaved(WHY.to_owned())).await;
+        return page(&request, None, Some(FormProblem::NotSaved(WHY.to_owned()))).await;
     }
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
     let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect();
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
     let draft = |current: &AccessSettings| answer.taken_from(current, subject);
-    let act = async {
-        match save(&visit, &services, &admin, ("access.end", detail), &reason, draft).await? {
+    let act = Box::pin(async {
+        match save(&request, ("access.end", detail), &reason, draft).await? {
             Ok(_) => Ok(visit.see_other(HERE, Some(Flash::AccessEnded))),
-            Err(error) => page(&visit, &services, &admin, None, word(error)?).await,
+            Err(error) => page(&request, None, Some(problem(error)?)).await,
         }
-    };
-    confirm::confirmed(&visit, &services, &admin, END, &pairs, act).await
+    });
+    confirm::confirmed(&request, END, &pairs, act).await
 }
 
 async fn save(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
+    request: &AdminRequest,
     (act, mut detail): (&str, Value),
     reason: &str,
     draft: impl Fn(&AccessSettings) -> Value,
 ) -> Result<Result<SavedDraft, SaveError>, Problem> {
+    let AdminRequest { visit, services, admin } = request;
     let mut tries = 0;
     loop {
         tries += 1;
         let current = services.tuning.current();
         let wanted = draft(&current.live.access.settings().in_force(visit.now()));
         let (tuning, from) = (services.tuning.clone(), admin.address());
-        let edit = read_draft(services, admin, move |_| tuning.access_edit(&wanted, from)).await?;
+        let edit = read_draft(admin, move |_| tuning.access_edit(&wanted, from)).await?;
         let saved = match edit {
             Ok(edit) => services.tuning.save(edit, &current.version, admin.by(&admin.id()), reason).await,
             Err(mistakes) => Err(SaveError::Invalid(mistakes)),
@@ -258,40 +227,32 @@ async fn save(
         let overtaken = matches!(saved, Err(SaveError::Stale { .. }));
         if !overtaken || tries == MOST_TRIES {
             detail["from"] = current.version.into();
-            record_save(services, admin, act, detail, &saved);
+            record_save(admin, act, detail, &saved);
             return Ok(saved);
         }
     }
 }
 
-fn word(error: SaveError) -> Result<SaveNotice, WebError> {
+fn problem(error: SaveError) -> Result<FormProblem, WebError> {
     Ok(match error {
-        SaveError::Stale { .. } | SaveError::NoSuchChange => SaveNotice::Stale,
-        SaveError::Backend(reason) => SaveNotice::NotSaved(reason),
-        SaveError::Invalid(errors) => {
-            let said = errors.iter().map(|error| format!("{}: {}", error.field, error.message));
-            SaveNotice::NotSaved(said.collect::<Vec<_>>().join("; "))
-        }
+        SaveError::Stale { .. } | SaveError::NoSuchChange => FormProblem::Stale,
+        SaveError::Backend(reason) => FormProblem::NotSaved(reason),
+        SaveError::Invalid(errors) => FormProblem::NotSaved(all_mistakes(&errors)),
         SaveError::Db(error) => return Err(error.into()),
     })
 }
 
-async fn page(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
-    form: Option<AnswerForm>,
-    word: SaveNotice,
-) -> Result<HttpResponse, WebError> {
+async fn page(request: &AdminRequest, form: Option<AnswerForm>, problem: Option<FormProblem>) -> WebResult {
+    let AdminRequest { visit, services, .. } = request;
     let now = visit.now();
     let settings = services.live.snapshot().access.settings().in_force(now);
     let mut rows = AnswerRow::all(&settings, now, visit.locale);
     let lines: Vec<String> = rows.iter().map(|row| row.line.clone()).collect();
     for (row, origin) in rows.iter_mut().zip(services.tuning.access_origins(&lines).await?) {
-        row.set_by(origin);
+        row.origin = origin;
     }
     let fixed = services.live.overridden().access;
-    Ok(AccessPage::new(visit, admin.login(), rows, form, word, fixed).respond(visit))
+    Ok(AccessPage::new(request.layout(HERE), rows, form, problem, fixed).respond(visit))
 }
 
 /// The longest reason of an entry, in characters.
@@ -301,16 +262,14 @@ const USUAL: Duration = Duration::from_secs(60 * 60);
 
 pub struct AnswerRow {
     pub answer: AccessAnswer,
-    /// A network or a prefix; empty: everybody.
     pub subject: String,
     pub until: Moment,
     pub left: String,
-    pub reason: Option<String>,
+    reason: Option<String>,
     /// As the history has it.
     pub line: String,
-    /// None if the document was edited by hand.
-    pub login: Option<String>,
-    pub since: Option<Moment>,
+    /// None if that is not recorded yet.
+    pub origin: Option<AccessOrigin>,
 }
 
 impl AnswerRow {
@@ -323,8 +282,7 @@ impl AnswerRow {
             left: span_in_words(whole_seconds(until.since(now)), locale),
             reason: reason.map(str::to_owned),
             line,
-            login: None,
-            since: None,
+            origin: None,
         };
         let network = |answer| {
             move |it: &AccessNetwork| {
@@ -344,20 +302,16 @@ impl AnswerRow {
         everyone.into_iter().chain(denied).chain(paused).chain(allowed).collect()
     }
 
-    pub fn set_by(&mut self, origin: Option<AccessOrigin>) {
-        let Some(AccessOrigin { at, login, reason }) = origin else { return };
-        self.since = Some(Moment(at));
-        self.login = login;
-        if self.reason.is_none() {
-            self.reason = reason;
-        }
+    /// Its own; if it has none, that of the change which put it in force.
+    fn reason(&self) -> Option<&str> {
+        let of_change = || self.origin.as_ref()?.reason.as_deref();
+        self.reason.as_deref().or_else(of_change)
     }
 
     fn was(&self) -> &str {
-        self.reason.as_deref().unwrap_or_default()
+        self.reason().unwrap_or_default()
     }
 
-    /// To the form that changes its end.
     fn change(&self) -> String {
         let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
         match self.answer.field() {
@@ -384,7 +338,6 @@ impl AnswerRow {
     }
 }
 
-/// The part of a form that a mistake is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FormPart {
     Subject,
@@ -423,7 +376,6 @@ impl AnswerForm {
         }
     }
 
-    /// The one that a link leads to.
     pub fn chosen(answer: AccessAnswer, subject: &str) -> Self {
         let subject = subject.chars().take(64).collect();
         Self { subject, first: true, ..Self::new(answer) }
@@ -440,7 +392,6 @@ impl AnswerForm {
         self.answer.spans().find(|span| span.as_secs().to_string() == self.span)
     }
 
-    /// Finds what only the form knows.
     pub fn check(&mut self, locale: Locale) {
         if self.reason.is_empty() {
             self.wrong(FormPart::Reason, locale.t("draft.reason-missing"), None);
@@ -454,7 +405,6 @@ impl AnswerForm {
         }
     }
 
-    /// Takes the mistakes that the configuration finds.
     pub fn refused(&mut self, locale: Locale, errors: Vec<DraftError>) {
         for DraftError { field, message, .. } in errors {
             let part = match field.rsplit('.').next() {
@@ -537,54 +487,36 @@ impl AnswerForm {
     }
 }
 
-/// Why a form is shown again.
-pub enum SaveNotice {
-    None,
-    /// The form is not ours, or too old.
-    Expired,
-    /// Others saved at the same moment, again and again.
-    Stale,
-    /// What keeps the document cannot be written; the text is its error.
-    NotSaved(String),
-}
-
 #[derive(Template)]
 #[template(path = "pages/admin/access.html")]
 pub struct AccessPage {
     layout: Layout,
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
-    word: SaveNotice,
+    problem: Option<FormProblem>,
     fixed: Vec<&'static str>,
 }
 
 impl AccessPage {
-    /// `form` is shown first.
     pub fn new(
-        visit: &PageRequest,
-        user: &str,
+        mut layout: Layout,
         rows: Vec<AnswerRow>,
         form: Option<AnswerForm>,
-        word: SaveNotice,
+        problem: Option<FormProblem>,
         fixed: Vec<&'static str>,
     ) -> Self {
         let chosen = form.as_ref().map(|form| form.answer);
-        let mut layout = visit.layout("/admin/access", Some(user));
         layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
         let others = AccessAnswer::VARIANTS.iter().copied().filter(|answer| Some(*answer) != chosen);
         let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
-        Self { layout, rows, forms, word, fixed }
+        Self { layout, rows, forms, problem, fixed }
     }
 
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        let status = match self.word {
-            SaveNotice::Expired => StatusCode::FORBIDDEN,
-            SaveNotice::Stale => StatusCode::PRECONDITION_FAILED,
-            SaveNotice::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-            SaveNotice::None if self.forms.iter().any(AnswerForm::has_mistakes) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
-            SaveNotice::None => StatusCode::OK,
+    fn respond(&self, visit: &PageRequest) -> HttpResponse {
+        let status = match &self.problem {
+            Some(problem) => problem.status(),
+            None if self.layout.mistaken => StatusCode::UNPROCESSABLE_ENTITY,
+            None => StatusCode::OK,
         };
         visit.page(status, self)
     }
@@ -701,10 +633,9 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveAccess>,
     request: HttpRequest,
     wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    let seen = if_match(&request, &services.tuning.version())?;
+    let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&wanted.reason)?.to_owned();
     let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = wanted;
     let parts = [
@@ -715,9 +646,9 @@ pub async fn api_save(
     ];
     let parts = parts.into_iter().filter_map(|(key, part)| Some((key.to_owned(), part?)));
     let draft = Value::Object(parts.collect::<Map<_, _>>());
-    let (tuning, from) = (services.tuning.clone(), admin.address());
-    let edit = read_draft(&services, &admin, move |_| tuning.access_edit(&draft, from)).await?;
-    save_response(save_edit(&services, &admin, "access.save", edit, &seen, &reason).await)
+    let (tuning, from) = (admin.services.tuning.clone(), admin.address());
+    let edit = read_draft(&admin, move |_| tuning.access_edit(&draft, from)).await?;
+    save_response(save_edit(&admin, "access.save", edit, &seen, &reason).await)
 }
 
 #[cfg(test)]

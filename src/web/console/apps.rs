@@ -15,15 +15,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::confirm::FormPairs;
+use super::FormProblem;
+use super::confirm::{FormPairs, value};
 use super::document::{
-    BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, EditorNotice, SentDraft, Submitted,
-    TomlDraft, in_force_response, read_draft, submitted,
+    BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial,
+    in_force_response, read_draft, submitted,
 };
-use super::guard::{Admin, Permitted, ReadApps, SaveApps, TryApps};
+use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
-use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts, NamedAccount};
-use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, span_text};
+use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts};
+use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who};
 use crate::db::DbError;
 use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
@@ -31,12 +32,11 @@ use crate::gate::{
 use crate::tuning::DraftError;
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Layout, Locale, PageRequest, Problem, Services, ServicesData, UnreadBody, WebResult};
+use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};
 
 /// One application, and what the accounts say about it.
 pub struct AppCheck {
     pub app: Arc<App>,
-    /// How many accounts may enter today.
     pub entering: u64,
     /// Names and groups in a `who` that no account has that may sign in.
     pub missing: Vec<Who>,
@@ -71,84 +71,59 @@ pub struct TriedApps {
     pub checks: Vec<AppCheck>,
 }
 
-pub enum TrialOutcome {
-    Tried(TriedApps),
-    /// Another draft is being tried.
-    Busy,
-    Mistaken(Vec<DraftError>),
-}
-
 /// Compares what would be in force with the draft with what is, and changes nothing.
-pub async fn tried(services: &Services, admin: &Admin, body: DraftBody) -> Result<TrialOutcome, Problem> {
+async fn tried(admin: &Admin, body: DraftBody) -> Result<Result<Trial<TriedApps>, Vec<DraftError>>, Problem> {
     let check = move |live: &LiveHandle| live.check(&live.read_apps(body.draft())?);
-    let after = match read_draft(services, admin, check).await? {
+    let after = match read_draft(admin, check).await? {
         Ok(live) => live.apps,
-        Err(errors) => return Ok(TrialOutcome::Mistaken(errors)),
+        Err(errors) => return Ok(Err(errors)),
     };
-    let (live, accounts) = (services.live.clone(), services.accounts.clone());
-    let tried = services.gate.try_in_turn(async move {
+    let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
+    let tried = admin.services.gate.try_in_turn(async move {
         let trial = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
-        Ok::<_, DbError>(TrialOutcome::Tried(TriedApps { trial, checks: checks(&accounts, &after).await? }))
+        Ok::<_, DbError>(Trial::Done(TriedApps { trial, checks: checks(&accounts, &after).await? }))
     });
-    Ok(tried.await.unwrap_or(Ok(TrialOutcome::Busy))?)
+    Ok(Ok(tried.await.unwrap_or(Ok(Trial::BUSY))?))
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct AppsQuery {
-    proxy: String,
-    /// The name of one application; all of them, if it is empty.
-    app: String,
-}
-
-/// `GET /admin/apps`
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    wanted: Query<AppsQuery>,
-    services: ServicesData,
-) -> WebResult {
+/// `GET /admin/apps`. `app` names one application; without it, the file is for all of them.
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let services = &request.services;
     let current = services.tuning.current();
     let apps = &current.live.apps;
-    let proxy = ProxyFile::parse(&wanted.proxy).unwrap_or(ProxyFile::Nginx);
-    let only = (!wanted.app.is_empty()).then_some(wanted.app.as_str());
-    let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only));
-    let shown = ShownProxy { proxy, app: wanted.app.clone(), files: files.collect() };
-    let checks = checks(&services.accounts, apps).await?;
-    Ok(visit.page(StatusCode::OK, &AppsPage::new(&visit, admin.login(), current.version, checks, shown)))
+    let (proxy, app) = (value(&query, "proxy"), value(&query, "app").to_owned());
+    let proxy = ProxyFile::parse(proxy).unwrap_or(ProxyFile::Nginx);
+    let only = (!app.is_empty()).then_some(app.as_str());
+    let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only)).collect();
+    let page = AppsPage {
+        layout: request.layout("/admin/apps"),
+        apps: checks(&services.accounts, apps).await?,
+        version: current.version,
+        proxy: ShownProxy { proxy, app, files },
+    };
+    Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `GET /admin/apps/edit`
-pub async fn show_editor(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
-    let current = services.tuning.current();
-    let toml = current.apps_toml();
-    let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Apps, toml, controls);
-    Ok(AppsEditPage::new(&visit, admin.login(), draft, current.overridden.apps).respond(&visit))
+pub async fn show_editor(request: AdminRequest) -> WebResult {
+    let current = request.services.tuning.current();
+    let (toml, controls) = (current.apps_toml(), Controls::at(&current.version));
+    let page = TomlDraft { part: DocumentPart::Apps, toml, controls };
+    let layout = page.layout(&request.visit, request.admin.login());
+    let page = AppsEditPage { layout, page, trial: Trial::None, overridden: current.overridden.apps };
+    Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `POST /admin/apps/edit`
-pub async fn submit(
-    visit: PageRequest,
-    admin: Admin,
-    form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
-    let overridden = services.live.overridden().apps;
-    let page = |draft| AppsEditPage::new(&visit, admin.login(), draft, overridden);
-    let answer = |draft| page(draft).respond(&visit);
-    match submitted(DocumentPart::Apps, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::Answered(answer) => Ok(answer),
-        Submitted::Try(draft) => {
-            let outcome = tried(&services, &admin, DraftBody::Toml(draft.toml.clone())).await?;
-            Ok(match outcome {
-                TrialOutcome::Tried(tried) => page(draft).trial(tried).respond(&visit),
-                TrialOutcome::Busy => page(draft).busy().respond(&visit),
-                TrialOutcome::Mistaken(mistakes) => answer(TomlDraft { mistakes, ..draft }),
-            })
-        }
-    }
+    let overridden = request.services.live.overridden().apps;
+    let show = |page: TomlDraft, trial| {
+        let layout = page.layout(&request.visit, request.admin.login());
+        request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
+    };
+    let attempt = async |draft: &TomlDraft| tried(&request.admin, DraftBody::Toml(draft.toml.clone())).await;
+    submitted(&request, DocumentPart::Apps, &pairs, show, attempt).await
 }
 
 /// Hosts that are named of an application; it may have 200.
@@ -169,13 +144,12 @@ signed_in_within = \"1h\"
 #[derive(Template)]
 #[template(path = "pages/admin/apps.html")]
 pub struct AppsPage {
-    layout: Layout,
-    version: String,
-    apps: Vec<AppCheck>,
-    proxy: ShownProxy,
+    pub layout: Layout,
+    pub version: String,
+    pub apps: Vec<AppCheck>,
+    pub proxy: ShownProxy,
 }
 
-/// The file of a proxy, and what else it needs.
 pub struct ShownProxy {
     pub proxy: ProxyFile,
     /// The name of an application, or all of them.
@@ -184,17 +158,6 @@ pub struct ShownProxy {
 }
 
 impl AppsPage {
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        version: String,
-        apps: Vec<AppCheck>,
-        proxy: ShownProxy,
-    ) -> Self {
-        Self { layout: visit.layout("/admin/apps", Some(user)), version, apps, proxy }
-    }
-
-    /// Those for which there is a file of their own.
     fn proxies(&self) -> impl Iterator<Item = ProxyFile> {
         ProxyFile::ALL.into_iter().filter(|file| *file != ProxyFile::HaproxyLua)
     }
@@ -244,40 +207,17 @@ impl AppCheck {
     }
 }
 
-/// All applications as TOML, as in the file.
 #[derive(Template)]
 #[template(path = "pages/admin/apps_edit.html")]
 pub struct AppsEditPage {
-    layout: Layout,
-    page: TomlDraft,
-    trial: Option<TriedApps>,
-    /// Another draft is being tried.
-    busy: bool,
+    pub layout: Layout,
+    pub page: TomlDraft,
+    pub trial: Trial<TriedApps>,
     /// An environment variable sets them.
-    overridden: bool,
+    pub overridden: bool,
 }
 
 impl AppsEditPage {
-    pub fn new(visit: &PageRequest, user: &str, page: TomlDraft, overridden: bool) -> Self {
-        let mut layout = visit.layout(page.words().editor, Some(user));
-        layout.mistaken = page.is_mistaken();
-        Self { layout, page, trial: None, busy: false, overridden }
-    }
-
-    pub fn trial(mut self, trial: TriedApps) -> Self {
-        self.trial = Some(trial);
-        self
-    }
-
-    pub fn busy(mut self) -> Self {
-        self.busy = true;
-        self
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        visit.page(self.page.status(), self)
-    }
-
     /// Only while there is nothing to go by.
     fn example(&self) -> Option<&'static str> {
         self.page.toml.trim().is_empty().then_some(EXAMPLE)
@@ -303,10 +243,8 @@ impl HostTrial {
         self.hosts.iter().take(MOST_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 
-    /// How many more hosts it is about.
     fn more(&self) -> Option<String> {
-        let more = self.hosts.len().saturating_sub(MOST_HOSTS);
-        (more > 0).then(|| grouped(more as u64))
+        not_named(self.hosts.len() as u64, MOST_HOSTS)
     }
 
     /// The application after, or before if there is none any more.
@@ -333,11 +271,14 @@ impl EntryCount {
         grouped(self.count)
     }
 
-    /// How many are not named.
     fn more(&self) -> Option<String> {
-        let more = self.count.saturating_sub(self.first.len() as u64);
-        (more > 0).then(|| grouped(more))
+        not_named(self.count, self.first.len())
     }
+}
+
+fn not_named(all: u64, named: usize) -> Option<String> {
+    let more = all.saturating_sub(named as u64);
+    (more > 0).then(|| grouped(more))
 }
 
 /// From the age that was enough to the one that is.
@@ -436,11 +377,9 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveApps>,
     request: HttpRequest,
     wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let wanted = wanted.read().await?;
-    let AppsRequest { apps, toml, reason } = wanted;
-    sent(apps, toml).save(&services, &admin, &request, &reason).await
+    let AppsRequest { apps, toml, reason } = wanted.read().await?;
+    sent(apps, toml).save(&admin, &request, &reason).await
 }
 
 /// One of `apps` and `toml`.
@@ -470,13 +409,11 @@ pub struct AppsPreviewRequest {
 pub async fn api_preview(
     Permitted { admin, .. }: Permitted<TryApps>,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
-    match tried(&services, &admin, sent(wanted.apps, wanted.toml).body()?).await? {
-        TrialOutcome::Tried(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
-        TrialOutcome::Busy => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
-        TrialOutcome::Mistaken(errors) => Err(Problem::invalid_draft(errors)),
+    match tried(&admin, sent(wanted.apps, wanted.toml).body()?).await?.map_err(Problem::invalid_draft)? {
+        Trial::Done(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
+        Trial::None | Trial::Unable { .. } => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
     }
 }
 
@@ -484,7 +421,6 @@ fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
     SentDraft { part: DocumentPart::Apps, json, toml }
 }
 
-/// For the description of the API.
 fn example() -> App {
     let path = |text| PathPattern::parse(text).expect("a path");
     let who = |name: &str| Who::Group(name.to_owned());
@@ -538,36 +474,13 @@ struct PathPreview {
     /// Whether it is also about paths that no part is about.
     others: bool,
     /// Can get in today, and could not then.
-    loses: AccountsPreview,
+    loses: EntryCount,
     /// Could get in then, and cannot today.
-    gains: AccountsPreview,
+    gains: EntryCount,
     #[serde(skip_serializing_if = "Option::is_none")]
-    signed_in_within: Option<AgePreview>,
+    signed_in_within: Option<AgeChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    password_within: Option<AgePreview>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct AccountsPreview {
-    count: u64,
-    /// The first in alphabetical order.
-    #[schema(max_items = 20)]
-    first: Vec<AccountName>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct AccountName {
-    id: String,
-    login: String,
-}
-
-/// Left out where any age is enough.
-#[derive(Serialize, ToSchema)]
-struct AgePreview {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<String>,
+    password_within: Option<AgeChange>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -601,11 +514,7 @@ impl From<HostTrial> for HostPreview {
 impl From<PathTrial> for PathPreview {
     fn from(path: PathTrial) -> Self {
         let PathTrial { scopes, entry: EntryChange { loses, gains }, signed_in, password } = path;
-        let age = |change: AgeChange| {
-            let AgeChange { before, after } = change;
-            (!change.is_unchanged())
-                .then(|| AgePreview { before: before.map(span_text), after: after.map(span_text) })
-        };
+        let age = |change: AgeChange| (!change.is_unchanged()).then_some(change);
         let (signed_in_within, password_within) = (age(signed_in), age(password));
         let (odd, others) = (scopes.contains(&PathScope::Odd), scopes.contains(&PathScope::Others));
         let pattern = |scope| match scope {
@@ -613,15 +522,7 @@ impl From<PathTrial> for PathPreview {
             PathScope::Odd | PathScope::Others => None,
         };
         let paths = scopes.into_iter().filter_map(pattern).collect();
-        let (loses, gains) = (loses.into(), gains.into());
         Self { paths, odd, others, loses, gains, signed_in_within, password_within }
-    }
-}
-
-impl From<EntryCount> for AccountsPreview {
-    fn from(EntryCount { count, first }: EntryCount) -> Self {
-        let name = |NamedAccount { id, login }| AccountName { id, login };
-        Self { count, first: first.into_iter().map(name).collect() }
     }
 }
 

@@ -11,18 +11,15 @@ use crate::web::console::access::AccessAnswer;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
 
-/// One attack that goes on.
 pub struct AttackBanner {
     pub id: String,
     pub title: String,
     pub since: Moment,
     /// The locale key of what it does now.
     pub state: &'static str,
-    /// Since when it is quiet.
     pub quiet: Option<Moment>,
     /// What the answers to it have done since it began.
     pub answered: Option<String>,
-    /// Whether an answer to it is in force.
     pub in_force: bool,
     /// Its shape: from one or many, at one or many.
     pub sentences: Vec<String>,
@@ -32,14 +29,12 @@ pub struct AttackBanner {
     pub events: String,
 }
 
-/// A link to an answer.
 pub struct AnswerLink {
     pub text: String,
     pub href: String,
 }
 
 impl AttackBanner {
-    /// `access` is what is in force.
     pub fn new(locale: Locale, access: &AccessSettings, attack: &AttackEntry) -> Self {
         let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
         let state = figures.state(*kind);
@@ -61,7 +56,6 @@ impl AttackBanner {
     }
 }
 
-/// The path of the attack's events.
 pub fn events_of(attack: &AttackEntry) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("action", attack.kind.action().into_str());

@@ -9,14 +9,12 @@ use crate::web::http::{Locale, Moment};
 /// The chart's height in units. Its width is ten units a column.
 pub const HEIGHT: u64 = 100;
 pub const COLUMN: u64 = 10;
-/// The width of a bar in its column.
 const BAR: u64 = 8;
 
 /// One counted kind. The first is lowest in the stack.
 pub struct Series {
     /// The locale key of its name.
     pub key: &'static str,
-    /// The CSS class of its colour.
     pub tone: &'static str,
     pub counts: Vec<u64>,
 }
@@ -54,7 +52,6 @@ impl ChartSpan {
     }
 }
 
-/// Counts in steps of equal length.
 pub struct Chart {
     pub id: &'static str,
     pub title: &'static str,
@@ -63,7 +60,6 @@ pub struct Chart {
     series: Vec<Series>,
 }
 
-/// A step with something to draw.
 pub struct Column {
     pub from: Moment,
     pub words: String,
@@ -82,7 +78,6 @@ pub struct Bar {
 }
 
 impl Chart {
-    /// `start` is the start of the first step.
     pub const fn new(
         id: &'static str,
         title: &'static str,
@@ -153,7 +148,6 @@ impl Chart {
         self.series.iter().map(one).collect::<Vec<_>>().join(" · ")
     }
 
-    /// The steps in which something happened.
     pub fn columns(&self, locale: Locale) -> Vec<Column> {
         (0..self.steps()).filter(|step| self.total(*step) > 0).map(|step| self.column(step, locale)).collect()
     }

@@ -2,6 +2,7 @@
 //! between a form of the console and its change, so that no input is lost.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::time::Duration;
 
 use actix_web::web::{Form, Query};
@@ -16,20 +17,18 @@ use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::console::LONGEST_REASON;
-use crate::web::console::guard::{self, Admin, CONFIRM};
-use crate::web::form::{FormReply, GuardedFields, NextFields, Notice};
+use crate::web::console::guard::{Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::http::error_page::problem_page;
-use crate::web::http::page::{self, with_wait};
 use crate::web::http::{
-    ApiRequest, CaptchaSolution, Field, FieldErrors, Layout, Next, PageRequest, Problem, SecretField,
-    Services, ServicesData, UnreadBody, WebError, WebResult,
+    ApiRequest, CaptchaSolution, Field, FieldErrors, Next, PageRequest, Problem, SecretField, ServicesData,
+    UnreadBody, WebError, WebResult,
 };
 
 pub use crate::web::form::{FormPairs, value};
 
-/// The default target.
 const CONSOLE: &str = "/admin";
 
 #[derive(Deserialize, ToSchema)]
@@ -61,15 +60,18 @@ pub struct ConfirmBody {
     security(("session" = [])),
     extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD])))
 )]
-pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> WebResult {
-    let admin = guard::confirming(&request).await?;
+pub async fn api_submit(
+    Permitted { admin, .. }: Permitted<ConfirmPassword>,
+    request: HttpRequest,
+    body: UnreadBody<ConfirmBody>,
+) -> WebResult {
     let body = body.read().await?;
     let call = ApiRequest::admit(&request)?;
     const FORM: CaptchaForm = CaptchaForm::PasswordChange;
     let password = read_current(Field::Password, &body.password)?;
     let actor = call.actor(FORM, body.captcha.as_ref());
-    call.told(FORM, actor.verify(&admin.who.account, password, Field::Password).await).await?;
-    let fresh = renew(&call.services, &admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
+    call.told(FORM, actor.verify(&admin.account, password, Field::Password).await).await?;
+    let fresh = renew(&admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
     let mut response = HttpResponse::NoContent().finish();
     call.begin_session(&mut response, &fresh, call.services.session_lasts);
     Ok(response)
@@ -79,67 +81,56 @@ pub async fn api_submit(request: HttpRequest, body: UnreadBody<ConfirmBody>) -> 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConfirmForm {
-    pub password: SecretField,
-    pub next: String,
+    password: SecretField,
+    next: String,
     #[serde(flatten)]
-    pub guarded: GuardedFields,
+    guarded: GuardedFields,
 }
 
 /// `GET /admin/confirm`
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    query: Query<NextFields>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn show(request: AdminRequest, query: Query<NextFields>) -> WebResult {
     let next = parse_next(&query.next);
-    if admin.is_confirmed(&services) {
-        return Ok(visit.keep_flash().see_other(place(next.as_ref()), None));
+    if request.admin.is_confirmed() {
+        return Ok(request.visit.keep_flash().see_other(place(next.as_ref()), None));
     }
-    Ok(ConfirmPage::new(&visit, admin.login(), next).respond(&visit))
+    Ok(ConfirmPage::new(&request.visit, request.admin.login(), next).respond(&request.visit))
 }
 
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
 pub async fn submit(visit: PageRequest, form: Form<ConfirmForm>, services: ServicesData) -> WebResult {
-    let admin = guard::confirmation(&visit, &services, &form.guarded.csrf_token).await?;
+    let request = AdminRequest::confirmation(visit, &services, &form.guarded.csrf_token).await?;
     let next = parse_next(&form.next);
-    let page = || ConfirmPage::new(&visit, admin.login(), next.clone());
-    let token = confirm(&visit, &services, &admin, &form, &page).await?;
-    let mut response = visit.see_other(place(next.as_ref()), None);
-    page::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
-    Ok(response)
+    let page = || ConfirmPage::new(&request.visit, request.admin.login(), next.clone());
+    let token = confirm(&request, &form, &page).await?;
+    let answer = request.visit.see_other(place(next.as_ref()), None);
+    Ok(with_session(&request.visit, &token, services.session_lasts, Ok(answer)))
 }
 
 /// The session's new token, after the password was verified; otherwise `page` again.
 async fn confirm(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
+    request: &AdminRequest,
     form: &ConfirmForm,
     page: &dyn Fn() -> ConfirmPage,
 ) -> Result<SessionToken, WebError> {
+    let AdminRequest { visit, services, admin } = request;
     let live = visit.live(services);
-    let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
+    let show = |notice, captcha: CaptchaBlock| page().again(notice, captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     let parse = |errors: &mut FieldErrors| errors.take(Field::Password, parse_current(&form.password));
     let password = reply.read(&form.guarded, parse).await?;
     let actor = reply.actor(&form.guarded);
-    reply.told(actor.verify(&admin.who.account, password, Field::Password).await).await?;
-    let fresh = renew(services, admin, visit.session_token()).await?;
+    reply.told(actor.verify(&admin.account, password, Field::Password).await).await?;
+    let fresh = renew(admin, visit.session_token()).await?;
     Ok(fresh.ok_or_else(|| visit.see_other("/login", None))?)
 }
 
 /// Renews the session whose password was confirmed, and records that. None: the password was changed meanwhile, which
 /// ended the session.
-async fn renew(
-    services: &Services,
-    admin: &Admin,
-    token: Option<&str>,
-) -> Result<Option<SessionToken>, WebError> {
+async fn renew(admin: &Admin, token: Option<&str>) -> Result<Option<SessionToken>, WebError> {
     let Some(token) = token.and_then(SessionToken::parse) else { return Ok(None) };
-    let fresh = services.sessions.confirm(&token).await?;
+    let fresh = admin.services.sessions.confirm(&token).await?;
     if fresh.is_some() {
-        admin.did(services, "confirm", &json!({}));
+        admin.did("confirm", &json!({}));
     }
     Ok(fresh)
 }
@@ -156,23 +147,25 @@ fn place(next: Option<&Next>) -> &str {
 /// Does what a form asks for if the password was confirmed recently or comes with this form. Otherwise answers with the
 /// page that asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
 pub async fn confirmed(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
+    request: &AdminRequest,
     action: &str,
     pairs: &[(String, String)],
     act: impl Future<Output = WebResult>,
 ) -> WebResult {
-    if admin.is_confirmed(services) {
+    let AdminRequest { visit, services, admin } = request;
+    if admin.is_confirmed() {
         return act.await;
     }
-    let page = || ConfirmPage::new(visit, admin.login(), None).carrying(CarriedForm::new(action, pairs));
+    let page = || ConfirmPage {
+        carried: Some(CarriedForm::new(action, pairs)),
+        ..ConfirmPage::new(visit, admin.login(), None)
+    };
     if !pairs.iter().any(|(name, _)| name == "password") {
         return Ok(page().respond(visit));
     }
     let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
-    let token = confirm(visit, services, admin, &form, &page).await?;
+    let token = confirm(request, &form, &page).await?;
     Ok(with_session(visit, &token, services.session_lasts, act.await))
 }
 
@@ -188,13 +181,14 @@ fn with_session(
         Err(WebError::Answer(response)) => *response,
         Err(WebError::Problem(problem)) => problem_page(visit, &problem),
     };
-    page::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
+    visit.begin_session(&mut response, token, session_lasts);
     response
 }
 
 /// The reason that a form gives; empty if it gives none.
 pub fn reason(pairs: &[(String, String)]) -> String {
-    value(pairs, "reason").trim().chars().take(LONGEST_REASON).collect()
+    let typed = value(pairs, "reason").trim().chars();
+    typed.filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect()
 }
 
 /// A form that is submitted again to its target after the password is confirmed.
@@ -216,49 +210,36 @@ impl CarriedForm {
 #[derive(Template)]
 #[template(path = "pages/confirm.html")]
 pub struct ConfirmPage {
-    layout: Layout,
-    next: Option<Next>,
-    notice: Notice,
-    errors: FieldErrors,
-    captcha: CaptchaBlock,
-    carried: Option<CarriedForm>,
+    pub form: FormPage,
+    /// It runs after the password is confirmed.
+    pub carried: Option<CarriedForm>,
+}
+
+/// Its template names the fields of the form without it.
+impl Deref for ConfirmPage {
+    type Target = FormPage;
+
+    fn deref(&self) -> &FormPage {
+        &self.form
+    }
 }
 
 impl ConfirmPage {
     /// The form as it is first shown.
     pub fn new(visit: &PageRequest, user: &str, next: Option<Next>) -> Self {
-        Self {
-            layout: visit.layout(Next::after(CONFIRM, next.as_ref()), Some(user)),
-            next,
-            notice: Notice::None,
-            errors: FieldErrors::default(),
-            captcha: CaptchaBlock::Absent,
-            carried: None,
-        }
+        Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None }
     }
 
-    pub fn notice(mut self, notice: Notice) -> Self {
-        self.layout.mistaken = notice.is_mistake();
-        self.errors = notice.errors();
-        self.notice = notice;
-        self
-    }
-
-    pub fn captcha(self, captcha: CaptchaBlock) -> Self {
-        Self { captcha, ..self }
-    }
-
-    /// Carries a form, which runs after the password is confirmed.
-    pub fn carrying(self, carried: CarriedForm) -> Self {
-        Self { carried: Some(carried), ..self }
+    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
+        Self { form: self.form.again(notice, captcha), ..self }
     }
 
     fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+        self.form.respond(visit, self)
     }
 
     /// A page with a wait sets no focus, so that its message is read first.
-    const fn focus(&self) -> &'static str {
+    fn focus(&self) -> &'static str {
         if self.notice.wait().is_some() { "" } else { "password" }
     }
 }

@@ -10,15 +10,14 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Serialize;
 use serde_json::{Value, json};
-use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-use super::guard::Admin;
-use super::{LONGEST_REASON, confirm};
+use super::guard::{Admin, AdminRequest};
+use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
 use crate::config::{LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
 use crate::web::form::value;
-use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, Services, WebError, WebResult};
+use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, WebResult};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentPart {
@@ -28,11 +27,8 @@ pub enum DocumentPart {
 
 /// Its names and places, and the words of its editor as keys.
 pub struct PartWords {
-    /// In the document.
     pub key: &'static str,
-    /// Where a saved draft leads to.
     pub page: &'static str,
-    /// Where all of it is edited.
     pub editor: &'static str,
     /// The name of a save in the record of events.
     pub act: &'static str,
@@ -85,7 +81,6 @@ impl DocumentPart {
     }
 }
 
-/// The button that submitted a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
     /// Also the effect of Enter: it changes nothing.
@@ -111,63 +106,54 @@ impl Act {
     }
 }
 
-/// How much recorded traffic is replayed for a draft.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
-#[strum(const_into_str)]
-pub enum Stretch {
-    #[strum(serialize = "1h")]
-    Hour,
-    #[default]
-    #[strum(serialize = "24h")]
-    Day,
-    #[strum(serialize = "7d")]
-    Week,
-}
-
-impl Stretch {
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Hour => "draft.hour",
-            Self::Day => "draft.day",
-            Self::Week => "draft.week",
-        }
-    }
-
-    pub const fn hours(self) -> u64 {
-        match self {
-            Self::Hour => 1,
-            Self::Day => 24,
-            Self::Week => 7 * 24,
-        }
-    }
-}
-
-/// Other fields of every form with a draft.
+/// What every form with a draft has besides it, and what is wrong with it.
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
     pub act: Act,
     /// The version in force when the page was opened.
     pub version: String,
     pub reason: String,
-    pub stretch: Stretch,
-    /// The reason is required but missing.
-    pub reason_missing: bool,
+    /// How much recorded traffic is replayed.
+    pub stretch: RecordSpan,
+    /// Why the draft is shown again.
+    pub problem: Option<FormProblem>,
+    pub mistakes: Vec<DraftError>,
 }
 
 impl Controls {
+    /// Of a page that is first shown.
+    pub fn at(version: &str) -> Self {
+        Self { version: version.to_owned(), ..Self::default() }
+    }
+
     pub fn read(pairs: &[(String, String)]) -> Self {
-        let text = |name: &str| value(pairs, name).to_owned();
         Self {
             act: Act::parse(value(pairs, "do")),
-            version: text("version"),
-            reason: text("reason")
-                .trim()
-                .chars()
-                .filter(|letter| !letter.is_control())
-                .take(LONGEST_REASON)
-                .collect(),
-            stretch: value(pairs, "stretch").parse().unwrap_or_default(),
-            reason_missing: false,
+            version: value(pairs, "version").to_owned(),
+            reason: confirm::reason(pairs),
+            stretch: RecordSpan::parse(value(pairs, "stretch")).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    /// A month is more than a replay can take.
+    pub fn stretches(&self) -> &'static [RecordSpan] {
+        &RecordSpan::ALL[..3]
+    }
+
+    pub fn lacks_reason(&self) -> bool {
+        self.problem == Some(FormProblem::ReasonMissing)
+    }
+
+    pub fn is_mistaken(&self) -> bool {
+        self.lacks_reason() || !self.mistakes.is_empty()
+    }
+
+    pub fn status(&self) -> StatusCode {
+        match &self.problem {
+            Some(problem) => problem.status(),
+            None if self.mistakes.is_empty() => StatusCode::OK,
+            None => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
 }
@@ -194,38 +180,40 @@ impl DraftError {
     }
 }
 
-/// Why a draft is shown again.
-#[derive(Debug, Clone, Default)]
-pub enum EditorNotice {
-    #[default]
-    None,
-    /// The form is not ours, or too old.
-    Expired,
-    /// Saving failed; the text is the backend's error.
-    NotSaved(String),
+/// All of them in one line.
+pub fn all_mistakes(mistakes: &[DraftError]) -> String {
+    let told = mistakes.iter().map(|mistake| format!("{}: {}", mistake.field, mistake.message));
+    told.collect::<Vec<_>>().join("; ")
 }
 
-/// All of a part of the document as TOML, as in the file.
+/// What trying a draft gave.
+#[derive(Default)]
+pub enum Trial<T> {
+    #[default]
+    None,
+    /// Why it failed; `said` is the error's own text.
+    Unable {
+        key: &'static str,
+        said: Option<String>,
+    },
+    Done(T),
+}
+
+impl<T> Trial<T> {
+    pub const BUSY: Self = Self::Unable { key: "preview.busy", said: None };
+}
+
 #[derive(Debug, Clone)]
 pub struct TomlDraft {
     pub part: DocumentPart,
     pub toml: String,
     pub controls: Controls,
-    pub mistakes: Vec<DraftError>,
-    pub notice: EditorNotice,
 }
 
 impl TomlDraft {
-    pub const fn new(part: DocumentPart, toml: String, controls: Controls) -> Self {
-        Self { part, toml, controls, mistakes: Vec::new(), notice: EditorNotice::None }
-    }
-
-    pub fn is_mistaken(&self) -> bool {
-        self.controls.reason_missing || !self.mistakes.is_empty()
-    }
-
-    pub fn status(&self) -> StatusCode {
-        status(&self.controls, &self.mistakes, &self.notice)
+    pub fn layout(&self, visit: &PageRequest, user: &str) -> Layout {
+        let layout = visit.layout(self.words().editor, Some(user));
+        Layout { mistaken: self.controls.is_mistaken(), ..layout }
     }
 
     pub const fn words(&self) -> PartWords {
@@ -237,131 +225,100 @@ impl TomlDraft {
     }
 }
 
-pub fn status(controls: &Controls, mistakes: &[DraftError], notice: &EditorNotice) -> StatusCode {
-    match notice {
-        EditorNotice::Expired => StatusCode::FORBIDDEN,
-        EditorNotice::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
-        EditorNotice::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
-        EditorNotice::None => StatusCode::UNPROCESSABLE_ENTITY,
-    }
-}
-
 /// Somebody else saved meanwhile: shows what is in force, the draft, and how to go on.
 #[derive(Template)]
 #[template(path = "pages/admin/stale.html")]
 pub struct StalePage {
-    layout: Layout,
-    part: DocumentPart,
-    was: String,
-    now: String,
-    diff: Vec<DiffLine>,
-    draft: String,
-    reason: String,
-}
-
-impl StalePage {
-    /// `diff` leads from what is in force to the draft.
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        part: DocumentPart,
-        controls: &Controls,
-        now: String,
-        diff: Vec<DiffLine>,
-        draft: String,
-    ) -> Self {
-        let layout = visit.layout(part.words().page, Some(user));
-        let Controls { version, reason, .. } = controls;
-        Self { layout, part, was: version.clone(), now, diff, draft, reason: reason.clone() }
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        visit.page(StatusCode::PRECONDITION_FAILED, self)
-    }
-}
-
-pub enum Submitted {
-    /// It was refused or saved.
-    Answered(HttpResponse),
-    Try(TomlDraft),
-}
-
-/// `page` renders the editor with the draft.
-pub async fn submitted(
-    part: DocumentPart,
-    visit: &PageRequest,
-    admin: &Admin,
-    services: &Services,
-    pairs: &[(String, String)],
-    page: &dyn Fn(TomlDraft) -> HttpResponse,
-) -> Result<Submitted, WebError> {
-    // Browsers submit lines that end in CR LF.
-    let toml = confirm::value(pairs, "toml").replace("\r\n", "\n");
-    let draft = TomlDraft::new(part, toml, Controls::read(pairs));
-    if !admin.sends_own_form(visit, services, pairs) {
-        return Ok(Submitted::Answered(page(TomlDraft { notice: EditorNotice::Expired, ..draft })));
-    }
-    if draft.controls.act != Act::Save {
-        return Ok(Submitted::Try(draft));
-    }
-    let again = |controls: &Controls, mistakes, notice| {
-        page(TomlDraft { controls: controls.clone(), mistakes, notice, ..draft.clone() })
-    };
-    let saving = DraftSave { part, visit, services, admin, action: part.words().editor, pairs };
-    saving.save(&draft.toml, draft.controls.clone(), &again).await.map(Submitted::Answered)
-}
-
-pub struct DraftSave<'a> {
+    pub layout: Layout,
     pub part: DocumentPart,
-    pub visit: &'a PageRequest,
-    pub services: &'a Services,
-    pub admin: &'a Admin,
-    pub action: &'a str,
-    pub pairs: &'a [(String, String)],
+    /// The version that the draft was made from, and the one in force.
+    pub was: String,
+    pub now: String,
+    /// From what is in force to the draft.
+    pub diff: Vec<DiffLine>,
+    pub draft: String,
+    pub reason: String,
 }
 
-impl DraftSave<'_> {
-    /// `again` renders the page with the draft as typed.
-    pub async fn save(
-        &self,
-        draft: &str,
-        controls: Controls,
-        again: &dyn Fn(&Controls, Vec<DraftError>, EditorNotice) -> HttpResponse,
-    ) -> WebResult {
-        let DraftSave { part, visit, services, admin, action, pairs } = *self;
-        let toml = draft.to_owned();
-        let edit = read_draft(services, admin, move |live| {
-            let edit = part.read(live, DocumentDraft::Toml(&toml))?;
-            live.check(&edit).map(|_| edit)
-        });
-        let edit = match edit.await? {
-            Ok(edit) if !controls.reason.is_empty() => edit,
-            edit => {
-                let reason_missing = controls.reason.is_empty();
-                let mistakes = edit.err().unwrap_or_default();
-                return Ok(again(&Controls { reason_missing, ..controls }, mistakes, EditorNotice::None));
-            }
-        };
-        let act = async {
-            let (words, Controls { version, reason, .. }) = (part.words(), &controls);
-            Ok(match save_edit(services, admin, words.act, Ok(edit), version, reason).await {
-                Ok(_) => visit.see_other(words.page, Some(words.saved)),
-                Err(SaveError::Stale { version, diff, .. }) => {
-                    let diff = lines(&diff);
-                    StalePage::new(visit, admin.login(), part, &controls, version, diff, draft.to_owned())
-                        .respond(visit)
-                }
-                Err(SaveError::Invalid(mistakes)) => again(&controls, mistakes, EditorNotice::None),
-                Err(SaveError::Backend(reason)) => {
-                    again(&controls, Vec::new(), EditorNotice::NotSaved(reason))
-                }
-                // Only a change of the history can be missing, and none is asked for.
-                Err(SaveError::NoSuchChange) => visit.see_other(words.page, None),
-                Err(SaveError::Db(error)) => return Err(error.into()),
-            })
-        };
-        confirm::confirmed(visit, services, admin, action, pairs, act).await
+/// A submitted part of the document: it is saved, or tried with `attempt`. `page` renders its editor.
+pub async fn submitted<T>(
+    request: &AdminRequest,
+    part: DocumentPart,
+    pairs: &[(String, String)],
+    page: impl Fn(TomlDraft, Trial<T>) -> HttpResponse,
+    attempt: impl AsyncFnOnce(&TomlDraft) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
+) -> WebResult {
+    // Browsers submit lines that end in CR LF.
+    let toml = value(pairs, "toml").replace("\r\n", "\n");
+    let mut draft = TomlDraft { part, toml, controls: Controls::read(pairs) };
+    if !request.sends_own_form(pairs) {
+        draft.controls.problem = Some(FormProblem::Expired);
+        return Ok(page(draft, Trial::None));
     }
+    if draft.controls.act == Act::Save {
+        let again = |controls| page(TomlDraft { controls, ..draft.clone() }, Trial::None);
+        let (action, controls) = (part.words().editor, draft.controls.clone());
+        return save_draft(request, part, action, pairs, &draft.toml, controls, &again).await;
+    }
+    match attempt(&draft).await? {
+        Ok(trial) => Ok(page(draft, trial)),
+        Err(mistakes) => {
+            draft.controls.mistakes = mistakes;
+            Ok(page(draft, Trial::None))
+        }
+    }
+}
+
+/// Saves a draft that a form at `action` sent. `again` renders the page with the draft as typed.
+pub async fn save_draft(
+    request: &AdminRequest,
+    part: DocumentPart,
+    action: &str,
+    pairs: &[(String, String)],
+    draft: &str,
+    controls: Controls,
+    again: &dyn Fn(Controls) -> HttpResponse,
+) -> WebResult {
+    let AdminRequest { visit, admin, .. } = request;
+    let toml = draft.to_owned();
+    let edit = read_draft(admin, move |live| {
+        let edit = part.read(live, DocumentDraft::Toml(&toml))?;
+        live.check(&edit).map(|_| edit)
+    });
+    let edit = match edit.await? {
+        Ok(edit) if !controls.reason.is_empty() => edit,
+        edit => {
+            let problem = controls.reason.is_empty().then_some(FormProblem::ReasonMissing);
+            let mistakes = edit.err().unwrap_or_default();
+            return Ok(again(Controls { problem, mistakes, ..controls }));
+        }
+    };
+    let act = Box::pin(async {
+        let words = part.words();
+        Ok(match save_edit(admin, words.act, Ok(edit), &controls.version, &controls.reason).await {
+            Ok(_) => visit.see_other(words.page, Some(words.saved)),
+            Err(SaveError::Stale { version, diff, .. }) => {
+                let page = StalePage {
+                    layout: request.layout(words.page),
+                    part,
+                    was: controls.version,
+                    now: version,
+                    diff: lines(&diff),
+                    draft: draft.to_owned(),
+                    reason: controls.reason,
+                };
+                visit.page(StatusCode::PRECONDITION_FAILED, &page)
+            }
+            Err(SaveError::Invalid(mistakes)) => again(Controls { mistakes, ..controls }),
+            Err(SaveError::Backend(reason)) => {
+                again(Controls { problem: Some(FormProblem::NotSaved(reason)), ..controls })
+            }
+            // Only a change of the history can be missing, and none is asked for.
+            Err(SaveError::NoSuchChange) => visit.see_other(words.page, None),
+            Err(SaveError::Db(error)) => return Err(error.into()),
+        })
+    });
+    confirm::confirmed(request, action, pairs, act).await
 }
 
 /// About as long as another draft or trial takes.
@@ -377,7 +334,6 @@ pub struct DocumentSaved {
     changed: bool,
 }
 
-/// A draft in a body of its own.
 pub enum DraftBody {
     Toml(String),
     Json(Value),
@@ -394,12 +350,11 @@ impl DraftBody {
 
 /// Reads a draft when it is the caller's turn, and not on the thread that serves everybody.
 pub async fn read_draft<T: Send + 'static>(
-    services: &Services,
     admin: &Admin,
     read: impl FnOnce(&LiveHandle) -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    let live = services.live.clone();
-    let read = services.tuning.read_draft(&admin.reader(), move || read(&live)).await;
+    let live = admin.services.live.clone();
+    let read = admin.services.tuning.read_draft(&admin.reader(), move || read(&live)).await;
     read.ok_or(Problem::Unavailable { retry_after: BUSY_RETRY })
 }
 
@@ -426,22 +381,20 @@ impl SentDraft {
     /// Replaces that part of the document.
     pub async fn save(
         self,
-        services: &Services,
         admin: &Admin,
         request: &HttpRequest,
         reason: &str,
     ) -> Result<HttpResponse, Problem> {
-        let seen = if_match(request, &services.tuning.version())?;
+        let seen = if_match(request, admin)?;
         let reason = checked_reason(reason)?;
         let (part, body) = (self.part, self.body()?);
-        let edit = read_draft(services, admin, move |live| part.read(live, body.draft())).await?;
-        save_response(save_edit(services, admin, part.words().act, edit, &seen, reason).await)
+        let edit = read_draft(admin, move |live| part.read(live, body.draft())).await?;
+        save_response(save_edit(admin, part.words().act, edit, &seen, reason).await)
     }
 }
 
 /// Puts a draft in force, if it has no mistakes, and records that under the name `act`.
 pub async fn save_edit(
-    services: &Services,
     admin: &Admin,
     act: &str,
     edit: Result<DocumentEdit, Vec<DraftError>>,
@@ -449,21 +402,15 @@ pub async fn save_edit(
     reason: &str,
 ) -> Result<SavedDraft, SaveError> {
     let saved = match edit {
-        Ok(edit) => services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await,
+        Ok(edit) => admin.services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await,
         Err(mistakes) => Err(SaveError::Invalid(mistakes)),
     };
-    record_save(services, admin, act, json!({ "reason": reason, "from": seen }), &saved);
+    record_save(admin, act, json!({ "reason": reason, "from": seen }), &saved);
     saved
 }
 
 /// Records what somebody did, or would have done.
-pub fn record_save(
-    services: &Services,
-    admin: &Admin,
-    act: &str,
-    mut detail: Value,
-    saved: &Result<SavedDraft, SaveError>,
-) {
+pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<SavedDraft, SaveError>) {
     // Sent by the caller, and as long as they like: none of ours is longer than this.
     for name in ["from", "change"] {
         if let Some(text) = detail.get(name).and_then(Value::as_str).filter(|text| text.len() > LONGEST_NAME)
@@ -474,7 +421,7 @@ pub fn record_save(
     let refused = match saved {
         Ok(saved) => {
             detail["to"] = saved.version.clone().into();
-            return admin.did(services, act, &detail);
+            return admin.did(act, &detail);
         }
         Err(SaveError::Stale { .. }) => "stale",
         Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
@@ -482,7 +429,7 @@ pub fn record_save(
         Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();
-    admin.failed(services, act, &detail);
+    admin.failed(act, &detail);
 }
 
 pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
@@ -502,7 +449,8 @@ pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpRespons
 }
 
 /// The version that the caller has seen (RFC 9110, 13.1.1). `*` names none.
-pub fn if_match(request: &HttpRequest, current: &str) -> Result<String, Problem> {
+pub fn if_match(request: &HttpRequest, admin: &Admin) -> Result<String, Problem> {
+    let current = admin.services.tuning.version();
     let fields = request.headers().get_all(IF_MATCH).filter_map(|value| value.to_str().ok());
     let tags: Vec<&str> = fields
         .flat_map(|field| field.split(','))
@@ -542,7 +490,6 @@ pub enum DiffKind {
     Same,
     Added,
     Removed,
-    /// Omitted lines.
     Gap,
 }
 

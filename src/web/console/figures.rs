@@ -31,7 +31,6 @@ pub const EVENTS: [FateSeries; 4] = [
     ("event.refused", "refused", &[Fate::Refused]),
 ];
 
-/// The counts of the last hour or day.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Period {
     pub signed_in: u64,
@@ -42,7 +41,6 @@ pub struct Period {
     pub images: u64,
     pub solved: u64,
     pub sent: u64,
-    /// How many of the sent codes have been entered.
     pub entered: u64,
     pub wrong_codes: u64,
     /// Passwords disabled after too many wrong ones in a row.
@@ -73,7 +71,6 @@ pub fn period(sums: &[EventCount]) -> Period {
     }
 }
 
-/// What one limit did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitUse {
     /// Its hits. None for a custom limit, whose hits no event tells.
@@ -174,9 +171,5 @@ pub fn means(figure: &str) -> &'static str {
 }
 
 pub fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {
-    sums.iter().filter(|sum| fits(sum)).map(many).sum()
-}
-
-pub fn many(sum: &EventCount) -> u64 {
-    u64::try_from(sum.count).unwrap_or(0)
+    sums.iter().filter(|sum| fits(sum)).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
 }

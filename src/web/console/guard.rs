@@ -15,47 +15,44 @@ use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use serde_json::{Value, json};
 
-use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken, TokenBearer};
+use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::tuning::ChangeActor;
+use crate::web::console::{FormProblem, confirm};
 use crate::web::form::value;
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::{
-    ClientAddress, ErrorKind, ErrorPage, Next, PageRequest, Problem, Services, ServicesData, WebContext,
+    ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebContext,
     WebError, extract,
 };
 
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";
 
-/// An administrator whose request passed the guard. As a handler's argument: may read.
-#[derive(Debug)]
+/// An administrator whose request passed the guard, with the services that it asks for.
 pub struct Admin {
-    pub who: AdminIdentity,
-    client: ClientAddress,
-}
-
-/// An administrator, and by what they are known.
-#[derive(Debug)]
-pub struct AdminIdentity {
     pub account: Account,
+    pub services: ServicesData,
+    client: ClientAddress,
     credential: AdminCredential,
     /// Their name in the history of the limits.
     shown: String,
 }
 
-#[derive(Debug)]
 enum AdminCredential {
     Session(Box<Session>),
     /// A program's, which they made: its name with its id.
     Token(String),
 }
 
-/// As a handler's argument: may also change something.
-pub struct ConfirmedAdmin(pub Admin);
+/// An administrator's request to a page. As a handler's argument: it may read.
+pub struct AdminRequest {
+    pub visit: PageRequest,
+    pub services: ServicesData,
+    pub admin: Admin,
+}
 
-/// What a request wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessKind {
     Read,
@@ -79,31 +76,23 @@ enum DenialReason {
     Unconfirmed,
 }
 
-#[derive(Debug)]
 struct AccessDenied {
     reason: DenialReason,
-    who: Option<AdminIdentity>,
+    login: Option<String>,
 }
 
 impl Admin {
-    /// A program with a token that this administrator made.
-    pub fn by_token(account: Account, token: &TokenBearer, client: ClientAddress) -> Self {
-        let shown = format!("{} (token {})", account.login.as_str(), token.name);
-        let credential = AdminCredential::Token(format!("{} ({})", token.name, token.id));
-        Self { who: AdminIdentity { account, credential, shown }, client }
-    }
-
     /// Whether the password was confirmed recently; a program needs no password.
-    pub fn is_confirmed(&self, services: &Services) -> bool {
-        match &self.who.credential {
-            AdminCredential::Session(session) => services.sessions.is_confirmed(session),
+    pub fn is_confirmed(&self) -> bool {
+        match &self.credential {
+            AdminCredential::Session(session) => self.services.sessions.is_confirmed(session),
             AdminCredential::Token(_) => true,
         }
     }
 
     /// The program's token, by its name and id.
     pub fn token(&self) -> Option<&str> {
-        match &self.who.credential {
+        match &self.credential {
             AdminCredential::Session(_) => None,
             AdminCredential::Token(token) => Some(token),
         }
@@ -120,33 +109,25 @@ impl Admin {
     }
 
     /// A program changes nothing that concerns an administrator.
-    pub fn may_touch(
-        &self,
-        services: &Services,
-        account: Option<&Account>,
-        act: &str,
-    ) -> Result<(), Problem> {
+    pub fn may_touch(&self, account: Option<&Account>, act: &str) -> Result<(), Problem> {
         match account {
-            Some(account) if account.roles.admin && self.token().is_some() => {
-                Err(self.overreached(services, act))
-            }
+            Some(account) if account.roles.admin && self.token().is_some() => Err(self.overreached(act)),
             _ => Ok(()),
         }
     }
 
     /// Records that a program wanted to do this to an administrator.
-    pub fn overreached(&self, services: &Services, act: &str) -> Problem {
-        self.failed(services, "access", &json!({ "act": act, "why": "administrator" }));
+    pub fn overreached(&self, act: &str) -> Problem {
+        self.failed("access", &json!({ "act": act, "why": "administrator" }));
         Problem::InsufficientScope
     }
 
-    /// Their name for pages.
     pub fn login(&self) -> &str {
-        self.who.account.login.as_str()
+        self.account.login.as_str()
     }
 
     pub fn id(&self) -> String {
-        self.who.account.id.to_string()
+        self.account.id.to_string()
     }
 
     /// The address that they come from.
@@ -154,77 +135,99 @@ impl Admin {
         self.client.ip()
     }
 
-    /// Whether a form is ours, for a page that reports it and keeps the input if not: the guard admitted the request as
-    /// a read.
-    pub fn sends_own_form(
-        &self,
-        visit: &PageRequest,
-        services: &Services,
-        pairs: &[(String, String)],
-    ) -> bool {
-        let ours = visit.admits_form(value(pairs, "csrf_token"));
-        if !ours {
-            self.was_foreign(services, &visit.pattern());
-        }
-        ours
-    }
-
-    /// Records that a form was not ours. `path` is the pattern in the URL table.
-    pub fn was_foreign(&self, services: &Services, path: &str) {
-        self.failed(services, "access", &json!({ "path": path, "why": DenialReason::Foreign.into_str() }));
-    }
-
     /// Records an action: `act` is its name, `detail` holds its details.
-    pub fn did(&self, services: &Services, act: &str, detail: &Value) {
-        let account = Some(self.who.account.recorded());
-        record(services, act, Outcome::Ok, Some(&self.who), account, self.client, detail);
+    pub fn did(&self, act: &str, detail: &Value) {
+        self.record(act, Outcome::Ok, self.account.recorded(), detail);
     }
 
     /// Records an action on somebody's account.
-    pub fn did_to(&self, services: &Services, account: &Account, act: &str, detail: &Value) {
-        record(services, act, Outcome::Ok, Some(&self.who), Some(account.recorded()), self.client, detail);
+    pub fn did_to(&self, account: &Account, act: &str, detail: &Value) {
+        self.record(act, Outcome::Ok, account.recorded(), detail);
     }
 
-    pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
-        let account = Some(self.who.account.recorded());
-        record(services, act, Outcome::Refused, Some(&self.who), account, self.client, detail);
+    pub fn failed(&self, act: &str, detail: &Value) {
+        self.record(act, Outcome::Refused, self.account.recorded(), detail);
+    }
+
+    fn record(&self, act: &str, outcome: Outcome, account: EventSubject<'_>, detail: &Value) {
+        let mut detail = detail.clone();
+        if let Some(token) = self.token() {
+            detail["token"] = token.into();
+        }
+        let (id, address) = (self.id(), self.subject());
+        let address = Some(EventSubject::Address(address.as_ref()));
+        let who = ConsoleActor { actor: Some(&id), account: Some(account), address };
+        self.services.audit.act(act, outcome, who, Some(detail.to_string()));
     }
 
     /// Their name in the history of the limits.
     pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
-        ChangeActor { account: id, login: &self.who.shown }
+        ChangeActor { account: id, login: &self.shown }
     }
 }
 
-/// For a form that changes something. `page` is its path, and the target after signing in or confirming the
-/// password.
-pub async fn change(
-    visit: &PageRequest,
-    services: &Services,
-    page: &str,
-    csrf_token: &str,
-) -> Result<Admin, WebError> {
-    guard_page(visit, services, AccessKind::Change, visit.admits_form(csrf_token), page).await
-}
+impl AdminRequest {
+    /// For a form that changes something, if its token is ours. `page` is its path, and the target after signing in or
+    /// confirming the password.
+    pub async fn change(
+        visit: PageRequest,
+        services: &ServicesData,
+        page: &str,
+        csrf_token: &str,
+    ) -> Result<Self, WebError> {
+        let ours = visit.admits_form(csrf_token);
+        Self::guard(visit, services, AccessKind::Change, ours, page).await
+    }
 
-/// For the form at [`CONFIRM`] that confirms the password.
-pub async fn confirmation(
-    visit: &PageRequest,
-    services: &Services,
-    csrf_token: &str,
-) -> Result<Admin, WebError> {
-    guard_page(visit, services, AccessKind::Try, visit.admits_form(csrf_token), CONFIRM).await
-}
+    /// For the form at [`CONFIRM`] that confirms the password.
+    pub async fn confirmation(
+        visit: PageRequest,
+        services: &ServicesData,
+        csrf_token: &str,
+    ) -> Result<Self, WebError> {
+        let ours = visit.admits_form(csrf_token);
+        Self::guard(visit, services, AccessKind::Try, ours, CONFIRM).await
+    }
 
-async fn guard_page(
-    visit: &PageRequest,
-    services: &Services,
-    kind: AccessKind,
-    ours: bool,
-    page: &str,
-) -> Result<Admin, WebError> {
-    let judged = judge(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
-    judged.map_err(|denied| page_instead(visit, &denied, page).into())
+    async fn guard(
+        visit: PageRequest,
+        services: &ServicesData,
+        kind: AccessKind,
+        ours: bool,
+        page: &str,
+    ) -> Result<Self, WebError> {
+        let judged =
+            judge(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
+        match judged {
+            Ok(admin) => Ok(Self { visit, services: services.clone(), admin }),
+            Err(denied) => Err(page_instead(&visit, &denied, page).into()),
+        }
+    }
+
+    /// `here` is the path and query of the page.
+    pub fn layout(&self, here: impl Into<String>) -> Layout {
+        self.visit.layout(here, Some(self.admin.login()))
+    }
+
+    /// Whether a form is ours, for a page that reports it and keeps the input if not: the guard admitted the request as
+    /// a read. One that is not is recorded.
+    pub fn sends_own_form(&self, pairs: &[(String, String)]) -> bool {
+        let ours = self.visit.admits_form(value(pairs, "csrf_token"));
+        if !ours {
+            let why = DenialReason::Foreign.into_str();
+            self.admin.failed("access", &json!({ "path": self.visit.pattern(), "why": why }));
+        }
+        ours
+    }
+
+    /// The reason that a form of ours gives.
+    pub fn reason(&self, pairs: &[(String, String)]) -> Result<String, FormProblem> {
+        if !self.sends_own_form(pairs) {
+            return Err(FormProblem::Expired);
+        }
+        let reason = confirm::reason(pairs);
+        if reason.is_empty() { Err(FormProblem::ReasonMissing) } else { Ok(reason) }
+    }
 }
 
 fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpResponse {
@@ -232,8 +235,8 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
         DenialReason::SignedOut => visit.sign_in_first(page),
         DenialReason::PasswordToChange => visit.change_password_first(page),
         DenialReason::NotAdmin => {
-            let user = denied.who.as_ref().map(|who| who.account.login.as_str());
-            ErrorPage::new(visit.layout("/account", user), ErrorKind::Forbidden).respond(visit)
+            let layout = visit.layout("/account", denied.login.as_deref());
+            ErrorPage::new(layout, ErrorKind::Forbidden).respond(visit)
         }
         DenialReason::Foreign => {
             ErrorPage::new(visit.layout(page, None), ErrorKind::ForeignForm).respond(visit)
@@ -246,38 +249,28 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
 
 type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
 
-impl FromRequest for Admin {
+impl FromRequest for AdminRequest {
     type Error = Error;
     type Future = GuardFuture<Self>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
-        Box::pin(async move { guard_request(&request, AccessKind::Read).await.map_err(Error::from) })
+        Box::pin(async move {
+            let (services, edge) = data(&request)?;
+            let visit = PageRequest::of(&request, edge.clone());
+            let page = visit.here().to_owned();
+            Ok(Self::guard(visit, services, AccessKind::Read, false, &page).await?)
+        })
     }
 }
 
-impl FromRequest for ConfirmedAdmin {
-    type Error = Error;
-    type Future = GuardFuture<Self>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move { Ok(Self(guard_request(&request, AccessKind::Change).await?)) })
-    }
-}
-
-/// For the API call that confirms the password.
-pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
-    guard_request(request, AccessKind::Try).await
-}
-
-async fn guard_request(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
+fn data(request: &HttpRequest) -> Result<(&ServicesData, &Data<WebContext>), Problem> {
     let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-    let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
-    if !request.path().starts_with("/api/") {
-        let visit = PageRequest::of(request, edge.clone());
-        return guard_page(&visit, services, kind, false, visit.here()).await;
-    }
+    services.zip(edge).ok_or(Problem::Internal)
+}
+
+async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
+    let (services, edge) = data(request)?;
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
     let path = request.match_pattern().unwrap_or_default();
     let judged = judge(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
@@ -294,7 +287,7 @@ async fn guard_request(request: &HttpRequest, kind: AccessKind) -> Result<Admin,
 /// Decides on a request, and records a refusal. `path` is the pattern in the URL table. `ours`: it does not come from
 /// another site.
 async fn judge(
-    services: &Services,
+    services: &ServicesData,
     token: Option<&str>,
     client: ClientAddress,
     path: &str,
@@ -305,90 +298,62 @@ async fn judge(
         Some(token) => services.sessions.find(&token).await?,
         None => None,
     };
-    let who = found.map(|AuthenticatedSession { session, account }| {
-        let shown = account.login.as_str().to_owned();
-        AdminIdentity { account, credential: AdminCredential::Session(Box::new(session)), shown }
-    });
-    let reason = match &who {
-        None => Some(DenialReason::SignedOut),
-        Some(who) => denial(services, who, kind, ours, path),
+    let detail = |why: DenialReason| json!({ "path": path, "why": why.into_str() });
+    let Some(AuthenticatedSession { session, account }) = found else {
+        let reason = DenialReason::SignedOut;
+        let address = client.subject();
+        let address = Some(EventSubject::Address(address.as_ref()));
+        let who = ConsoleActor { actor: None, account: None, address };
+        services.audit.act("access", Outcome::Refused, who, Some(detail(reason).to_string()));
+        return Ok(Err(AccessDenied { reason, login: None }));
     };
-    match (reason, who) {
-        (None, Some(who)) => Ok(Ok(Admin { who, client })),
-        (reason, who) => {
-            let reason = reason.unwrap_or(DenialReason::SignedOut);
-            let detail = json!({ "path": path, "why": reason.into_str() });
-            let account = who.as_ref().map(|who| who.account.recorded());
-            record(services, "access", Outcome::Refused, who.as_ref(), account, client, &detail);
-            Ok(Err(AccessDenied { reason, who }))
+    let (shown, credential) =
+        (account.login.as_str().to_owned(), AdminCredential::Session(Box::new(session)));
+    let admin = Admin { account, services: services.clone(), client, credential, shown };
+    Ok(match admin.denial(kind, ours, path) {
+        None => Ok(admin),
+        Some(reason) => {
+            admin.failed("access", &detail(reason));
+            Err(AccessDenied { reason, login: Some(admin.shown) })
         }
-    }
+    })
 }
 
-/// In the order that reveals least to a client without the right.
-fn denial(
-    services: &Services,
-    who: &AdminIdentity,
-    kind: AccessKind,
-    ours: bool,
-    path: &str,
-) -> Option<DenialReason> {
-    let foreign = kind != AccessKind::Read && !ours;
-    // A request from another site is refused for that reason, no matter whose browser sends it.
-    if foreign && path.starts_with("/api/") {
-        return Some(DenialReason::Foreign);
-    }
-    if who.account.must_change_password {
-        return Some(DenialReason::PasswordToChange);
-    }
-    if !who.account.roles.admin {
-        return Some(DenialReason::NotAdmin);
-    }
-    if foreign {
-        return Some(DenialReason::Foreign);
-    }
-    match &who.credential {
-        AdminCredential::Session(session) if kind == AccessKind::Change => {
-            (!services.sessions.is_confirmed(session)).then_some(DenialReason::Unconfirmed)
+impl Admin {
+    /// In the order that reveals least to a client without the right.
+    fn denial(&self, kind: AccessKind, ours: bool, path: &str) -> Option<DenialReason> {
+        let foreign = kind != AccessKind::Read && !ours;
+        // A request from another site is refused for that reason, no matter whose browser sends it.
+        if foreign && path.starts_with("/api/") {
+            return Some(DenialReason::Foreign);
         }
-        _ => None,
+        if self.account.must_change_password {
+            return Some(DenialReason::PasswordToChange);
+        }
+        if !self.account.roles.admin {
+            return Some(DenialReason::NotAdmin);
+        }
+        if foreign {
+            return Some(DenialReason::Foreign);
+        }
+        (kind == AccessKind::Change && !self.is_confirmed()).then_some(DenialReason::Unconfirmed)
     }
-}
-
-fn record(
-    services: &Services,
-    act: &str,
-    outcome: Outcome,
-    who: Option<&AdminIdentity>,
-    account: Option<EventSubject<'_>>,
-    client: ClientAddress,
-    detail: &Value,
-) {
-    let mut detail = detail.clone();
-    if let Some(AdminCredential::Token(token)) = who.map(|who| &who.credential) {
-        detail["token"] = token.as_str().into();
-    }
-    let actor = who.map(|who| who.account.id.to_string());
-    let address = client.subject();
-    let address = Some(EventSubject::Address(address.as_ref()));
-    let who = ConsoleActor { actor: actor.as_deref(), account, address };
-    services.audit.act(act, outcome, who, Some(detail.to_string()));
 }
 
 /// A part of the admin API.
 pub trait AdminPart {
-    /// A token needs one of these.
+    /// A token needs one of these. Without any, no token opens it, as if none were sent.
     const SCOPES: &'static [AdminScope];
     /// What a session needs for it.
     const KIND: AccessKind;
 }
 
 macro_rules! admin_parts {
-    ($($(#[$doc:meta])* $part:ident = $kind:ident, [$($scope:ident),+];)+) => {
+    ($($(#[$doc:meta])* $part:ident = $kind:ident, [$($scope:ident),*];)+) => {
         $($(#[$doc])* pub struct $part;
 
         impl AdminPart for $part {
-            const SCOPES: &'static [AdminScope] = &[$(AdminScope::$scope),+];
+            const SCOPES: &'static [AdminScope] = &[$(AdminScope::$scope),*];
             const KIND: AccessKind = AccessKind::$kind;
         })+
     };
@@ -410,9 +375,11 @@ admin_parts! {
     ClearSubjects = Change, [SubjectsClear];
     ReadAccounts = Read, [AccountsWrite];
     ChangeAccounts = Change, [AccountsWrite];
+    ReadTokens = Read, [];
+    ChangeTokens = Change, [];
+    ConfirmPassword = Try, [];
 }
 
-/// May make this call, or is refused.
 pub struct Permitted<P> {
     pub admin: Admin,
     part: PhantomData<P>,
@@ -425,10 +392,10 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let admin = if extract::sends_token(&request) {
+            let admin = if !P::SCOPES.is_empty() && extract::sends_token(&request) {
                 by_token(&request, P::SCOPES).await
             } else {
-                guard_request(&request, P::KIND).await
+                guard_call(&request, P::KIND).await
             };
             Ok(Self { admin: admin?, part: PhantomData })
         })
@@ -437,18 +404,20 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
 
 /// A token is as good as its maker: it ends when they are no administrator any more.
 async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, WebError> {
-    let parts = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-    let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal.into()) };
+    let (services, edge) = data(request)?;
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_token(request, services, client).await?;
     let maker = services.accounts.by_id(bearer.made_by).await?;
     let maker =
         maker.filter(|maker| maker.roles.admin && !maker.must_change_password && maker.disabled_at.is_none());
-    let admin = Admin::by_token(maker.ok_or(Problem::InvalidToken)?, &bearer, client);
+    let account = maker.ok_or(Problem::InvalidToken)?;
+    let shown = format!("{} (token {})", account.login.as_str(), bearer.name);
+    let credential = AdminCredential::Token(format!("{} ({})", bearer.name, bearer.id));
+    let admin = Admin { account, services: services.clone(), client, credential, shown };
     if scopes.iter().any(|scope| bearer.scopes.open(*scope)) {
         return Ok(admin);
     }
     let path = request.match_pattern().unwrap_or_default();
-    admin.failed(services, "access", &json!({ "path": path, "why": "scope" }));
+    admin.failed("access", &json!({ "path": path, "why": "scope" }));
     Err(Problem::InsufficientScope.into())
 }

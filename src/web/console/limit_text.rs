@@ -24,7 +24,6 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
     }
 }
 
-/// A gateway, for people: the configuration names it by a word.
 pub fn gateway(name: &str, locale: Locale) -> Cow<'static, str> {
     match name {
         "outbox" => locale.t("overview.gateway-outbox"),
@@ -36,7 +35,6 @@ pub fn gateway(name: &str, locale: Locale) -> Cow<'static, str> {
     }
 }
 
-/// Where the limits are kept, for people.
 pub fn backend(kind: BackendKind, locale: Locale) -> Cow<'static, str> {
     match kind {
         BackendKind::Fixed => locale.t("overview.backend-fixed"),

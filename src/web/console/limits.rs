@@ -21,57 +21,48 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
 use super::figures::{HOUR, LimitUse};
-use super::guard::{Admin, Permitted, ReadLimits, SaveLimits};
+use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{about, grouped, sentences, title};
 use crate::audit::MINUTE;
 use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
-use crate::db::DbError;
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Layout, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebResult};
+use crate::web::http::{Layout, Moment, Problem, ServicesData, UnreadBody, WebResult};
 use history::{ChangeRow, changes};
 
-/// How many of the latest changes are shown below the limits.
 const LATEST: u32 = 3;
 
 /// `GET /admin/limits`
-pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
-    Ok(visit.page(StatusCode::OK, &page(&visit, &services, &admin).await?))
-}
-
-async fn page(visit: &PageRequest, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
+pub async fn show(request: AdminRequest) -> WebResult {
+    let AdminRequest { visit, services, .. } = &request;
     let (now, current) = (visit.now(), services.tuning.current());
     let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
     let default = Limits::default();
-    let cards = current.live.limits.iter().map(|limit| {
-        let name = limit.name();
-        let is_default = default.get(name) == Some(limit);
-        LimitCard::new(limit.clone(), is_default, current.overridden.limit(name), LimitUse::of(name, &hour))
-    });
-    let page = LimitsPage::new(
-        visit,
-        admin.login(),
-        current.version.clone(),
-        current.backend.into_str().to_owned(),
-        cards.collect(),
-    );
-    let (latest, _) = changes(services, &current, None, LATEST).await?;
-    Ok(page.changes(latest))
+    let card = |limit: &Limit| LimitCard {
+        default: default.get(limit.name()) == Some(limit),
+        overridden: current.overridden.limit(limit.name()),
+        hour: LimitUse::of(limit.name(), &hour),
+        limit: limit.clone(),
+    };
+    let page = LimitsPage {
+        layout: request.layout("/admin/limits"),
+        version: current.version.clone(),
+        home: current.backend.into_str(),
+        cards: current.live.limits.iter().map(card).collect(),
+        changes: changes(services, &current, None, LATEST).await?.0,
+    };
+    Ok(visit.page(StatusCode::OK, &page))
 }
 
 pub struct LimitCard {
-    limit: Limit,
-    default: bool,
-    overridden: bool,
-    hour: LimitUse,
+    pub limit: Limit,
+    pub default: bool,
+    pub overridden: bool,
+    pub hour: LimitUse,
 }
 
 impl LimitCard {
-    pub const fn new(limit: Limit, default: bool, overridden: bool, hour: LimitUse) -> Self {
-        Self { limit, default, overridden, hour }
-    }
-
     fn name(&self) -> &str {
         self.limit.name()
     }
@@ -95,7 +86,6 @@ struct Group<'a> {
     cards: Vec<&'a LimitCard>,
 }
 
-/// The section of the page that shows a limit.
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
         Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
@@ -109,29 +99,14 @@ fn group_of(limit: &str) -> &'static str {
 #[derive(Template)]
 #[template(path = "pages/admin/limits.html")]
 pub struct LimitsPage {
-    layout: Layout,
-    version: String,
-    home: String,
-    cards: Vec<LimitCard>,
-    changes: Vec<ChangeRow>,
+    pub layout: Layout,
+    pub version: String,
+    pub home: &'static str,
+    pub cards: Vec<LimitCard>,
+    pub changes: Vec<ChangeRow>,
 }
 
 impl LimitsPage {
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        version: String,
-        home: String,
-        cards: Vec<LimitCard>,
-    ) -> Self {
-        Self { layout: visit.layout("/admin/limits", Some(user)), version, home, cards, changes: Vec::new() }
-    }
-
-    pub fn changes(mut self, changes: Vec<ChangeRow>) -> Self {
-        self.changes = changes;
-        self
-    }
-
     fn groups(&self) -> Vec<Group<'_>> {
         let keys = [
             ("limit-page.sign-in", "sign-in"),
@@ -204,7 +179,7 @@ struct LimitsInForce {
     sources: BTreeMap<String, &'static str>,
     /// `[limits]` of the document, with its comments.
     toml: String,
-    instances: Vec<InstanceBody>,
+    instances: Vec<Instance>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<RefusedDocument>,
 }
@@ -215,35 +190,6 @@ struct RefusedDocument {
     #[schema(format = DateTime)]
     at: String,
     reason: String,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = Instance)]
-struct InstanceBody {
-    /// The machine, and the port that it listens on.
-    host: String,
-    #[schema(format = DateTime)]
-    started_at: String,
-    #[schema(format = DateTime)]
-    seen_at: String,
-    /// What is in force there.
-    version: String,
-    #[schema(format = DateTime)]
-    applied_at: String,
-    /// Why a newer version is not in force there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
-    /// The one that answers.
-    this: bool,
-}
-
-impl From<Instance> for InstanceBody {
-    fn from(instance: Instance) -> Self {
-        let Instance { id: _, host, started_at, seen_at, version, applied_at, refused, this } = instance;
-        let iso = |at| Moment(at).iso();
-        let (started_at, seen_at, applied_at) = (iso(started_at), iso(seen_at), iso(applied_at));
-        Self { host, started_at, seen_at, version, applied_at, refused, this }
-    }
 }
 
 /// The limits in force, and on which instances
@@ -275,7 +221,7 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Resul
         limits: limits_json(&live.limits),
         sources,
         toml,
-        instances: instances.into_iter().map(InstanceBody::from).collect(),
+        instances,
         refused: refused.map(|refused| RefusedDocument {
             at: Moment(refused.at).iso(),
             reason: refused.error.to_string(),
@@ -362,11 +308,9 @@ pub async fn api_save(
     Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let wanted = wanted.read().await?;
-    let LimitsRequest { limits: json, toml, reason } = wanted;
-    SentDraft { part: DocumentPart::Limits, json, toml }.save(&services, &admin, &request, &reason).await
+    let LimitsRequest { limits: json, toml, reason } = wanted.read().await?;
+    SentDraft { part: DocumentPart::Limits, json, toml }.save(&admin, &request, &reason).await
 }
 
 /// By name; the owner's own under `custom`. What is left out is at its default.

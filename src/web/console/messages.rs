@@ -16,17 +16,14 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
 use crate::sms::{
-    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessagePurpose, MessageState, Purpose,
-    ReportState,
+    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, Purpose, ReportState,
 };
 use crate::web::console::confirm::{self, FormPairs, value};
-use crate::web::console::guard::{Admin, ClearSubjects, Permitted, ReadEvents};
+use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
-use crate::web::console::{Choice, limit_text, read_after, read_filter, read_page_size};
+use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
 use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::http::{
-    Flash, Layout, Locale, Moment, PageRequest, Problem, Services, ServicesData, WebResult,
-};
+use crate::web::http::{Flash, Layout, Locale, Moment, Problem, ServicesData, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -35,15 +32,14 @@ const A_PAGE: u32 = 50;
 /// Lifts the brake of a program, that of our pages (empty) or all, and records that with its reason. False if there is
 /// none.
 async fn lift_brake(
-    services: &Services,
     admin: &Admin,
     prefix: &str,
     program: Option<&str>,
     reason: &str,
 ) -> Result<bool, DbError> {
-    let lifted = services.codes.ledger().lift(prefix, program, &admin.id()).await?;
+    let lifted = admin.services.codes.ledger().lift(prefix, program, &admin.id()).await?;
     if lifted {
-        admin.did(services, "brake.lift", &json!({ "prefix": prefix, "program": program, "reason": reason }));
+        admin.did("brake.lift", &json!({ "prefix": prefix, "program": program, "reason": reason }));
     }
     Ok(lifted)
 }
@@ -132,7 +128,7 @@ pub async fn api_list(
 ) -> Result<HttpResponse, Problem> {
     const STATES: &str = "Use pending, accepted, refused, unknown or withheld, or leave it out.";
     let state = read_filter(wanted.state.as_deref(), "state", STATES, MessageState::parse)?;
-    let after = read_after(wanted.after.as_deref(), LedgerCursor::parse)?;
+    let after = read_cursor(wanted.after.as_deref(), "after", LedgerCursor::parse)?;
     let limit = read_page_size(wanted.limit)?;
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
@@ -149,11 +145,7 @@ pub async fn api_list(
         reference: entry.reference,
         reason: entry.reason,
         entered_at: entry.entered_at.map(iso),
-        report: entry.report.map(|report| match report {
-            ReportState::Pending => "pending",
-            ReportState::Delivered => "delivered",
-            ReportState::Failed => "failed",
-        }),
+        report: entry.report.map(|report| report.into_str()),
         report_detail: entry.report_detail,
         reported_at: entry.reported_at.map(iso),
     };
@@ -167,25 +159,7 @@ pub async fn api_list(
     "sent": 20, "entered": 0
 }] }))]
 struct Brakes {
-    brakes: Vec<Brake>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Brake {
-    prefix: String,
-    /// The program that it is for, `verify:NAME` or `relay:NAME`. Missing: this installation's own pages and calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<String>,
-    #[schema(format = DateTime)]
-    began_at: String,
-    #[schema(format = DateTime)]
-    ends_at: String,
-    /// Codes that were sent to the prefix.
-    #[schema(minimum = 0)]
-    sent: i64,
-    /// How many of them were entered.
-    #[schema(minimum = 0)]
-    entered: i64,
+    brakes: Vec<HeldBrake>,
 }
 
 #[derive(Deserialize, Default, IntoParams)]
@@ -211,16 +185,8 @@ pub struct Lifting {
     extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
 pub async fn api_brakes(_: Permitted<ReadEvents>, services: ServicesData) -> Result<HttpResponse, Problem> {
-    let body = |HeldBrake { prefix, program, began_at, ends_at, sent, entered }| Brake {
-        prefix,
-        program,
-        began_at: Moment(began_at).iso(),
-        ends_at: Moment(ends_at).iso(),
-        sent,
-        entered,
-    };
-    let held = services.codes.ledger().brakes().await?;
-    Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(body).collect() }))
+    let brakes = services.codes.ledger().brakes().await?;
+    Ok(HttpResponse::Ok().json(Brakes { brakes }))
 }
 
 /// Send messages to a prefix again
@@ -242,82 +208,59 @@ pub async fn api_lift(
     prefix: Path<String>,
     query: Query<Lifting>,
     body: Result<Bytes, Error>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let reason = reason(&query.reason, body)?;
-    match lift_brake(&services, &admin, &prefix, query.program.as_deref(), &reason).await? {
+    match lift_brake(&admin, &prefix, query.program.as_deref(), &reason).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct MessagesPageQuery {
-    state: String,
-    prefix: String,
-    after: String,
-}
-
 /// `GET /admin/messages`. Values that cannot be parsed do not filter.
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    wanted: Query<MessagesPageQuery>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let value = |name| value(&query, name);
     let asked = MessagesAsked {
-        state: MessageState::parse(&wanted.state),
-        prefix: wanted.prefix.trim().chars().take(32).collect(),
-        after: LedgerCursor::parse(&wanted.after),
+        state: MessageState::parse(value("state")),
+        prefix: value("prefix").trim().chars().take(32).collect(),
+        after: LedgerCursor::parse(value("after")),
     };
-    respond(&visit, &services, &admin, asked, None).await
+    respond(&request, asked, None).await
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
-pub async fn lift(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn lift(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     let (prefix, program) = (value(&pairs, "prefix"), value(&pairs, "program"));
-    let reason = confirm::reason(&pairs);
-    let again = async |problem| {
-        let kept = Some(([prefix, program].map(str::to_owned), problem));
-        respond(&visit, &services, &admin, MessagesAsked::default(), kept).await
+    let reason = match request.reason(&pairs) {
+        Ok(reason) => reason,
+        Err(problem) => {
+            let kept = Some(([prefix, program].map(str::to_owned), problem));
+            return respond(&request, MessagesAsked::default(), kept).await;
+        }
     };
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        return again(LiftProblem::Expired).await;
-    }
-    if reason.is_empty() {
-        return again(LiftProblem::ReasonMissing).await;
-    }
-    let act = async {
-        let lifted = lift_brake(&services, &admin, prefix, Some(program), &reason).await?;
-        Ok(visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)))
-    };
-    confirm::confirmed(&visit, &services, &admin, LIFT, &pairs, act).await
+    let act = Box::pin(async {
+        let lifted = lift_brake(&request.admin, prefix, Some(program), &reason).await?;
+        Ok(request.visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)))
+    });
+    confirm::confirmed(&request, LIFT, &pairs, act).await
 }
 
-async fn respond(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
-    asked: MessagesAsked,
-    kept: Option<KeptBrake>,
-) -> WebResult {
-    let status = match kept {
-        None => StatusCode::OK,
-        Some((_, LiftProblem::ReasonMissing)) => StatusCode::UNPROCESSABLE_ENTITY,
-        Some((_, LiftProblem::Expired)) => StatusCode::FORBIDDEN,
-    };
-    let ledger = services.codes.ledger();
+async fn respond(request: &AdminRequest, asked: MessagesAsked, kept: Option<KeptBrake>) -> WebResult {
+    let status = kept.as_ref().map_or(StatusCode::OK, |(_, problem)| problem.status());
+    let ledger = request.services.codes.ledger();
     let prefix = Some(asked.prefix.clone()).filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state: asked.state, prefix, ..LedgerFilter::default() };
     let found = ledger.page(&filter, asked.after.as_ref(), A_PAGE).await?;
-    let brakes = ledger.brakes().await?;
-    Ok(visit.page(status, &MessagesPage::new(visit, admin.login(), asked, found, brakes, kept)))
+    let mut layout = request.layout(asked.href(asked.after.as_ref()));
+    layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing)));
+    let page = MessagesPage {
+        layout,
+        rows: found.entries,
+        brakes: ledger.brakes().await?,
+        older: found.next.map(|next| asked.href(Some(&next))),
+        asked,
+        kept,
+    };
+    Ok(request.visit.page(status, &page))
 }
 
 /// The filter, and where the page begins.
@@ -339,55 +282,32 @@ impl MessagesAsked {
     }
 }
 
-/// Why a brake was not lifted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LiftProblem {
-    ReasonMissing,
-    /// The form was too old, or not ours.
-    Expired,
-}
-
 /// The prefix and program of the brake that was not lifted, and why.
-pub type KeptBrake = ([String; 2], LiftProblem);
+pub type KeptBrake = ([String; 2], FormProblem);
 
 #[derive(Template)]
 #[template(path = "pages/messages.html")]
 pub struct MessagesPage {
-    layout: Layout,
-    asked: MessagesAsked,
-    rows: Vec<LedgerEntry>,
-    brakes: Vec<HeldBrake>,
-    older: Option<String>,
-    kept: Option<KeptBrake>,
+    pub layout: Layout,
+    pub asked: MessagesAsked,
+    pub rows: Vec<LedgerEntry>,
+    pub brakes: Vec<HeldBrake>,
+    pub older: Option<String>,
+    pub kept: Option<KeptBrake>,
 }
 
 impl MessagesPage {
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        asked: MessagesAsked,
-        found: LedgerPage,
-        brakes: Vec<HeldBrake>,
-        kept: Option<KeptBrake>,
-    ) -> Self {
-        let mut layout = visit.layout(asked.href(asked.after.as_ref()), Some(user));
-        layout.mistaken = matches!(kept, Some((_, LiftProblem::ReasonMissing)));
-        let older = found.next.map(|next| asked.href(Some(&next)));
-        Self { layout, rows: found.entries, brakes, older, asked, kept }
-    }
-
     fn is_expired(&self) -> bool {
-        matches!(self.kept, Some((_, LiftProblem::Expired)))
+        matches!(self.kept, Some((_, FormProblem::Expired)))
     }
 
     fn lacks_reason(&self, brake: &HeldBrake) -> bool {
         self.kept.as_ref().is_some_and(|([prefix, program], problem)| {
-            *problem == LiftProblem::ReasonMissing
+            *problem == FormProblem::ReasonMissing
                 && (prefix, program.as_str()) == (&brake.prefix, self.program(brake))
         })
     }
 
-    /// Empty: for our pages.
     fn program<'a>(&self, brake: &'a HeldBrake) -> &'a str {
         brake.program.as_deref().unwrap_or_default()
     }
@@ -398,7 +318,6 @@ impl MessagesPage {
         MessageState::ALL.into_iter().map(choice).collect()
     }
 
-    /// The path of the first page with the same filter.
     fn newest(&self) -> String {
         self.asked.href(None)
     }
@@ -422,7 +341,6 @@ impl MessagesPage {
         limit_text::gateway(&row.gateway, self.layout.locale)
     }
 
-    /// The colour of the state's mark.
     fn tone(&self, row: &LedgerEntry) -> &'static str {
         match (row.state, row.report) {
             (MessageState::Refused | MessageState::Unknown | MessageState::Withheld, _)

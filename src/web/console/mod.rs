@@ -18,16 +18,73 @@ pub mod overview;
 pub mod subject_link;
 pub mod tokens;
 
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+
 use crate::clock::Micros;
+use crate::web::console::figures::{DAY, HOUR};
 use crate::web::http::{Layout, Moment, Problem};
 
 /// The longest reason of a change, in characters: a sentence or two.
 pub const LONGEST_REASON: usize = 500;
 
-/// One option of a filter.
+/// Why a form of the console is shown again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FormProblem {
+    /// Too old, or not ours.
+    Expired,
+    ReasonMissing,
+    /// What is in force was changed since the page was opened.
+    Stale,
+    /// It cannot be put in force; the text is the error.
+    Refused(String),
+    /// What keeps the document cannot be written; the text is its error.
+    NotSaved(String),
+}
+
+impl FormProblem {
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Expired => StatusCode::FORBIDDEN,
+            Self::ReasonMissing | Self::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Stale => StatusCode::PRECONDITION_FAILED,
+            Self::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// The last hours or days, to choose from: how much of the record a page is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordSpan {
+    /// In URLs and forms.
+    pub word: &'static str,
+    pub key: &'static str,
+    pub length: Duration,
+}
+
+impl RecordSpan {
+    pub const DAY: Self = Self { word: "24h", key: "draft.day", length: DAY };
+    pub const ALL: [Self; 4] = [
+        Self { word: "1h", key: "draft.hour", length: HOUR },
+        Self::DAY,
+        Self { word: "7d", key: "draft.week", length: Duration::from_secs(7 * DAY.as_secs()) },
+        Self { word: "30d", key: "event.month", length: Duration::from_secs(30 * DAY.as_secs()) },
+    ];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|span| span.word == word)
+    }
+}
+
+impl Default for RecordSpan {
+    fn default() -> Self {
+        Self::DAY
+    }
+}
+
 pub struct Choice {
     pub value: &'static str,
-    /// The locale key of its name.
     pub key: &'static str,
     pub chosen: bool,
 }
@@ -57,8 +114,12 @@ fn read_filter<T>(
 }
 
 /// Where a page of a list begins.
-fn read_after<T>(text: Option<&str>, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Problem> {
-    read_filter(text, "after", "Use the value of next from the previous page.", parse)
+fn read_cursor<T>(
+    text: Option<&str>,
+    field: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Problem> {
+    read_filter(text, field, "Use the value of next from the previous page.", parse)
 }
 
 /// The entries on a page of a list: 50 where nothing else is asked for.
@@ -67,7 +128,6 @@ fn read_page_size(limit: Option<u32>) -> Result<u32, Problem> {
     if (1..=200).contains(&limit) { Ok(limit) } else { Err(Problem::wrong("limit", "Use 1 to 200.")) }
 }
 
-/// One page of the console, for its navigation.
 pub struct Tab {
     pub key: &'static str,
     pub href: &'static str,

@@ -21,11 +21,11 @@ use crate::web::console::chart::{Chart, ChartSpan, Series};
 use crate::web::console::figures::{
     DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, means, period, total,
 };
-use crate::web::console::guard::Admin;
+use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::http::services::State;
-use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, ServicesData, WebResult};
+use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, WebResult};
 
 /// How many subjects of each kind are shown, and how many in total.
 const TOP: u32 = 5;
@@ -39,17 +39,17 @@ const SHARED_PERCENT: i64 = 80;
 const SLOW: Duration = Duration::from_secs(1);
 
 /// `GET /admin`
-pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
-    services.audit.flush().await;
-    let overview = overview(&visit, &services).await?;
-    Ok(visit.page(StatusCode::OK, &OverviewPage::new(&visit, admin.login(), overview)))
+pub async fn show(request: AdminRequest) -> WebResult {
+    request.services.audit.flush().await;
+    Ok(request.visit.page(StatusCode::OK, &overview(&request).await?))
 }
 
-async fn overview(visit: &PageRequest, services: &Services) -> Result<Overview, DbError> {
+async fn overview(request: &AdminRequest) -> Result<OverviewPage, DbError> {
+    let AdminRequest { visit, services, .. } = request;
     let (log, now) = (services.audit.log(), visit.now());
     let attacks = services.attacks.check().await?;
     // Includes the current minute.
-    let soon = now.plus(crate::audit::MINUTE);
+    let soon = now.plus(MINUTE);
     let (by_minute, by_quarter) = (by_minute(now), by_quarter(now));
     let hour = log.series(by_minute.start, soon, by_minute.step).await?;
     let day = log.series(by_quarter.start, soon, by_quarter.step).await?;
@@ -68,7 +68,8 @@ async fn overview(visit: &PageRequest, services: &Services) -> Result<Overview, 
     warnings.extend(counted(day_so_far.disabled, Warning::PasswordsDisabled));
     warnings.extend(messages_spent(services).await);
     warnings.extend(counted(hour_so_far.withheld, Warning::CodesWithheld));
-    Ok(Overview {
+    Ok(OverviewPage {
+        layout: request.layout("/admin"),
         now: Moment(now),
         hour: hour_so_far,
         day: day_so_far,
@@ -193,7 +194,6 @@ fn warnings(
     warnings
 }
 
-/// What one limit did in the hour and in the day.
 pub struct Use {
     pub limit: String,
     pub spans: [LimitUse; 2],
@@ -233,14 +233,12 @@ impl RealmUse {
     }
 }
 
-/// The last hour and the last day of one kind.
 pub struct Charts {
     pub key: &'static str,
     pub hour: Chart,
     pub day: Chart,
 }
 
-/// A masked subject with unusual activity.
 pub struct Subject {
     pub link: SubjectLink,
     pub attempts: u64,
@@ -254,7 +252,6 @@ impl Subject {
     }
 }
 
-/// A dependency of this instance.
 pub struct Part {
     pub key: &'static str,
     pub up: bool,
@@ -267,7 +264,6 @@ impl Part {
     }
 }
 
-/// A problem that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     InstancesDiffer,
@@ -283,17 +279,26 @@ pub enum Warning {
         short: bool,
     },
     CodesWithheld(u64),
-    /// Answers to an attack are in force.
     AccessInForce(u64),
-    /// Most attempts come from one address.
     SharedAddress {
         percent: u64,
         mask: String,
     },
 }
 
-/// All data of the page.
-pub struct Overview {
+struct Tile {
+    key: &'static str,
+    hour: String,
+    day: String,
+    /// Locale key and text.
+    note: Option<(&'static str, String)>,
+    tone: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/overview.html")]
+pub struct OverviewPage {
+    pub layout: Layout,
     pub now: Moment,
     pub hour: Period,
     pub day: Period,
@@ -311,34 +316,13 @@ pub struct Overview {
     pub address: String,
 }
 
-/// A figure for the hour, with the same figure for the day.
-struct Tile {
-    key: &'static str,
-    hour: String,
-    day: String,
-    /// Locale key and text.
-    note: Option<(&'static str, String)>,
-    tone: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "pages/admin/overview.html")]
-pub struct OverviewPage {
-    layout: Layout,
-    it: Overview,
-}
-
 impl OverviewPage {
-    pub fn new(visit: &PageRequest, user: &str, it: Overview) -> Self {
-        Self { layout: visit.layout("/admin", Some(user)), it }
-    }
-
     fn tiles(&self) -> Vec<Tile> {
-        let Period { solved, images, sent, entered, .. } = self.it.hour;
+        let Period { solved, images, sent, entered, .. } = self.hour;
         let tile = |key, of: fn(&Period) -> u64, tone, note| Tile {
             key,
-            hour: grouped(of(&self.it.hour)),
-            day: grouped(of(&self.it.day)),
+            hour: grouped(of(&self.hour)),
+            day: grouped(of(&self.day)),
             note,
             tone,
         };
@@ -359,7 +343,7 @@ impl OverviewPage {
     }
 
     fn is_current(&self, instance: &Instance) -> bool {
-        instance.version == self.it.version
+        instance.version == self.version
     }
 
     fn limit_title(&self, name: &str) -> Cow<'static, str> {
@@ -406,12 +390,10 @@ impl OverviewPage {
         }
     }
 
-    /// Where something can be done about it.
     fn leads_to(&self, warning: &Warning) -> Option<&'static str> {
         matches!(warning, Warning::AccessInForce(_)).then_some("/admin/access")
     }
 
-    /// The error's own text.
     fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
         match warning {
             Warning::Refused(reason) | Warning::BackendDown(reason) => Some(reason),
@@ -428,7 +410,6 @@ fn by_quarter(now: Micros) -> ChartSpan {
     ChartSpan::ending(now, MINUTE * 15, 96)
 }
 
-/// Sign-ins and messages, by the minute and by the quarter hour.
 pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Charts> {
     let (by_minute, by_quarter) = (by_minute(now), by_quarter(now));
     let draw = |id, title, span: ChartSpan, steps: &[FiguresStep], action, kinds: &[FateSeries]| {

@@ -13,7 +13,6 @@ const TAG: usize = 4;
 /// A masked subject, with a link to its look-up; of a network, which no limit is looked up for, to its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectLink {
-    /// The locale key of its kind.
     pub key: &'static str,
     pub mask: String,
     /// The beginning of its hash, if another subject of the page has the same mask.
@@ -55,7 +54,6 @@ pub fn tell_apart<'a>(links: impl IntoIterator<Item = &'a mut SubjectLink>) {
     }
 }
 
-/// The beginning of its hash.
 pub fn tag(key: i64) -> String {
     hash_text(key)[..TAG].to_owned()
 }

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use crate::accounts::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, TokenId, TokenScopes};
 use crate::clock::Micros;
 use crate::db::DbError;
-use crate::web::console::guard::{self, Admin, ConfirmedAdmin};
+use crate::web::console::guard::{Admin, AdminRequest, ChangeTokens, Permitted, ReadTokens};
 use crate::web::form::{FormPairs, FormReach, once};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
 use crate::web::http::{
@@ -32,25 +32,21 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
 
 /// Creates a token and records that. None if the maximum number of tokens exists.
-async fn create_token(
-    services: &Services,
-    admin: &Admin,
-    new: &NewToken,
-) -> Result<Option<(ApiToken, TokenId)>, DbError> {
-    let made = services.tokens.create(new, admin.who.account.id).await?;
+async fn create_token(admin: &Admin, new: &NewToken) -> Result<Option<(ApiToken, TokenId)>, DbError> {
+    let made = admin.services.tokens.create(new, admin.account.id).await?;
     if let Some((_, id)) = &made {
         let expires_in = new.expires_in.map(|span| span.as_secs());
         let detail = json!({ "token": id.to_string(), "name": new.name, "scopes": new.scopes.names(), "expires_in": expires_in });
-        admin.did(services, "token.create", &detail);
+        admin.did("token.create", &detail);
     }
     Ok(made)
 }
 
 /// Revokes a token and records that. False if there is none.
-async fn revoke_token(services: &Services, admin: &Admin, id: TokenId) -> Result<bool, DbError> {
-    let revoked = services.tokens.revoke(id, admin.who.account.id).await?;
+async fn revoke_token(admin: &Admin, id: TokenId) -> Result<bool, DbError> {
+    let revoked = admin.services.tokens.revoke(id, admin.account.id).await?;
     if revoked {
-        admin.did(services, "token.revoke", &json!({ "token": id.to_string() }));
+        admin.did("token.revoke", &json!({ "token": id.to_string() }));
     }
     Ok(revoked)
 }
@@ -167,7 +163,7 @@ struct TokenMade {
     security(("session" = [])),
     extensions(("x-problems" = json!([ADMIN])))
 )]
-pub async fn api_list(_: Admin, services: ServicesData) -> Result<HttpResponse, Problem> {
+pub async fn api_list(_: Permitted<ReadTokens>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let iso = |at| Moment(at).iso();
     let body = |entry: TokenEntry| TokenBody {
         id: entry.id.to_string(),
@@ -196,13 +192,12 @@ pub async fn api_list(_: Admin, services: ServicesData) -> Result<HttpResponse, 
     extensions(("x-problems" = json!([ADMIN, CHANGE, BODY, "too-many-tokens"])))
 )]
 pub async fn api_create(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<ChangeTokens>,
     body: UnreadBody<TokenRequest>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let TokenRequest { name, scopes, expires_in } = body.read().await?;
     let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-    let new = parse(&services, &name, &scopes, Ok(expires_in.map(Duration::from_secs)));
+    let new = parse(&admin.services, &name, &scopes, Ok(expires_in.map(Duration::from_secs)));
     let error = |(field, message): (Field, Message)| match (field, message) {
         (Field::ExpiresDays, Message::ExpiryUnfit { .. }) => {
             let message = format!("Use 1 to {} seconds, or leave it out.", LONGEST_LIFE.as_secs());
@@ -215,7 +210,7 @@ pub async fn api_create(
     };
     let new =
         new.map_err(|errors| Problem::InvalidInput { errors: errors.into_iter().map(error).collect() })?;
-    let (token, id) = create_token(&services, &admin, &new).await?.ok_or(Problem::TooManyTokens)?;
+    let (token, id) = create_token(&admin, &new).await?.ok_or(Problem::TooManyTokens)?;
     Ok(HttpResponse::Created().json(TokenMade { id: id.to_string(), token: token.expose() }))
 }
 
@@ -234,12 +229,11 @@ pub async fn api_create(
     extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
 )]
 pub async fn api_revoke(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<ChangeTokens>,
     id: Path<String>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
-    match revoke_token(&services, &admin, id).await? {
+    match revoke_token(&admin, id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
@@ -265,8 +259,8 @@ pub struct TokenRevokingForm {
 }
 
 /// `GET /admin/tokens`
-pub async fn show(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
-    respond(&visit, &services, &admin, TokenNotice::None, &TokenMakingForm::default()).await
+pub async fn show(request: AdminRequest) -> WebResult {
+    respond(&request, TokenNotice::None, TokenMakingForm::default()).await
 }
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
@@ -275,7 +269,7 @@ pub async fn create(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 }
 
 async fn make(visit: PageRequest, form: TokenMakingForm, services: ServicesData) -> WebResult {
-    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    let request = AdminRequest::change(visit, &services, HERE, &form.csrf_token).await?;
     let scopes = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
     let expires_in = match form.expires_days.trim() {
         "" => Ok(None),
@@ -283,7 +277,7 @@ async fn make(visit: PageRequest, form: TokenMakingForm, services: ServicesData)
     };
     let expires_in = expires_in.map_err(|_| Message::ExpiryUnfit { max: MOST_DAYS });
     let notice = match parse(&services, &form.name, &scopes.collect::<Vec<_>>(), expires_in) {
-        Ok(new) => match create_token(&services, &admin, &new).await? {
+        Ok(new) => match create_token(&request.admin, &new).await? {
             Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
             None => TokenNotice::Full,
         },
@@ -293,39 +287,31 @@ async fn make(visit: PageRequest, form: TokenMakingForm, services: ServicesData)
             TokenNotice::Wrong(errors)
         }
     };
-    respond(&visit, &services, &admin, notice, &form).await
+    respond(&request, notice, form).await
 }
 
 /// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
-pub async fn ask(
-    visit: PageRequest,
-    admin: Admin,
-    wanted: Query<TokenRevokingForm>,
-    services: ServicesData,
-) -> WebResult {
-    let found = services.tokens.list().await?.into_iter().find(|token| token.id.to_string() == wanted.id);
-    Ok(match found {
-        Some(token) => visit.page(StatusCode::OK, &RevokePage::new(&visit, admin.login(), token)),
-        None => visit.see_other(HERE, None),
-    })
+pub async fn ask(request: AdminRequest, wanted: Query<TokenRevokingForm>) -> WebResult {
+    let found = request.services.tokens.list().await?;
+    let Some(entry) = found.into_iter().find(|token| token.id.to_string() == wanted.id) else {
+        return Ok(request.visit.see_other(HERE, None));
+    };
+    let layout = request.layout(format!("{HERE}/revoke?id={}", entry.id));
+    Ok(request.visit.page(StatusCode::OK, &RevokePage { layout, entry }))
 }
 
 /// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
 pub async fn revoke(visit: PageRequest, form: Form<TokenRevokingForm>, services: ServicesData) -> WebResult {
-    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    let AdminRequest { visit, admin, .. } =
+        AdminRequest::change(visit, &services, HERE, &form.csrf_token).await?;
     if let Some(id) = TokenId::parse(&form.id) {
-        revoke_token(&services, &admin, id).await?;
+        revoke_token(&admin, id).await?;
     }
     Ok(visit.see_other(HERE, Some(Flash::TokenRevoked)))
 }
 
-async fn respond(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
-    notice: TokenNotice,
-    form: &TokenMakingForm,
-) -> WebResult {
+async fn respond(request: &AdminRequest, notice: TokenNotice, form: TokenMakingForm) -> WebResult {
+    let AdminRequest { visit, services, .. } = request;
     let tokens = services.tokens.list().await?;
     let limits = services.live.snapshot().limits.custom.keys().cloned().collect();
     let status = match &notice {
@@ -334,18 +320,13 @@ async fn respond(
         TokenNotice::Full => StatusCode::CONFLICT,
         TokenNotice::Wrong(errors) => errors.status(),
     };
-    Ok(visit.page(status, &TokensPage::new(visit, admin.login(), tokens, limits, notice, form)))
+    Ok(visit.page(status, &TokensPage::new(request.layout(HERE), visit.now(), tokens, limits, notice, form)))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenNotice {
     None,
-    /// The token, shown only once.
-    Made {
-        name: String,
-        token: String,
-    },
-    /// The maximum number of tokens exists.
+    Made { name: String, token: String },
     Full,
     Wrong(FieldErrors),
 }
@@ -354,8 +335,8 @@ pub enum TokenNotice {
 #[template(path = "pages/tokens.html")]
 pub struct TokensPage {
     layout: Layout,
-    rows: Vec<TokenRow>,
-    /// The existing custom limits.
+    now: Micros,
+    tokens: Vec<TokenEntry>,
     limits: Vec<String>,
     notice: TokenNotice,
     errors: FieldErrors,
@@ -365,39 +346,31 @@ pub struct TokensPage {
 
 impl TokensPage {
     pub fn new(
-        visit: &PageRequest,
-        user: &str,
+        mut layout: Layout,
+        now: Micros,
         tokens: Vec<TokenEntry>,
         limits: Vec<String>,
         notice: TokenNotice,
-        form: &TokenMakingForm,
+        form: TokenMakingForm,
     ) -> Self {
-        let now = visit.now();
-        let mut layout = visit.layout(HERE, Some(user));
         let mut errors = FieldErrors::default();
         if let TokenNotice::Wrong(wrong) = &notice {
             errors = wrong.clone();
             layout.mistaken = true;
         }
-        let is_made = matches!(notice, TokenNotice::Made { .. });
-        let typed = |text: &str| text.chars().take(if is_made { 0 } else { 8192 }).collect();
-        Self {
-            layout,
-            rows: tokens.into_iter().map(|token| TokenRow::new(token, now)).collect(),
-            limits,
-            notice,
-            errors,
-            form: TokenMakingForm {
-                name: typed(&form.name),
-                scopes: typed(&form.scopes),
-                expires_days: typed(&form.expires_days),
-                csrf_token: String::new(),
-            },
-        }
+        let form = match notice {
+            TokenNotice::Made { .. } => TokenMakingForm::default(),
+            _ => form,
+        };
+        Self { layout, now, tokens, limits, notice, errors, form }
     }
 
     fn there(&self) -> Cow<'static, str> {
         self.layout.with("tokens.scopes-there", &self.limits.join(" "))
+    }
+
+    fn is_over(&self, token: &TokenEntry) -> bool {
+        token.expires_at.is_some_and(|at| at <= self.now)
     }
 
     fn focus(&self) -> &'static str {
@@ -409,28 +382,6 @@ impl TokensPage {
 #[derive(Template)]
 #[template(path = "pages/admin/revoke.html")]
 pub struct RevokePage {
-    layout: Layout,
-    row: TokenRow,
-}
-
-impl RevokePage {
-    pub fn new(visit: &PageRequest, user: &str, token: TokenEntry) -> Self {
-        let here = format!("{HERE}/revoke?id={}", token.id);
-        Self { layout: visit.layout(here, Some(user)), row: TokenRow::new(token, visit.now()) }
-    }
-}
-
-struct TokenRow {
-    entry: TokenEntry,
-    over: bool,
-}
-
-impl TokenRow {
-    fn new(entry: TokenEntry, now: Micros) -> Self {
-        Self { over: entry.expires_at.is_some_and(|at| at <= now), entry }
-    }
-
-    const fn tone(&self) -> &'static str {
-        if self.over { "warn" } else { "good" }
-    }
+    pub layout: Layout,
+    pub entry: TokenEntry,
 }

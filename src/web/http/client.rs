@@ -13,7 +13,7 @@ pub fn is_by_proxy(peer: Option<SocketAddr>, trusted: &TrustedProxies) -> bool {
 }
 
 /// A header that is there once.
-pub fn only_line<'h>(headers: &'h HeaderMap, name: impl AsHeaderName) -> Option<&'h HeaderValue> {
+pub fn only_line(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
     let mut lines = headers.get_all(name);
     lines.next().filter(|_| lines.next().is_none())
 }

@@ -163,7 +163,7 @@ impl Serialize for Moment {
 
 impl Moment {
     pub fn iso(&self) -> String {
-        self.show("%Y-%m-%dT%H:%M:%SZ")
+        crate::clock::iso(self.0)
     }
 
     pub fn text(&self) -> String {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::NOW;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
-use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow, SaveNotice};
+use crate::web::console::FormProblem;
+use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow};
 use crate::web::http::PageRequest;
 
 fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
@@ -34,13 +35,14 @@ fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
         login: login.map(str::to_owned),
         reason: Some("a spray over many names".to_owned()),
     };
-    rows[0].set_by(Some(origin(Some("ada"))));
-    rows[1].set_by(Some(origin(None)));
+    rows[0].origin = Some(origin(Some("ada")));
+    rows[1].origin = Some(origin(None));
     rows
 }
 
 pub fn accesses(visit: &PageRequest) -> Vec<(&'static str, AccessPage)> {
-    let page = |rows, form, word| AccessPage::new(visit, "ada", rows, form, word, Vec::new());
+    let layout = || visit.layout("/admin/access", Some("ada"));
+    let page = |rows, form, problem| AccessPage::new(layout(), rows, form, problem, Vec::new());
     let mut wrong = AnswerForm::typed(AccessAnswer::Deny, "203.0.113.7/24", "7", "");
     wrong.check(visit.locale);
     let message = "203.0.113.7/24 is an address within a network; write 203.0.113.0/24".to_owned();
@@ -48,19 +50,16 @@ pub fn accesses(visit: &PageRequest) -> Vec<(&'static str, AccessPage)> {
         .refused(visit.locale, vec![DraftError { field: "deny[0].network".to_owned(), message, line: None }]);
     let chosen = AnswerForm::chosen(AccessAnswer::Deny, "203.0.113.0/24");
     let everyone = AnswerForm::chosen(AccessAnswer::Challenge, "");
-    let not_saved = || SaveNotice::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
+    let not_saved = || FormProblem::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
     vec![
-        ("access", page(rows(visit), None, SaveNotice::None)),
-        ("access-none", page(Vec::new(), None, SaveNotice::None)),
-        ("access-challenge", page(Vec::new(), Some(everyone), SaveNotice::None)),
-        ("access-deny", page(Vec::new(), Some(chosen), SaveNotice::None)),
-        ("access-wrong", page(Vec::new(), Some(wrong), SaveNotice::None)),
-        ("access-expired", page(Vec::new(), None, SaveNotice::Expired)),
-        ("access-stale", page(rows(visit), None, SaveNotice::Stale)),
-        ("access-not-saved", page(Vec::new(), None, not_saved())),
-        (
-            "access-fixed",
-            AccessPage::new(visit, "ada", Vec::new(), None, SaveNotice::None, vec!["deny", "allow"]),
-        ),
+        ("access", page(rows(visit), None, None)),
+        ("access-none", page(Vec::new(), None, None)),
+        ("access-challenge", page(Vec::new(), Some(everyone), None)),
+        ("access-deny", page(Vec::new(), Some(chosen), None)),
+        ("access-wrong", page(Vec::new(), Some(wrong), None)),
+        ("access-expired", page(Vec::new(), None, Some(FormProblem::Expired))),
+        ("access-stale", page(rows(visit), None, Some(FormProblem::Stale))),
+        ("access-not-saved", page(Vec::new(), None, Some(not_saved()))),
+        ("access-fixed", AccessPage::new(layout(), Vec::new(), None, None, vec!["deny", "allow"])),
     ]
 }

@@ -12,21 +12,22 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
-use crate::tuning::{DraftError, Instance};
+use crate::tuning::{DraftError, Instance, LimitsChange};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
-use crate::web::console::document::{Controls, DocumentPart, EditorNotice, StalePage, Stretch, TomlDraft};
-use crate::web::console::events::{EventQuery, EventsFound, EventsPage};
+use crate::web::console::document::{Controls, DocumentPart, StalePage, TomlDraft, Trial};
+use crate::web::console::events::{EventQuery, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
-use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
-use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
+use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage};
+use crate::web::console::limits::preview::{PreviewLine, PreviewView};
 use crate::web::console::limits::{LimitCard, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
-use crate::web::console::overview::{Charts, Overview, OverviewPage, Part, RealmUse, Subject, Use, Warning};
+use crate::web::console::overview::{Charts, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
-use crate::web::http::{Moment, PageRequest};
+use crate::web::console::{FormProblem, RecordSpan};
+use crate::web::http::{Layout, Moment, PageRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -36,23 +37,31 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let mut add = |name: &str, page: &dyn askama::DynTemplate| {
         all.push((format!("console-{name}"), page.dyn_render().unwrap()));
     };
-    add("overview", &OverviewPage::new(visit, "ada", overview(visit, false)));
-    add("overview-warnings", &OverviewPage::new(visit, "ada", overview(visit, true)));
+    add("overview", &overview(visit, false));
+    add("overview-warnings", &overview(visit, true));
     add("limits", &limits(visit));
     for (name, page) in editors(visit) {
         add(name, &page);
     }
     let part = DocumentPart::Limits;
-    let draft =
-        || TomlDraft::new(DocumentPart::Limits, "[limits.sms-total]\nrules = []\n".into(), controls());
-    let toml = |draft| TomlPage::new(visit, "ada", draft);
-    add("toml", &toml(draft()));
+    let toml = |controls, preview| {
+        let page = TomlDraft { part, toml: "[limits.sms-total]\nrules = []\n".into(), controls };
+        TomlPage { layout: page.layout(visit, "ada"), page, preview }
+    };
+    add("toml", &toml(controls(), Trial::None));
     let mistakes = vec![mistake("limits.sms-total.rules[0].max")];
-    add("toml-mistake", &toml(TomlDraft { mistakes, ..draft() }));
-    add("toml-preview", &toml(draft()).preview(Trial::Done(preview())));
+    add("toml-mistake", &toml(Controls { mistakes, ..controls() }, Trial::None));
+    add("toml-preview", &toml(controls(), Trial::Done(preview(visit))));
     let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
-    let stale = |part| {
-        StalePage::new(visit, "ada", part, &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into())
+    let layout = |here: &str| visit.layout(here, Some("ada"));
+    let stale = |part: DocumentPart| StalePage {
+        layout: layout(part.words().page),
+        part,
+        was: controls().version,
+        now: "0badcafe0bad".into(),
+        diff: diff(),
+        draft: "x = 1\n".into(),
+        reason: controls().reason,
     };
     add("stale", &stale(part));
     add("apps-stale", &stale(DocumentPart::Apps));
@@ -62,19 +71,25 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     for (name, page) in super::console_apps::lists(visit) {
         add(name, &page);
     }
-    add(
-        "history",
-        &HistoryPage::new(visit, "ada", "/admin/limits/history", changes(), Some("?b=1".into()), true),
-    );
-    let rollback = || RollbackPage::new(visit, "ada", changes().remove(1), diff(), "0badcafe0bad".into());
-    add("rollback", &rollback());
+    let older = Some("?b=1".into());
+    let here = layout("/admin/limits/history");
+    add("history", &HistoryPage { layout: here, changes: changes(), older, later: true });
+    let rollback = |controls: Controls| RollbackPage {
+        layout: Layout { mistaken: controls.is_mistaken(), ..layout("/admin/limits/history/ab") },
+        change: changes().remove(1).change,
+        diff: diff(),
+        controls,
+    };
+    let current = || Controls::at("0badcafe0bad");
+    add("rollback", &rollback(current()));
     for (name, problem) in [
-        ("rollback-reason", RollbackProblem::ReasonMissing),
-        ("rollback-stale", RollbackProblem::Stale),
-        ("rollback-expired", RollbackProblem::Expired),
-        ("rollback-refused", RollbackProblem::Refused("limits: no".into())),
+        ("rollback-reason", FormProblem::ReasonMissing),
+        ("rollback-stale", FormProblem::Stale),
+        ("rollback-expired", FormProblem::Expired),
+        ("rollback-refused", FormProblem::Refused("limits: no".into())),
     ] {
-        add(name, &rollback().problem("calm", problem));
+        let (reason, problem) = ("calm".into(), Some(problem));
+        add(name, &rollback(Controls { reason, problem, ..current() }));
     }
     let events = |query: &str, entries, attacks: &[AttackEntry]| {
         let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
@@ -82,9 +97,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         let all = vec![series("outcome.done", "ok"), series("event.refused", "refused")];
         let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
         let page = EventPage { entries, next: None };
-        let lines = attacks.iter().map(Into::into).collect();
-        let found = EventsFound { page, lines, chart: Some(chart) };
-        EventsPage::new(visit, "ada", EventQuery::read(&pairs), found, &Limits::default())
+        let layout = visit.layout(format!("/admin/events?{query}"), Some("ada"));
+        EventsPage::new(layout, EventQuery::read(&pairs), page, attacks, Some(chart), &Limits::default())
     };
     add("events", &events("", entries(), &[attack(AttackKind::Messages, AttackFigures::default(), 3)]));
     add("events-of-one", &events("account=fffffffffffffff9&noted=1&action=send,register", entries(), &[]));
@@ -155,7 +169,7 @@ fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
     ]
 }
 
-fn overview(visit: &PageRequest, worried: bool) -> Overview {
+fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
     let period = Period {
         withheld: 0,
         signed_in: 1_204,
@@ -210,7 +224,8 @@ fn overview(visit: &PageRequest, worried: bool) -> Overview {
     };
     let use_of = |scale| LimitUse { counted: None, challenged: 3 * scale, refused: scale, noted: scale };
     let used = Use { limit: "login-account".into(), spans: [use_of(1), use_of(12)] };
-    Overview {
+    OverviewPage {
+        layout: visit.layout("/admin", Some("ada")),
         now: Moment(NOW),
         hour: period,
         day: Period::default(),
@@ -241,40 +256,48 @@ fn overview(visit: &PageRequest, worried: bool) -> Overview {
 fn limits(visit: &PageRequest) -> LimitsPage {
     let default = Limits::default();
     let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
+    let card = |limit, default, overridden, hour| LimitCard { limit, default, overridden, hour };
     let mut cards: Vec<LimitCard> =
-        default.iter().map(|limit| LimitCard::new(limit.clone(), true, false, hour)).collect();
+        default.iter().map(|limit| card(limit.clone(), true, false, hour)).collect();
     let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
     let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();
-    cards.push(LimitCard::new(watching, false, true, LimitUse::default()));
+    cards.push(card(watching, false, true, LimitUse::default()));
     let off = Limit::new("custom.off", Vec::new(), LimitMode::Enforce).unwrap();
-    cards.push(LimitCard::new(off, false, false, LimitUse::default()));
-    LimitsPage::new(visit, "ada", "0123456789ab".into(), "file".into(), cards).changes(changes())
+    cards.push(card(off, false, false, LimitUse::default()));
+    let layout = visit.layout("/admin/limits", Some("ada"));
+    LimitsPage { layout, version: "0123456789ab".into(), home: "file", cards, changes: changes() }
 }
 
 fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {
     let default = Limits::default();
-    let page =
-        |name: &str| EditorPage::new(visit, "ada", default.get(name).unwrap().clone(), false, "0123456789ab");
+    let page = |name: &str, form: Option<LimitForm>, controls, preview| {
+        let (layout, limit) =
+            (visit.layout(format!("/admin/limits/edit/{name}"), Some("ada")), default.get(name));
+        let form = form.unwrap_or_else(|| LimitForm::from(limit.unwrap()));
+        EditorPage::new(layout, limit.unwrap().clone(), false, form, controls, preview)
+    };
+    let account = |form, controls, preview| page("login-account", form, controls, preview);
+    let (first, tried) =
+        (|| Controls::at("0123456789ab"), |trial| account(None, Controls::at("0123456789ab"), trial));
+    let again = |problem| account(None, Controls { problem: Some(problem), ..first() }, Trial::None);
     let row = RuleRow { max: "three".into(), window: "\"soon".into(), ..RuleRow::default() };
     let wrong = || LimitForm { monitor: true, rows: vec![row.clone()] };
-    let lacking = Controls { reason_missing: true, ..controls() };
-    let account = || page("login-account");
     let mistakes =
         ["max", "window", "then"].map(|part| mistake(&format!("limits.login-account.rules[0].{part}")));
     let twin = mistake("limits.login-account.rules[0]");
+    let mistakes = [&mistakes[..], &[twin]].concat();
+    let lacking = Controls { problem: Some(FormProblem::ReasonMissing), mistakes, ..controls() };
+    let too_much = || Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) };
     vec![
-        ("editor", account()),
-        ("editor-guess", page("sms-guess")),
-        ("editor-mistakes", account().typed(wrong(), lacking).mistakes([&mistakes[..], &[twin]].concat())),
-        ("editor-preview", account().preview(Trial::Done(preview()))),
-        ("editor-busy", account().preview(Trial::Unable { key: "preview.busy", said: None })),
-        (
-            "editor-too-much",
-            account().preview(Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) }),
-        ),
-        ("editor-expired", account().notice(EditorNotice::Expired)),
-        ("editor-home", account().notice(EditorNotice::NotSaved("gatehouse.toml cannot be written".into()))),
-        ("editor-off", account().typed(LimitForm::default(), controls())),
+        ("editor", account(None, first(), Trial::None)),
+        ("editor-guess", page("sms-guess", None, first(), Trial::None)),
+        ("editor-mistakes", account(Some(wrong()), lacking, Trial::None)),
+        ("editor-preview", tried(Trial::Done(preview(visit)))),
+        ("editor-busy", tried(Trial::BUSY)),
+        ("editor-too-much", tried(too_much())),
+        ("editor-expired", again(FormProblem::Expired)),
+        ("editor-home", again(FormProblem::NotSaved("gatehouse.toml cannot be written".into()))),
+        ("editor-off", account(Some(LimitForm::default()), controls(), Trial::None)),
     ]
 }
 
@@ -286,9 +309,9 @@ fn mistake(field: &str) -> DraftError {
     DraftError { field: field.into(), message: "is <0>".into(), line: Some(2) }
 }
 
-fn preview() -> PreviewView {
+fn preview(visit: &PageRequest) -> PreviewView {
     let line = |key, recorded, draft, more_is_better| PreviewLine {
-        about: About::All(key),
+        label: visit.locale.t(key),
         recorded,
         draft,
         more_is_better,
@@ -297,19 +320,26 @@ fn preview() -> PreviewView {
         line("preview.challenged", 12, 30, None),
         line("preview.bothered", 2, 5, Some(false)),
         line("preview.guesses", 200, 20, Some(false)),
-        PreviewLine { about: About::Limit("sms-phone".into()), ..line("preview.sent", 3, 4, None) },
+        PreviewLine { label: "Only <sms-phone>".into(), ..line("preview.sent", 3, 4, None) },
     ];
     let caveats = vec!["preview.limits-changed"];
-    PreviewView { stretch: Stretch::Day, attempts: 1_234, unknown: 18, lines, caveats }
+    PreviewView { stretch: RecordSpan::DAY, attempts: 1_234, unknown: 18, lines, caveats }
 }
 
 fn changes() -> Vec<ChangeRow> {
     let row = |id: &str, login: Option<&str>, current| ChangeRow {
-        id: id.into(),
-        at: Moment(NOW),
-        version: "0123456789ab".into(),
-        login: login.map(str::to_owned),
-        reason: login.map(|_| "a <flood> at night".to_owned()),
+        change: LimitsChange {
+            id: id.into(),
+            at: NOW,
+            version: "0123456789ab".into(),
+            previous: None,
+            actor: None,
+            login: login.map(str::to_owned),
+            reason: login.map(|_| "a <flood> at night".to_owned()),
+            document: String::new(),
+            access: String::new(),
+            apps: String::new(),
+        },
         diff: document::between("a\n", "b\n"),
         current,
     };

@@ -7,8 +7,9 @@ use crate::accounts::{EntryChange, EntryCount, NamedAccount};
 use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
+use crate::web::console::FormProblem;
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
-use crate::web::console::document::{Controls, DocumentPart, EditorNotice, TomlDraft};
+use crate::web::console::document::{Controls, DocumentPart, TomlDraft, Trial};
 use crate::web::http::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -16,7 +17,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
     let list = |checks, proxy, file| {
         let shown = ShownProxy { proxy, app: String::new(), files: vec![file] };
-        AppsPage::new(visit, "ada", "0badcafe0bad".into(), checks, shown)
+        let layout = visit.layout("/admin/apps", Some("ada"));
+        AppsPage { layout, version: "0badcafe0bad".into(), apps: checks, proxy: shown }
     };
     let untrusted = || Err(ProxyFileError::Untrusted("127.0.0.1/32"));
     vec![
@@ -27,23 +29,29 @@ pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
 }
 
 pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
-    let controls = |reason_missing| Controls { reason_missing, ..Controls::default() };
-    let draft = |toml: &str| TomlDraft::new(DocumentPart::Apps, toml.into(), controls(false));
-    let shown = |draft| AppsEditPage::new(visit, "ada", draft, false);
-    let page = |toml: &str| shown(draft(toml));
-    let notice = |notice| shown(TomlDraft { notice, ..draft("") });
+    let shown = |toml: &str, controls, trial| {
+        let page = TomlDraft { part: DocumentPart::Apps, toml: toml.into(), controls };
+        AppsEditPage { layout: page.layout(visit, "ada"), page, trial, overridden: false }
+    };
+    let page = |toml: &str| shown(toml, Controls::default(), Trial::None);
+    let again = |toml: &str, problem| {
+        shown(toml, Controls { problem: Some(problem), ..Controls::default() }, Trial::None)
+    };
     let mistake =
         |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
-    let tried = |trial| page("[[apps]]\n").trial(TriedApps { trial, checks: checks() });
+    let tried =
+        |trial| shown("[[apps]]\n", Controls::default(), Trial::Done(TriedApps { trial, checks: checks() }));
+    let mistakes = vec![mistake(Some(3)), mistake(None)];
+    let mistaken = Controls { mistakes, ..Controls::default() };
     vec![
         ("apps-edit", page("[[apps]]\nname = \"<b>\"\n")),
         ("apps-example", page("")),
-        ("apps-overridden", AppsEditPage::new(visit, "ada", draft(""), true)),
-        ("apps-busy", page("").busy()),
-        ("apps-expired", notice(EditorNotice::Expired)),
-        ("apps-not-saved", notice(EditorNotice::NotSaved("it is full".into()))),
-        ("apps-mistakes", shown(TomlDraft { mistakes: vec![mistake(Some(3)), mistake(None)], ..draft("x") })),
-        ("apps-reason", shown(TomlDraft { controls: controls(true), ..draft("x") })),
+        ("apps-overridden", AppsEditPage { overridden: true, ..page("") }),
+        ("apps-busy", shown("", Controls::default(), Trial::BUSY)),
+        ("apps-expired", again("", FormProblem::Expired)),
+        ("apps-not-saved", again("", FormProblem::NotSaved("it is full".into()))),
+        ("apps-mistakes", shown("x", mistaken, Trial::None)),
+        ("apps-reason", again("x", FormProblem::ReasonMissing)),
         ("apps-no-difference", tried(AppsTrial::default())),
         ("apps-tried", tried(trial())),
     ]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{NOW, challenge, wait};
 use crate::accounts::{TokenEntry, TokenId, TokenScopes};
 use crate::entropy::Entropy;
+use crate::web::captcha::CaptchaBlock;
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;
@@ -17,10 +18,13 @@ pub fn confirms(visit: &PageRequest) -> Vec<(&'static str, ConfirmPage)> {
     let wrong = || Notice::Invalid(FieldErrors::one(Field::Password, Message::CurrentPasswordWrong));
     vec![
         ("confirm", page()),
-        ("confirm-wrong", page().notice(wrong())),
-        ("confirm-captcha", page().notice(wrong()).captcha(challenge())),
-        ("confirm-carrying", page().carrying(CarriedForm::new("/admin/limits/toml", &carried))),
-        ("confirm-throttled", page().notice(Notice::Throttled(wait(252)))),
+        ("confirm-wrong", page().again(wrong(), CaptchaBlock::Absent)),
+        ("confirm-captcha", page().again(wrong(), challenge())),
+        (
+            "confirm-carrying",
+            ConfirmPage { carried: Some(CarriedForm::new("/admin/limits/toml", &carried)), ..page() },
+        ),
+        ("confirm-throttled", page().again(Notice::Throttled(wait(252)), CaptchaBlock::Absent)),
     ]
 }
 
@@ -38,7 +42,11 @@ fn entry(id: u64, name: &str, scopes: &str, ends: Option<u64>) -> TokenEntry {
 }
 
 pub fn revocations(visit: &PageRequest) -> Vec<(&'static str, RevokePage)> {
-    let page = |id, name, scopes| RevokePage::new(visit, "ada", entry(id, name, scopes, None));
+    let page = |id, name, scopes| {
+        let entry: TokenEntry = entry(id, name, scopes, None);
+        let layout = visit.layout(format!("/admin/tokens/revoke?id={}", entry.id), Some("ada"));
+        RevokePage { layout, entry }
+    };
     vec![("revoke", page(2, "forum", "reply guard:shop")), ("revoke-unused", page(0, "<b>", "*"))]
 }
 
@@ -51,20 +59,20 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, TokensPage)> {
         ]
     };
     let limits = || vec!["leave-campus".to_owned(), "reply".to_owned()];
-    let page =
-        |notice, typed: &TokenMakingForm| TokensPage::new(visit, "ada", entries(), limits(), notice, typed);
-    let (none, nothing) = (TokenNotice::None, TokenMakingForm::default());
+    let layout = || visit.layout("/admin/tokens", Some("ada"));
+    let page = |notice, typed| TokensPage::new(layout(), NOW, entries(), limits(), notice, typed);
+    let (none, nothing) = (TokenNotice::None, TokenMakingForm::default);
     let typed =
-        TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
+        || TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
     let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
     let mut wrong = FieldErrors::one(Field::Scopes, unknown);
     wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
     let made = TokenNotice::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
     vec![
-        ("tokens", page(none.clone(), &nothing)),
-        ("tokens-none", TokensPage::new(visit, "ada", Vec::new(), Vec::new(), none, &nothing)),
-        ("tokens-made", page(made, &nothing)),
-        ("tokens-full", page(TokenNotice::Full, &typed)),
-        ("tokens-wrong", page(TokenNotice::Wrong(wrong), &typed)),
+        ("tokens", page(none.clone(), nothing())),
+        ("tokens-none", TokensPage::new(layout(), NOW, Vec::new(), Vec::new(), none, nothing())),
+        ("tokens-made", page(made, nothing())),
+        ("tokens-full", page(TokenNotice::Full, typed())),
+        ("tokens-wrong", page(TokenNotice::Wrong(wrong), typed())),
     ]
 }

@@ -8,8 +8,8 @@ use utoipa::{IntoParams, ToSchema};
 use crate::accounts::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
 use crate::sms::Phone;
 use crate::web::console::accounts::{change, change_groups, found};
-use crate::web::console::guard::{ChangeAccounts, Permitted, ReadAccounts};
-use crate::web::console::{LONGEST_REASON, read_after, read_page_size};
+use crate::web::console::guard::{Admin, ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::console::{LONGEST_REASON, read_cursor, read_page_size};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::{Moment, Problem, ServicesData, UnreadBody};
 
@@ -130,7 +130,7 @@ pub async fn list(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let limit = read_page_size(wanted.limit)?;
-    let after = read_after(wanted.after.as_deref(), AccountCursor::of_account)?;
+    let after = read_cursor(wanted.after.as_deref(), "after", AccountCursor::of_account)?;
     let region = &services.live.snapshot().sms.default_region;
     let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
     let filter =
@@ -186,19 +186,18 @@ pub async fn act(
     Permitted { admin, .. }: Permitted<ChangeAccounts>,
     path: Path<(String, String)>,
     body: UnreadBody<AccountChangeRequest>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let reason = body.read().await?.reason;
     let (id, act) = path.into_inner();
     let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
     let reason = given(&reason)?;
     if act.is_about_admins() && admin.token().is_some() {
-        return Err(admin.overreached(&services, act.as_str()));
+        return Err(admin.overreached(act.as_str()));
     }
-    let account = found(&services, &id).await?;
-    admin.may_touch(&services, Some(&account), act.as_str())?;
-    let changed = change(&services, &admin, &account, act, reason).await?;
-    answer(changed, || admin.overreached(&services, act.as_str()))
+    let account = found(&admin.services, &id).await?;
+    admin.may_touch(Some(&account), act.as_str())?;
+    let changed = change(&admin, &account, act, reason).await?;
+    answer(changed, &admin, act.as_str())
 }
 
 /// The groups of an account
@@ -240,16 +239,15 @@ pub async fn set_groups(
     Permitted { admin, .. }: Permitted<ChangeAccounts>,
     id: Path<String>,
     body: UnreadBody<GroupsChangeRequest>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let GroupsChangeRequest { groups, reason } = body.read().await?;
     let reason = given(&reason)?;
     let groups = Groups::parse(groups.iter().map(String::as_str));
     let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
-    let account = found(&services, &id).await?;
-    admin.may_touch(&services, Some(&account), "groups")?;
-    let changed = change_groups(&services, &admin, &account, &groups, reason).await?;
-    answer(changed, || admin.overreached(&services, "groups"))
+    let account = found(&admin.services, &id).await?;
+    admin.may_touch(Some(&account), "groups")?;
+    let changed = change_groups(&admin, &account, &groups, reason).await?;
+    answer(changed, &admin, "groups")
 }
 
 fn given(reason: &str) -> Result<&str, Problem> {
@@ -261,12 +259,12 @@ fn given(reason: &str) -> Result<&str, Problem> {
     Ok(reason)
 }
 
-fn answer(changed: AccountChange, overreached: impl FnOnce() -> Problem) -> Result<HttpResponse, Problem> {
+fn answer(changed: AccountChange, admin: &Admin, act: &str) -> Result<HttpResponse, Problem> {
     match changed {
         AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
-        AccountChange::OfAdmin => Err(overreached()),
+        AccountChange::OfAdmin => Err(admin.overreached(act)),
         AccountChange::Gone => Err(Problem::NotFound),
     }
 }

@@ -6,22 +6,18 @@ use actix_web::HttpResponse;
 use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::VariantArray;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
+use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{Realm, Username};
-use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
+use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, KEY, Outcome, words_of};
 use crate::clock::Micros;
 use crate::sms::Phone;
 use crate::web::console::guard::{Permitted, ReadEvents};
-use crate::web::console::subject_link::{hash_text, parse_hash};
-use crate::web::console::{read_after, read_filter, read_page_size};
-use crate::web::http::describe::{self, ADMIN, SCOPED};
-use crate::web::http::{ClientAddress, Moment, Problem, Services, ServicesData, TrustedProxies};
-
-/// What leads a key of a subject, as events carry them.
-const KEY: &str = "key:";
+use crate::web::console::subject_link::parse_hash;
+use crate::web::console::{read_cursor, read_filter, read_page_size};
+use crate::web::http::describe::{ADMIN, SCOPED};
+use crate::web::http::{ClientAddress, Problem, Services, ServicesData, TrustedProxies};
 
 /// A filter that is not known would be one that is not applied.
 #[derive(Deserialize, IntoParams)]
@@ -68,111 +64,18 @@ pub struct EventParams {
     "address": { "key": "key:8c7b6a5948372615", "mask": "203.0.113.0/24" }
 }] }))]
 struct SecurityEvents {
-    events: Vec<SecurityEvent>,
+    events: Vec<EventEntry>,
     /// For `after`; left out on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Serialize, ToSchema)]
-pub struct SecurityEvent {
-    /// When it was decided; of several, the first time.
-    #[schema(format = DateTime)]
-    at: String,
-    /// Of several, the last time; of a failure, when it began to count.
-    #[schema(format = DateTime)]
-    until: String,
-    /// How many attempts this event stands for.
-    #[schema(minimum = 1)]
-    count: i64,
-    #[schema(schema_with = actions)]
-    action: &'static str,
-    #[schema(schema_with = outcomes)]
-    outcome: &'static str,
-    /// The purpose of a code, or `verify:` or `relay:` and the program that had it sent; the realm of an attempt; the
-    /// form of a challenge, the act of an administrator, why something failed, or `device`: a password from a browser that
-    /// the account knows; detail names it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// The limit that refused it, or would have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<String>,
-    /// Which of its rules, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    rule: Option<i64>,
-    /// The limit is in monitor mode: it was not refused.
-    noted: bool,
-    /// It came with a solved challenge.
-    solved: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<SubjectMask>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<SubjectMask>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phone: Option<SubjectMask>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prefix: Option<SubjectMask>,
-    /// The id of the administrator's account.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
-    /// More, if there is any: JSON, or text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    /// The x-request-id of the request; of several, the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = MaskedSubject)]
-struct SubjectMask {
-    /// For a filter. It does not tell who it is.
-    key: String,
-    /// How it begins.
-    mask: String,
-}
-
-impl From<EventEntry> for SecurityEvent {
-    fn from(entry: EventEntry) -> Self {
-        let mask =
-            |MaskedSubject { key, mask }| SubjectMask { key: format!("{KEY}{}", hash_text(key)), mask };
-        Self {
-            at: Moment(entry.at).iso(),
-            until: Moment(entry.until).iso(),
-            count: entry.count,
-            action: entry.action.into_str(),
-            outcome: entry.outcome.into_str(),
-            name: entry.name,
-            limit: entry.limit,
-            rule: entry.rule,
-            noted: entry.noted,
-            solved: entry.solved,
-            account: entry.account.map(mask),
-            address: entry.address.map(mask),
-            phone: entry.phone.map(mask),
-            prefix: entry.prefix.map(mask),
-            actor: entry.actor,
-            detail: entry.detail,
-            request: entry.request,
-        }
-    }
-}
-
-fn actions() -> ObjectBuilder {
-    describe::one_of(Action::VARIANTS.iter().map(|action| action.into_str()))
-}
-
-fn outcomes() -> ObjectBuilder {
-    describe::one_of(Outcome::VARIANTS.iter().map(|outcome| outcome.into_str()))
-}
-
 fn action_list() -> ArrayBuilder {
-    ArrayBuilder::new().items(actions())
+    ArrayBuilder::new().items(words_of::<Action>())
 }
 
 fn outcome_list() -> ArrayBuilder {
-    ArrayBuilder::new().items(outcomes())
+    ArrayBuilder::new().items(words_of::<Outcome>())
 }
 
 /// What was tried and how it ended, newest first
@@ -194,13 +97,12 @@ pub async fn list(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
-    let after = read_after(wanted.after.as_deref(), EventCursor::parse)?;
+    let after = read_cursor(wanted.after.as_deref(), "after", EventCursor::parse)?;
     let limit = read_page_size(wanted.limit)?;
     services.audit.flush().await;
     let page = services.audit.log().page(&filter, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
-    Ok(HttpResponse::Ok()
-        .json(SecurityEvents { events: page.entries.into_iter().map(SecurityEvent::from).collect(), next }))
+    Ok(HttpResponse::Ok().json(SecurityEvents { events: page.entries, next }))
 }
 
 async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter, Problem> {

@@ -12,35 +12,23 @@ use crate::db::DbError;
 use crate::request_id;
 use crate::web::console::confirm::FormPairs;
 use crate::web::console::events::EventQuery;
-use crate::web::console::events::api::SecurityEvent;
-use crate::web::console::guard::Admin;
+use crate::web::console::guard::AdminRequest;
 use crate::web::console::subject_link::hash_text;
-use crate::web::http::{Moment, PageRequest, ServicesData};
+use crate::web::http::Moment;
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;
 const A_PAGE: u32 = 1_000;
-/// Pages that wait for the client.
 const AHEAD: usize = 2;
 
 /// `GET /admin/events.csv`
-pub async fn csv(
-    visit: PageRequest,
-    admin: Admin,
-    query: Query<FormPairs>,
-    services: ServicesData,
-) -> HttpResponse {
-    export(&visit, &admin, &query, &services, ExportFormat::Csv).await
+pub async fn csv(request: AdminRequest, query: Query<FormPairs>) -> HttpResponse {
+    export(&request, &query, ExportFormat::Csv).await
 }
 
 /// `GET /admin/events.json`
-pub async fn json(
-    visit: PageRequest,
-    admin: Admin,
-    query: Query<FormPairs>,
-    services: ServicesData,
-) -> HttpResponse {
-    export(&visit, &admin, &query, &services, ExportFormat::Json).await
+pub async fn json(request: AdminRequest, query: Query<FormPairs>) -> HttpResponse {
+    export(&request, &query, ExportFormat::Json).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +39,12 @@ enum ExportFormat {
     Json,
 }
 
-async fn export(
-    visit: &PageRequest,
-    admin: &Admin,
-    query: &[(String, String)],
-    services: &ServicesData,
-    format: ExportFormat,
-) -> HttpResponse {
+async fn export(request: &AdminRequest, query: &[(String, String)], format: ExportFormat) -> HttpResponse {
+    let AdminRequest { visit, services, admin } = request;
     let asked = EventQuery::read(query);
     services.audit.flush().await;
     // Recorded first: whoever hangs up has read a part.
-    admin.did(services, "events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
+    admin.did("events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
     let (sender, mut receiver) = mpsc::channel(AHEAD);
     let (log, filter) = (services.audit.log().clone(), asked.filter(visit.now()));
     request_id::spawn(async move {
@@ -79,7 +62,6 @@ async fn export(
         .streaming(poll_fn(move |context| receiver.poll_recv(context)))
 }
 
-/// Why an export ended early.
 enum ExportEnd {
     HungUp,
     Broken(DbError),
@@ -112,7 +94,6 @@ async fn write(
     send(format.foot(after.is_some())).await
 }
 
-/// The columns of a CSV file.
 const HEAD: &str = "at,until,count,action,outcome,name,limit,rule,noted,solved,account,account_key,address,\
     address_key,phone,phone_key,prefix,actor,detail,request";
 
@@ -143,7 +124,7 @@ impl ExportFormat {
             Self::Csv => csv_row(text, entry),
             Self::Json => {
                 text.push_str(if first { "\n" } else { ",\n" });
-                let event = serde_json::to_string(&SecurityEvent::from(entry)).expect("numbers and texts");
+                let event = serde_json::to_string(&entry).expect("numbers and texts");
                 text.push_str(&event);
             }
         }

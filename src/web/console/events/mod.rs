@@ -25,17 +25,16 @@ use crate::audit::{
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
-use crate::web::console::Choice;
 use crate::web::console::chart::{Chart, ChartSpan, Series};
 use crate::web::console::confirm::FormPairs;
 use crate::web::console::events::row::{EventRow, action_key, outcome_key};
 use crate::web::console::figures::{DAY, EVENTS, HOUR};
-use crate::web::console::guard::Admin;
+use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
-use crate::web::http::{Layout, Moment, PageRequest, Services, ServicesData, WebResult};
+use crate::web::console::{Choice, RecordSpan};
+use crate::web::http::{Layout, Moment, Services, WebResult};
 
-/// The longest name of a limit.
 const LONGEST: usize = 80;
 const HERE: &str = "/admin/events";
 
@@ -44,29 +43,10 @@ const HERE: &str = "/admin/events";
 pub struct EventQuery {
     filter: EventFilter,
     /// Up to now, if the filter has no beginning of its own.
-    span: Option<EventSpan>,
+    span: Option<RecordSpan>,
     /// Attacks event by event, not one line each.
     each: bool,
     after: Option<EventCursor>,
-}
-
-/// The last hours or days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EventSpan {
-    /// In URLs.
-    word: &'static str,
-    /// The locale key of its name.
-    key: &'static str,
-    length: Duration,
-}
-
-impl EventSpan {
-    const ALL: [Self; 4] = [
-        Self { word: "1h", key: "draft.hour", length: HOUR },
-        Self { word: "24h", key: "draft.day", length: DAY },
-        Self { word: "7d", key: "draft.week", length: Duration::from_secs(7 * DAY.as_secs()) },
-        Self { word: "30d", key: "event.month", length: Duration::from_secs(30 * DAY.as_secs()) },
-    ];
 }
 
 impl EventQuery {
@@ -96,7 +76,7 @@ impl EventQuery {
         };
         Self {
             filter,
-            span: EventSpan::ALL.into_iter().find(|span| span.word == one("span")),
+            span: RecordSpan::parse(one("span")),
             each: one("each") == "1",
             after: EventCursor::parse(one("after")),
         }
@@ -178,28 +158,19 @@ const A_PAGE: u32 = 50;
 const MOST_ATTACKS: u32 = 50;
 
 /// `GET /admin/events`
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    query: Query<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let AdminRequest { visit, services, .. } = &request;
     let (asked, now) = (EventQuery::read(&query), visit.now());
     if asked.after.is_none() {
         services.audit.flush().await;
     }
-    let found = find(&services, &asked, now).await?;
-    let limits = &services.live.snapshot().limits;
-    Ok(visit.page(StatusCode::OK, &EventsPage::new(&visit, admin.login(), asked, found, limits)))
-}
-
-async fn find(services: &Services, asked: &EventQuery, now: Micros) -> Result<EventsFound, DbError> {
     let filter = asked.filter(now);
+    // On later pages it would be the same.
     let chart = match asked.after {
         None => Some(draw(services, &filter, now).await?),
         Some(_) => None,
     };
-    let attacks = attacks(services, asked, &filter).await?;
+    let mut attacks = attacks(services, &asked, &filter).await?;
     let folded = |AttackEntry { kind, realm, began_at, seen_at, .. }: &AttackEntry| FoldedAttack {
         kind: *kind,
         realm: realm.clone(),
@@ -209,8 +180,10 @@ async fn find(services: &Services, asked: &EventQuery, now: Micros) -> Result<Ev
     let folded = asked.folds_attacks().then(|| attacks.iter().map(folded).collect());
     let filter = EventFilter { folded, ..filter };
     let page = services.audit.log().page(&filter, asked.after, A_PAGE).await?;
-    let lines = attacks.iter().filter(|attack| is_on(attack, asked, &page)).map(EventRow::from).collect();
-    Ok(EventsFound { page, lines, chart })
+    attacks.retain(|attack| is_on(attack, &asked, &page));
+    let layout = request.layout(asked.href(asked.after.as_ref()));
+    let limits = &services.live.snapshot().limits;
+    Ok(visit.page(StatusCode::OK, &EventsPage::new(layout, asked, page, &attacks, chart, limits)))
 }
 
 /// Those that are one line each.
@@ -238,9 +211,7 @@ fn is_on(attack: &AttackEntry, asked: &EventQuery, page: &EventPage) -> bool {
     asked.after.is_none_or(|after| at < after.at) && oldest.is_none_or(|oldest| at >= oldest.at)
 }
 
-/// Columns that are drawn at most.
 const COLUMNS: u32 = 100;
-/// The lengths of a column.
 const STEPS: [Duration; 8] = [
     MINUTE,
     Duration::from_secs(5 * 60),
@@ -296,15 +267,6 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
     Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()))
 }
 
-/// What was found for a page.
-pub struct EventsFound {
-    pub page: EventPage,
-    /// Attacks, newest first, each of which stands for its events.
-    pub lines: Vec<EventRow>,
-    /// None on later pages.
-    pub chart: Option<Chart>,
-}
-
 #[derive(Template)]
 #[template(path = "pages/admin/events.html")]
 pub struct EventsPage {
@@ -320,13 +282,13 @@ pub struct EventsPage {
 
 impl EventsPage {
     pub fn new(
-        visit: &PageRequest,
-        user: &str,
+        layout: Layout,
         asked: EventQuery,
-        found: EventsFound,
+        page: EventPage,
+        attacks: &[AttackEntry],
+        chart: Option<Chart>,
         limits: &Limits,
     ) -> Self {
-        let EventsFound { page, lines, chart } = found;
         let of_one = page.entries.first().and_then(|entry| {
             let shown = [
                 (asked.filter.account, &entry.account),
@@ -342,11 +304,11 @@ impl EventsPage {
         let only = of_one.or_else(|| asked.filter.realm.as_ref().map(|realm| format!("guard:{realm}")));
         let names = limits.iter().map(|limit| limit.name().to_owned());
         let mut rows = row::rows(page.entries);
-        rows.extend(lines);
+        rows.extend(attacks.iter().map(EventRow::from));
         // Newest first: several that share a line stand where the last of them would.
         rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
         Self {
-            layout: visit.layout(asked.href(asked.after.as_ref()), Some(user)),
+            layout,
             older: page.next.map(|next| asked.href(Some(&next))),
             rows,
             limits: names.chain([SMS_BRAKE.to_owned()]).collect(),
@@ -376,11 +338,10 @@ impl EventsPage {
     }
 
     fn spans(&self) -> Vec<Choice> {
-        let choice = |it: EventSpan| Choice::new(it.word, it.key, self.asked.span == Some(it));
-        EventSpan::ALL.into_iter().map(choice).collect()
+        let choice = |it: RecordSpan| Choice::new(it.word, it.key, self.asked.span == Some(it));
+        RecordSpan::ALL.into_iter().map(choice).collect()
     }
 
-    /// The beginning, as its field takes it.
     fn since(&self) -> String {
         self.asked.filter.since.map(|at| field_time(at, false)).unwrap_or_default()
     }
@@ -407,7 +368,6 @@ impl EventsPage {
         !self.asked.subjects().is_empty() || self.asked.filter.realm.is_some()
     }
 
-    /// The same list for all subjects.
     fn of_all(&self) -> String {
         self.asked.of_all().href(None)
     }
@@ -416,7 +376,6 @@ impl EventsPage {
         self.asked.href(None)
     }
 
-    /// The same list as a file.
     fn file(&self, ending: &str) -> String {
         let query = self.asked.query();
         if query.is_empty() {

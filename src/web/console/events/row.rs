@@ -31,7 +31,6 @@ pub struct EventRow {
     pub subjects: Vec<SubjectLink>,
     /// For example the reason that an administrator gave.
     pub details: Vec<(String, String)>,
-    /// The link to the events that this row stands for.
     pub lead: Option<String>,
 }
 
@@ -78,7 +77,6 @@ impl From<EventEntry> for EventRow {
     }
 }
 
-/// One line for a whole attack.
 impl From<&AttackEntry> for EventRow {
     fn from(attack: &AttackEntry) -> Self {
         Self {
@@ -111,7 +109,6 @@ impl EventRow {
         }
     }
 
-    /// The attempted action.
     pub fn what(&self, locale: Locale) -> Cow<'static, str> {
         match (self.action, self.name.as_deref()) {
             (Action::Admin, Some(act)) => match act_key(act) {
@@ -142,7 +139,6 @@ impl EventRow {
         outcome_key(self.outcome)
     }
 
-    /// The colour of the outcome's mark.
     pub fn tone(&self) -> &'static str {
         match self.outcome {
             Outcome::Ok | Outcome::Asked | Outcome::Ended => "good",
@@ -157,7 +153,6 @@ impl EventRow {
         }
     }
 
-    /// The rule that decided.
     pub fn why(&self, locale: Locale) -> Option<String> {
         let limit = title(self.limit.as_deref()?, locale);
         Some(match self.rule {

@@ -3,59 +3,61 @@
 use std::borrow::Cow;
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path};
 use askama::Template;
 use gatehouse_limiter::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
-use strum::VariantArray;
 
-use super::preview::{Trial, tried};
+use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits};
-use crate::tuning::{CurrentLimits, DraftError, with_limit};
+use crate::tuning::{CurrentLimits, with_limit};
+use crate::web::console::FormProblem;
 use crate::web::console::confirm::FormPairs;
 use crate::web::console::document::{
-    Act, Controls, DocumentPart, DraftSave, EditorNotice, Stretch, Submitted, TomlDraft, read_draft, status,
-    submitted,
+    Act, Controls, DocumentPart, TomlDraft, Trial, read_draft, save_draft, submitted,
 };
-use crate::web::console::guard::Admin;
+use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{about, sentences, title, unit_key};
 use crate::web::form::value;
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{ErrorKind, ErrorPage, Layout, PageRequest, ServicesData, UnreadBody, WebResult};
+use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
 
 /// `GET /admin/limits/edit/{limit}`
-pub async fn show(visit: PageRequest, admin: Admin, name: Path<String>, services: ServicesData) -> WebResult {
-    let current = services.tuning.current();
-    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&visit, &admin))?;
-    Ok(editor(&visit, &admin, &current, limit).respond(&visit))
+pub async fn show(request: AdminRequest, name: Path<String>) -> WebResult {
+    let current = request.services.tuning.current();
+    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
+    let (form, controls) = (LimitForm::from(limit), Controls::at(&current.version));
+    Ok(respond(&request, &current, limit, form, controls, Trial::None))
 }
 
-fn editor(visit: &PageRequest, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
+fn respond(
+    request: &AdminRequest,
+    current: &CurrentLimits,
+    limit: &Limit,
+    form: LimitForm,
+    controls: Controls,
+    preview: Trial<PreviewView>,
+) -> HttpResponse {
+    let layout = request.layout(format!("/admin/limits/edit/{}", limit.name()));
     let overridden = current.overridden.limit(limit.name());
-    EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
+    let status = controls.status();
+    let page = EditorPage::new(layout, limit.clone(), overridden, form, controls, preview);
+    request.visit.page(status, &page)
 }
 
-fn nothing(visit: &PageRequest, admin: &Admin) -> HttpResponse {
-    let layout = visit.layout("/admin/limits", Some(admin.login()));
-    ErrorPage::new(layout, ErrorKind::NotFound).respond(visit)
+fn nothing(request: &AdminRequest) -> HttpResponse {
+    ErrorPage::new(request.layout("/admin/limits"), ErrorKind::NotFound).respond(&request.visit)
 }
 
 /// `POST /admin/limits/edit/{limit}`
-pub async fn submit(
-    visit: PageRequest,
-    admin: Admin,
-    name: Path<String>,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    let current = services.tuning.current();
-    let limit = current.live.limits.get(&name).cloned().ok_or_else(|| nothing(&visit, &admin))?;
+pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormPairs>) -> WebResult {
+    let current = request.services.tuning.current();
+    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
     let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
-    let page = |form: &LimitForm, controls: &Controls| {
-        editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
-    };
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        return Ok(page(&form, &controls).notice(EditorNotice::Expired).respond(&visit));
+    if !request.sends_own_form(&pairs) {
+        let controls = Controls { problem: Some(FormProblem::Expired), ..controls };
+        return Ok(respond(&request, &current, limit, form, controls, Trial::None));
     }
     match controls.act {
         Act::AddRule => form.rows.push(RuleRow::default()),
@@ -68,66 +70,47 @@ pub async fn submit(
         Act::RemoveRule(_) | Act::Try | Act::Save => {}
     }
     let (toml, table, limit_name) = (current.limits_toml(), form.toml(&name), name.to_string());
-    let draft = read_draft(&services, &admin, move |_| with_limit(&toml, &limit_name, &table));
+    let draft = read_draft(&request.admin, move |_| with_limit(&toml, &limit_name, &table));
+    let page = |controls, preview| respond(&request, &current, limit, form.clone(), controls, preview);
     let draft = match draft.await? {
         Ok(draft) => draft,
-        Err(error) => return Ok(page(&form, &controls).mistakes(vec![error]).respond(&visit)),
+        Err(error) => return Ok(page(Controls { mistakes: vec![error], ..controls }, Trial::None)),
     };
     match controls.act {
-        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(&form, &controls).respond(&visit)),
-        Act::Try => Ok(match tried(&services, &admin, draft, controls.stretch).await? {
-            Ok(trial) => page(&form, &controls).preview(trial).respond(&visit),
-            Err(mistakes) => page(&form, &controls).mistakes(mistakes).respond(&visit),
-        }),
+        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(controls, Trial::None)),
+        Act::Try => {
+            let tried = tried(&request, draft, controls.stretch).await?;
+            Ok(match tried {
+                Ok(trial) => page(controls, trial),
+                Err(mistakes) => page(Controls { mistakes, ..controls }, Trial::None),
+            })
+        }
         Act::Save => {
             let action = format!("/admin/limits/edit/{name}");
-            let again = |controls: &Controls, mistakes, notice| {
-                page(&form, controls).mistakes(mistakes).notice(notice).respond(&visit)
-            };
-            let part = DocumentPart::Limits;
-            DraftSave {
-                part,
-                visit: &visit,
-                services: &services,
-                admin: &admin,
-                action: &action,
-                pairs: &pairs,
-            }
-            .save(&draft, controls, &again)
-            .await
+            let again = |controls| page(controls, Trial::None);
+            save_draft(&request, DocumentPart::Limits, &action, &pairs, &draft, controls, &again).await
         }
     }
 }
 
 /// `GET /admin/limits/toml`
-pub async fn show_toml(visit: PageRequest, admin: Admin, services: ServicesData) -> WebResult {
-    let current = services.tuning.current();
-    let toml = current.limits_toml();
-    let controls = Controls { version: current.version, ..Controls::default() };
-    let draft = TomlDraft::new(DocumentPart::Limits, toml, controls);
-    Ok(TomlPage::new(&visit, admin.login(), draft).respond(&visit))
+pub async fn show_toml(request: AdminRequest) -> WebResult {
+    let current = request.services.tuning.current();
+    let (toml, controls) = (current.limits_toml(), Controls::at(&current.version));
+    let page = TomlDraft { part: DocumentPart::Limits, toml, controls };
+    let layout = page.layout(&request.visit, request.admin.login());
+    Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None }))
 }
 
 /// `POST /admin/limits/toml`
-pub async fn submit_toml(
-    visit: PageRequest,
-    admin: Admin,
-    form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
-    let page = |draft| TomlPage::new(&visit, admin.login(), draft);
-    let answer = |draft| page(draft).respond(&visit);
-    match submitted(DocumentPart::Limits, &visit, &admin, &services, &pairs, &answer).await? {
-        Submitted::Answered(answer) => Ok(answer),
-        Submitted::Try(draft) => {
-            let tried = tried(&services, &admin, draft.toml.clone(), draft.controls.stretch).await?;
-            Ok(match tried {
-                Ok(trial) => page(draft).preview(trial).respond(&visit),
-                Err(mistakes) => answer(TomlDraft { mistakes, ..draft }),
-            })
-        }
-    }
+    let show = |page: TomlDraft, preview| {
+        let layout = page.layout(&request.visit, request.admin.login());
+        request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
+    };
+    let attempt = async |draft: &TomlDraft| tried(&request, draft.toml.clone(), draft.controls.stretch).await;
+    submitted(&request, DocumentPart::Limits, &pairs, show, attempt).await
 }
 
 #[derive(Template)]
@@ -136,55 +119,24 @@ pub struct EditorPage {
     layout: Layout,
     limit: Limit,
     overridden: bool,
-    /// Whether a rule may ask for a CAPTCHA.
     captcha: bool,
     form: LimitForm,
     controls: Controls,
-    mistakes: Vec<DraftError>,
-    preview: Trial,
-    notice: EditorNotice,
+    preview: Trial<PreviewView>,
 }
 
 impl EditorPage {
-    pub fn new(visit: &PageRequest, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
+    pub fn new(
+        layout: Layout,
+        limit: Limit,
+        overridden: bool,
+        form: LimitForm,
+        controls: Controls,
+        preview: Trial<PreviewView>,
+    ) -> Self {
         let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
-        Self {
-            layout: visit.layout(format!("/admin/limits/edit/{}", limit.name()), Some(user)),
-            form: LimitForm::from(&limit),
-            overridden,
-            captcha,
-            limit,
-            controls: Controls { version: version.to_owned(), ..Controls::default() },
-            mistakes: Vec::new(),
-            preview: Trial::None,
-            notice: EditorNotice::None,
-        }
-    }
-
-    pub fn typed(mut self, form: LimitForm, controls: Controls) -> Self {
-        self.layout.mistaken |= controls.reason_missing;
-        (self.form, self.controls) = (form, controls);
-        self
-    }
-
-    pub fn mistakes(mut self, mistakes: Vec<DraftError>) -> Self {
-        self.layout.mistaken |= !mistakes.is_empty();
-        self.mistakes = mistakes;
-        self
-    }
-
-    pub fn preview(mut self, preview: Trial) -> Self {
-        self.preview = preview;
-        self
-    }
-
-    pub fn notice(mut self, notice: EditorNotice) -> Self {
-        self.notice = notice;
-        self
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        visit.page(status(&self.controls, &self.mistakes, &self.notice), self)
+        let layout = Layout { mistaken: controls.is_mistaken(), ..layout };
+        Self { layout, limit, overridden, captcha, form, controls, preview }
     }
 
     fn title(&self) -> Cow<'static, str> {
@@ -224,9 +176,9 @@ impl EditorPage {
         ]
     }
 
-    /// The mistake in a part of a rule, shown next to it.
     fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
-        let mistake = self.mistakes.iter().find(|mistake| mistake.rule_part() == Some((*index, part)))?;
+        let mistake =
+            self.controls.mistakes.iter().find(|mistake| mistake.rule_part() == Some((*index, part)))?;
         Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
     }
 
@@ -235,33 +187,14 @@ impl EditorPage {
     }
 }
 
-/// All limits as TOML, as in the file.
 #[derive(Template)]
 #[template(path = "pages/admin/toml.html")]
 pub struct TomlPage {
-    layout: Layout,
-    page: TomlDraft,
-    preview: Trial,
+    pub layout: Layout,
+    pub page: TomlDraft,
+    pub preview: Trial<PreviewView>,
 }
 
-impl TomlPage {
-    pub fn new(visit: &PageRequest, user: &str, page: TomlDraft) -> Self {
-        let mut layout = visit.layout(page.words().editor, Some(user));
-        layout.mistaken = page.is_mistaken();
-        Self { layout, page, preview: Trial::None }
-    }
-
-    pub fn preview(mut self, preview: Trial) -> Self {
-        self.preview = preview;
-        self
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        visit.page(self.page.status(), self)
-    }
-}
-
-/// A rule as entered in the form, valid or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleRow {
     pub max: String,
@@ -298,7 +231,6 @@ impl From<&Rule> for RuleRow {
     }
 }
 
-/// One limit as entered in its form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LimitForm {
     pub monitor: bool,
@@ -362,18 +294,9 @@ impl RuleRow {
     }
 }
 
-/// A TOML basic string.
+/// As a TOML string.
 fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => out.extend(['\\', letter]),
-            control if control.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(control))),
-            other => out.push(other),
-        }
-    }
-    out.push('"');
-    out
+    toml::Value::from(text).to_string()
 }
 
 #[cfg(test)]

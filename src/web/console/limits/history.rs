@@ -10,40 +10,31 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
-use crate::web::console::confirm::{self, FormPairs};
+use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::document::{
-    self, Controls, DiffKind, DiffLine, DocumentSaved, checked_reason, if_match, record_save, save_response,
+    self, Controls, DiffKind, DiffLine, DocumentSaved, all_mistakes, checked_reason, if_match, record_save,
+    save_response,
 };
-use crate::web::console::guard::{Admin, Permitted, ReadLimits, SaveLimits};
+use crate::web::console::guard::{Admin, AdminRequest, Permitted, ReadLimits, SaveLimits};
+use crate::web::console::{FormProblem, read_cursor};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::{
-    ErrorKind, ErrorPage, Flash, Layout, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody,
-    WebError, WebResult,
+    ErrorKind, ErrorPage, Flash, Layout, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct HistoryQuery {
-    before: String,
-}
-
 /// `GET /admin/limits/history`
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    wanted: Query<HistoryQuery>,
-    services: ServicesData,
-) -> WebResult {
-    let before = ChangeCursor::parse(&wanted.before);
-    let here = before.as_ref().map_or_else(|| HERE.to_owned(), |before| format!("{HERE}?before={before}"));
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let before = ChangeCursor::parse(value(&query, "before"));
+    let here = |before: &ChangeCursor| format!("{HERE}?before={before}");
+    let layout = request.layout(before.as_ref().map_or_else(|| HERE.to_owned(), here));
     let later = before.is_some();
-    let (rows, next) = changes(&services, &services.tuning.current(), before, A_PAGE).await?;
-    let older = next.map(|next| format!("{HERE}?before={next}"));
-    let page = HistoryPage::new(&visit, admin.login(), &here, rows, older, later);
-    Ok(visit.page(StatusCode::OK, &page))
+    let current = request.services.tuning.current();
+    let (changes, next) = changes(&request.services, &current, before, A_PAGE).await?;
+    let page = HistoryPage { layout, changes, older: next.as_ref().map(here), later };
+    Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// At most `limit` changes, each with its difference from the previous one, and the cursor of the next page.
@@ -53,17 +44,31 @@ pub async fn changes(
     before: Option<ChangeCursor>,
     limit: u32,
 ) -> Result<(Vec<ChangeRow>, Option<ChangeCursor>), DbError> {
-    // One more, because the last change is compared with the one before it.
     let first = before.is_none();
-    let found = services.tuning.history(before, limit + 1).await?;
-    let more = found.len() > limit as usize;
-    let next = more.then(|| found.get(limit as usize - 1).map(LimitsChange::cursor)).flatten();
-    let earlier = |index: usize| found.get(index + 1).map(whole).unwrap_or_default();
-    let rows = found.iter().take(limit as usize).enumerate().map(|(index, change)| {
-        let newest = first && index == 0;
-        row(change, &earlier(index), newest && change.version == current.version)
-    });
-    Ok((rows.collect(), next))
+    let (found, earlier, next) = read(services, before, limit).await?;
+    let before_it = found.iter().skip(1).chain(&earlier).map(whole).chain([String::new()]);
+    let diffs: Vec<_> = found
+        .iter()
+        .zip(before_it)
+        .map(|(change, earlier)| document::between(&earlier, &whole(change)))
+        .collect();
+    let row = |(index, (change, diff)): (usize, (LimitsChange, Vec<DiffLine>))| {
+        let current = first && index == 0 && change.version == current.version;
+        ChangeRow { change, diff, current }
+    };
+    Ok((found.into_iter().zip(diffs).enumerate().map(row).collect(), next))
+}
+
+/// At most `limit` changes, the one before them, and the cursor of the next page, if there is one.
+async fn read(
+    services: &Services,
+    before: Option<ChangeCursor>,
+    limit: u32,
+) -> Result<(Vec<LimitsChange>, Option<LimitsChange>, Option<ChangeCursor>), DbError> {
+    let mut found = services.tuning.history(before, limit + 1).await?;
+    let earlier = (found.len() > limit as usize).then(|| found.pop()).flatten();
+    let next = earlier.as_ref().and(found.last()).map(LimitsChange::cursor);
+    Ok((found, earlier, next))
 }
 
 fn whole(change: &LimitsChange) -> String {
@@ -72,108 +77,66 @@ fn whole(change: &LimitsChange) -> String {
     parts.join("\n")
 }
 
-fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
-    ChangeRow {
-        id: change.id.clone(),
-        at: Moment(change.at),
-        version: change.version.clone(),
-        login: change.login.clone(),
-        reason: change.reason.clone(),
-        diff: document::between(earlier, &whole(change)),
-        current,
-    }
-}
-
 /// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done.
-pub async fn ask(
-    visit: PageRequest,
-    admin: Admin,
-    change: Path<String>,
-    services: ServicesData,
-) -> WebResult {
-    Ok(visit.page(StatusCode::OK, &rollback_page(&visit, &services, &admin, &change).await?))
+pub async fn ask(request: AdminRequest, change: Path<String>) -> WebResult {
+    Ok(request.visit.page(StatusCode::OK, &rollback_page(&request, &change).await?))
 }
 
-async fn rollback_page(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
-    id: &str,
-) -> Result<RollbackPage, WebError> {
-    let current = services.tuning.current();
-    let change = services.tuning.change(id).await?.ok_or_else(|| nothing(visit, admin))?;
-    let would = document::between(&current.limits_toml(), &change.document);
-    Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
+async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage, WebError> {
+    let tuning = &request.services.tuning;
+    let current = tuning.current();
+    let change = tuning.change(id).await?.ok_or_else(|| nothing(request))?;
+    Ok(RollbackPage {
+        layout: request.layout(format!("{HERE}/{}", change.id)),
+        diff: document::between(&current.limits_toml(), &change.document),
+        change,
+        controls: Controls::at(&current.version),
+    })
 }
 
-fn nothing(visit: &PageRequest, admin: &Admin) -> HttpResponse {
-    ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
+fn nothing(request: &AdminRequest) -> HttpResponse {
+    ErrorPage::new(request.layout(HERE), ErrorKind::NotFound).respond(&request.visit)
 }
 
 /// Saves the limits of an earlier change again, and records that.
-async fn roll_back(
-    services: &Services,
-    admin: &Admin,
-    change: &str,
-    seen: &str,
-    reason: &str,
-) -> Result<SavedDraft, SaveError> {
-    let saved = services.tuning.rollback(change, seen, admin.by(&admin.id()), reason).await;
+async fn roll_back(admin: &Admin, change: &str, seen: &str, reason: &str) -> Result<SavedDraft, SaveError> {
+    let saved = admin.services.tuning.rollback(change, seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen, "change": change });
-    record_save(services, admin, "limits.rollback", detail, &saved);
+    record_save(admin, "limits.rollback", detail, &saved);
     saved
 }
 
 /// `POST /admin/limits/rollback`
-pub async fn rollback(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    let (controls, id) = (Controls::read(&pairs), confirm::value(&pairs, "change").to_owned());
-    let again = async |problem| {
-        let page = rollback_page(&visit, &services, &admin, &id).await?;
-        let status = match &problem {
-            RollbackProblem::ReasonMissing | RollbackProblem::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            RollbackProblem::Stale => StatusCode::PRECONDITION_FAILED,
-            RollbackProblem::Expired => StatusCode::FORBIDDEN,
-        };
-        Ok::<_, WebError>(visit.page(status, &page.problem(&controls.reason, problem)))
+pub async fn rollback(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let (controls, id) = (Controls::read(&pairs), value(&pairs, "change"));
+    let again = async |problem: FormProblem| -> WebResult {
+        let mut page = rollback_page(&request, id).await?;
+        page.layout.mistaken = problem == FormProblem::ReasonMissing;
+        let status = problem.status();
+        (page.controls.reason, page.controls.problem) = (controls.reason.clone(), Some(problem));
+        Ok(request.visit.page(status, &page))
     };
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        return again(RollbackProblem::Expired).await;
+    if !request.sends_own_form(&pairs) {
+        return again(FormProblem::Expired).await;
     }
     if controls.reason.is_empty() {
-        return again(RollbackProblem::ReasonMissing).await;
+        return again(FormProblem::ReasonMissing).await;
     }
-    let act = async {
-        let Controls { version, reason, .. } = &controls;
-        Ok(match roll_back(&services, &admin, &id, version, reason).await {
-            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-            Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await?,
-            Err(SaveError::Invalid(errors)) => {
-                let said: Vec<String> =
-                    errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
-                again(RollbackProblem::Refused(said.join("; "))).await?
-            }
-            Err(SaveError::Backend(reason)) => again(RollbackProblem::Refused(reason)).await?,
-            Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
-            Err(SaveError::Db(error)) => return Err(error.into()),
-        })
-    };
-    confirm::confirmed(&visit, &services, &admin, "/admin/limits/rollback", &pairs, act).await
+    let act = Box::pin(async {
+        match roll_back(&request.admin, id, &controls.version, &controls.reason).await {
+            Ok(_) => Ok(request.visit.see_other("/admin/limits", Some(Flash::LimitsRestored))),
+            Err(SaveError::Stale { .. }) => again(FormProblem::Stale).await,
+            Err(SaveError::Invalid(errors)) => again(FormProblem::Refused(all_mistakes(&errors))).await,
+            Err(SaveError::Backend(reason)) => again(FormProblem::Refused(reason)).await,
+            Err(SaveError::NoSuchChange) => Ok(nothing(&request)),
+            Err(SaveError::Db(error)) => Err(error.into()),
+        }
+    });
+    confirm::confirmed(&request, "/admin/limits/rollback", &pairs, act).await
 }
 
-/// One set of limits that was in force.
 pub struct ChangeRow {
-    pub id: String,
-    pub at: Moment,
-    pub version: String,
-    /// None if the document was edited by hand.
-    pub login: Option<String>,
-    pub reason: Option<String>,
-    /// The difference from the previous set.
+    pub change: LimitsChange,
     pub diff: Vec<DiffLine>,
     /// In force now, so there is no rollback to it.
     pub current: bool,
@@ -182,66 +145,21 @@ pub struct ChangeRow {
 #[derive(Template)]
 #[template(path = "pages/admin/history.html")]
 pub struct HistoryPage {
-    layout: Layout,
-    changes: Vec<ChangeRow>,
-    older: Option<String>,
-    later: bool,
-}
-
-impl HistoryPage {
-    /// `here` is the page with its query. `later`: the list does not begin with the newest change.
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        here: &str,
-        changes: Vec<ChangeRow>,
-        older: Option<String>,
-        later: bool,
-    ) -> Self {
-        Self { layout: visit.layout(here, Some(user)), changes, older, later }
-    }
+    pub layout: Layout,
+    pub changes: Vec<ChangeRow>,
+    pub older: Option<String>,
+    /// The list does not begin with the newest change.
+    pub later: bool,
 }
 
 /// Asks for a reason before a rollback to an earlier set.
 #[derive(Template)]
 #[template(path = "pages/admin/rollback.html")]
 pub struct RollbackPage {
-    layout: Layout,
-    change: ChangeRow,
-    /// The difference from the limits in force to that set.
-    diff: Vec<DiffLine>,
-    version: String,
-    reason: String,
-    problem: Option<RollbackProblem>,
-}
-
-pub enum RollbackProblem {
-    ReasonMissing,
-    /// The limits were changed since the page was opened.
-    Stale,
-    Expired,
-    /// The set cannot be put in force; the text is the error.
-    Refused(String),
-}
-
-impl RollbackPage {
-    pub fn new(
-        visit: &PageRequest,
-        user: &str,
-        change: ChangeRow,
-        diff: Vec<DiffLine>,
-        version: String,
-    ) -> Self {
-        let here = format!("/admin/limits/history/{}", change.id);
-        let layout = visit.layout(here, Some(user));
-        Self { layout, change, diff, version, reason: String::new(), problem: None }
-    }
-
-    pub fn problem(mut self, reason: &str, problem: RollbackProblem) -> Self {
-        self.layout.mistaken = matches!(problem, RollbackProblem::ReasonMissing);
-        (self.reason, self.problem) = (reason.to_owned(), Some(problem));
-        self
-    }
+    pub layout: Layout,
+    pub change: LimitsChange,
+    pub diff: Vec<DiffLine>,
+    pub controls: Controls,
 }
 
 /// Changes on a page where nothing else is asked for, and at most.
@@ -264,45 +182,10 @@ pub struct HistoryPageQuery {
     "toml": "[limits.sms-phone]\nrules = [{ max = 1, window = \"1m\" }]\n"
 }] }))]
 struct LimitChanges {
-    changes: Vec<LimitChange>,
+    changes: Vec<LimitsChange>,
     /// For `before` of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct LimitChange {
-    id: String,
-    #[schema(format = DateTime)]
-    at: String,
-    version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous: Option<String>,
-    /// The id of the account; left out if the document was edited by hand.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
-    /// Its name at that time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    login: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    toml: String,
-    /// `[access]` at that time; left out if nothing was set.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    #[schema(required = false)]
-    access: String,
-    /// `[[apps]]` at that time; left out if there were none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    #[schema(required = false)]
-    apps: String,
-}
-
-impl From<LimitsChange> for LimitChange {
-    fn from(change: LimitsChange) -> Self {
-        let LimitsChange { id, at, version, previous, actor, login, reason, document, access, apps } = change;
-        let (at, toml) = (Moment(at).iso(), document);
-        Self { id, at, version, previous, actor, login, reason, toml, access, apps }
-    }
 }
 
 /// All limits that were in force, newest first
@@ -321,25 +204,13 @@ pub async fn api_history(
     page: Query<HistoryPageQuery>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let before = match page.before.as_deref() {
-        None | Some("") => None,
-        Some(text) => Some(
-            ChangeCursor::parse(text)
-                .ok_or_else(|| Problem::wrong("before", "Use the value of next from the previous page."))?,
-        ),
-    };
+    let before = read_cursor(page.before.as_deref(), "before", ChangeCursor::parse)?;
     let limit = page.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
         return Err(Problem::wrong("limit", "Use 1 to 100."));
     }
-    // One more than wanted says whether there is a next page.
-    let found = services.tuning.history(before, limit + 1).await;
-    let mut changes = found?;
-    let more = changes.len() > limit as usize;
-    changes.truncate(limit as usize);
-    let next = changes.last().filter(|_| more).map(|last| last.cursor().to_string());
-    Ok(HttpResponse::Ok()
-        .json(LimitChanges { changes: changes.into_iter().map(LimitChange::from).collect(), next }))
+    let (changes, _, next) = read(&services, before, limit).await?;
+    Ok(HttpResponse::Ok().json(LimitChanges { changes, next: next.map(|next| next.to_string()) }))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -380,10 +251,9 @@ pub async fn api_rollback(
     Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let back = back.read().await?;
-    let seen = if_match(&request, &services.tuning.version())?;
+    let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&back.reason)?;
-    save_response(roll_back(&services, &admin, &back.change, &seen, reason).await)
+    save_response(roll_back(&admin, &back.change, &seen, reason).await)
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use actix_web::HttpResponse;
 use rust_i18n::t;
@@ -14,53 +13,50 @@ use super::LimitSettings;
 use crate::config::{Limits, LiveHandle};
 use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, IncompleteReason, LimitCounts};
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
-use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Stretch, read_draft};
-use crate::web::console::guard::{Admin, Permitted, TryLimits};
+use crate::web::console::RecordSpan;
+use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Trial, read_draft};
+use crate::web::console::figures::DAY;
+use crate::web::console::guard::{Admin, AdminRequest, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Locale, Moment, Problem, Services, ServicesData, UnreadBody};
+use crate::web::http::{Locale, Moment, Problem, UnreadBody};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
-async fn checked(
-    services: &Services,
-    admin: &Admin,
-    body: DraftBody,
-) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
+async fn checked(admin: &Admin, body: DraftBody) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
     let check = move |live: &LiveHandle| live.check(&DocumentPart::Limits.read(live, body.draft())?);
-    Ok(read_draft(services, admin, check).await?.map(|live| live.limits))
+    Ok(read_draft(admin, check).await?.map(|live| live.limits))
 }
 
 /// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
-    services: &Services,
-    admin: &Admin,
+    request: &AdminRequest,
     draft: String,
-    stretch: Stretch,
-) -> Result<Result<Trial, Vec<DraftError>>, Problem> {
-    let limits = match checked(services, admin, DraftBody::Toml(draft)).await? {
+    stretch: RecordSpan,
+) -> Result<Result<Trial<PreviewView>, Vec<DraftError>>, Problem> {
+    let AdminRequest { visit, services, admin } = request;
+    let limits = match checked(admin, DraftBody::Toml(draft)).await? {
         Ok(limits) => limits,
         Err(errors) => return Ok(Err(errors)),
     };
-    let span = Duration::from_secs(stretch.hours() * 60 * 60);
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
-    Ok(Ok(match services.tuning.preview(limits.clone(), span).await {
+    Ok(Ok(match services.tuning.preview(limits.clone(), stretch.length).await {
         Ok(report) => {
             let untried = report.not_replayed.iter().any(differs);
-            Trial::Done(view(report, stretch, untried))
+            Trial::Done(view(report, stretch, untried, visit.locale))
         }
-        Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
+        Err(PreviewError::Busy) => Trial::BUSY,
         Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
         Err(PreviewError::Db(error)) => return Err(error.into()),
     }))
 }
 
 /// `untried`: the draft also changes limits that cannot be replayed.
-fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
+fn view(report: PreviewReport, stretch: RecordSpan, untried: bool, locale: Locale) -> PreviewView {
     let PreviewReport { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
     let line = |key, of: fn(&AttemptCounts) -> u64, more_is_better| PreviewLine {
-        about: About::All(key),
+        label: locale.t(key),
         recorded: of(&recorded.all),
         draft: of(&draft.all),
         more_is_better,
@@ -72,7 +68,8 @@ fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
         line("preview.guesses", |all| all.guesses_verified, Some(false)),
         line("preview.sent", |all| all.messages_sent, None),
     ];
-    lines.extend(recorded.limits.iter().zip(&draft.limits).filter_map(|(old, new)| by_limit(old, new)));
+    let both = recorded.limits.iter().zip(&draft.limits);
+    lines.extend(both.filter_map(|(old, new)| by_limit(old, new, locale)));
     let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
     if untried {
         caveats.push(NOT_REPLAYED);
@@ -81,11 +78,12 @@ fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
 }
 
 /// The challenges and refusals of a limit; None if the draft does not change their number.
-fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> {
+fn by_limit(recorded: &LimitCounts, draft: &LimitCounts, locale: Locale) -> Option<PreviewLine> {
     let stopped = |limit: &LimitCounts| limit.counts.challenged + limit.counts.throttled;
-    let about = About::Limit(recorded.name.clone());
+    let name = title(&recorded.name, locale);
     let (recorded, draft) = (stopped(recorded), stopped(draft));
-    (recorded != draft).then_some(PreviewLine { about, recorded, draft, more_is_better: None })
+    let label = t!("preview.by-limit", locale = locale.code(), limit = name);
+    (recorded != draft).then_some(PreviewLine { label, recorded, draft, more_is_better: None })
 }
 
 const fn caveat(why: IncompleteReason) -> &'static str {
@@ -99,44 +97,15 @@ const fn caveat(why: IncompleteReason) -> &'static str {
 /// A caveat: the draft also changes limits that cannot be replayed.
 pub const NOT_REPLAYED: &str = "preview.not-replayed";
 
-#[derive(Default)]
-pub enum Trial {
-    #[default]
-    None,
-    /// Why the preview failed; `said` is the error's own text.
-    Unable {
-        key: &'static str,
-        said: Option<String>,
-    },
-    Done(PreviewView),
-}
-
-pub enum About {
-    /// All replayed attempts; the value is the key of the label.
-    All(&'static str),
-    /// The challenges and refusals of one limit.
-    Limit(String),
-}
-
 pub struct PreviewLine {
-    pub about: About,
+    pub label: Cow<'static, str>,
     pub recorded: u64,
-    /// The estimate for the draft.
     pub draft: u64,
     /// Whether a higher figure is better; None if that depends.
     pub more_is_better: Option<bool>,
 }
 
 impl PreviewLine {
-    pub fn label(&self, locale: Locale) -> Cow<'static, str> {
-        match &self.about {
-            About::All(key) => locale.t(key),
-            About::Limit(name) => {
-                t!("preview.by-limit", locale = locale.code(), limit = title(name, locale))
-            }
-        }
-    }
-
     /// The longest bar of the line has 100 units.
     pub fn bar(&self, count: &u64) -> u64 {
         let longest = self.recorded.max(self.draft).max(1);
@@ -171,10 +140,8 @@ impl PreviewLine {
 }
 
 pub struct PreviewView {
-    pub stretch: Stretch,
-    /// How many recorded attempts were replayed.
+    pub stretch: RecordSpan,
     pub attempts: u64,
-    /// How many of these attempts have an unknown outcome.
     pub unknown: u64,
     pub lines: Vec<PreviewLine>,
     /// What readers of the figures must know, as keys of sentences.
@@ -183,7 +150,7 @@ pub struct PreviewView {
 
 impl PreviewView {
     pub fn lead(&self, locale: Locale) -> Cow<'static, str> {
-        let stretch = locale.t(self.stretch.key());
+        let stretch = locale.t(self.stretch.key);
         let code = locale.code();
         t!("preview.lead", locale = code, stretch = stretch, count = grouped(self.attempts))
     }
@@ -200,8 +167,6 @@ impl PreviewView {
         !self.caveats.contains(&NOT_REPLAYED) && self.lines.iter().all(PreviewLine::same)
     }
 }
-
-const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Exactly one of `limits` and `toml`.
 #[derive(Deserialize, ToSchema)]
@@ -273,15 +238,13 @@ impl From<PreviewReport> for LimitsPreview {
 pub async fn api_preview(
     Permitted { admin, .. }: Permitted<TryLimits>,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let wanted = wanted.read().await?;
-    let PreviewRequest { limits: json, toml, span } = wanted;
+    let PreviewRequest { limits: json, toml, span } = wanted.read().await?;
     let body = SentDraft { part: DocumentPart::Limits, json, toml }.body()?;
-    let span = span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
+    let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
-    let limits = checked(&services, &admin, body).await?.map_err(Problem::invalid_draft)?;
-    match services.tuning.preview(limits, span).await {
+    let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;
+    match admin.services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
@@ -296,7 +259,7 @@ mod tests {
     #[test]
     fn a_figure_of_the_draft_is_an_estimate_unless_it_is_as_recorded() {
         let line = |recorded, draft, better| PreviewLine {
-            about: About::All("preview.challenged"),
+            label: "asked".into(),
             recorded,
             draft,
             more_is_better: Some(better),

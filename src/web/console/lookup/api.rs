@@ -160,13 +160,12 @@ pub async fn clear(
     path: Path<(String, String)>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let live = services.live.snapshot();
+    let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query.reason, body)?;
-    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "subject.clear")?;
-    match services.lookup.clear(&live, limit, &subject, actor(&admin, reason)).await? {
+    admin.may_touch(lookup.account(&subject).await?.as_ref(), "subject.clear")?;
+    match lookup.clear(&live, limit, &subject, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::UnknownLimit),
     }
@@ -195,12 +194,12 @@ pub async fn enable_password(
     path: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
-    services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
+    let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
+    let subject = read_as(LookupKind::Login, &path, &live).ok_or(Problem::NotFound)?;
     let reason = reason(&query.reason, body)?;
-    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "password.enable")?;
-    match services.lookup.enable_password(&subject, actor(&admin, reason)).await? {
+    admin.may_touch(lookup.account(&subject).await?.as_ref(), "password.enable")?;
+    match lookup.enable_password(&subject, actor(&admin, reason)).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }

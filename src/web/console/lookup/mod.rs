@@ -20,19 +20,16 @@ use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSub
 use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
-use crate::web::console::guard::Admin;
+use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
-use crate::web::console::subject_link;
+use crate::web::console::{FormProblem, subject_link};
 use crate::web::http::page::{self};
-use crate::web::http::{
-    Flash, Layout, Locale, Moment, PageRequest, Services, ServicesData, Wait, WebError, WebResult,
-};
+use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebError, WebResult};
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
 const ENABLE: &str = "/admin/lookup/enable";
-/// How many recent events are shown, and from how many days.
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
 /// The longest valid subject in bytes: a realm, a name there, and a device id.
@@ -41,94 +38,74 @@ const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 /// `GET /admin/lookup`
 /// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
 /// a cookie.
-pub async fn show(
-    visit: PageRequest,
-    admin: Admin,
-    request: HttpRequest,
-    query: Query<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    let typed = || visit.cookies().looked_up(request.headers()).unwrap_or_default();
+pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
+    let typed = || request.visit.cookies().looked_up(sent.headers()).unwrap_or_default();
     let asked = subject::in_query(&query).map_or_else(typed, subject::text_of);
-    page(&visit, &services, &admin, &asked, |page| page).await
+    page(&request, &asked, |page| page).await
 }
 
 /// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
-pub async fn ask(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn ask(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let AdminRequest { visit, services, admin } = &request;
     let asked = sent(&pairs);
-    if !admin.sends_own_form(&visit, &services, &pairs) {
-        let page = LookupPage { expired: true, ..LookupPage::new(&visit, admin.login(), asked) };
-        return Ok(page.respond(&visit));
+    let page = LookupPage::new(visit, admin.login(), asked);
+    if !request.sends_own_form(&pairs) {
+        return Ok(LookupPage { expired: true, ..page }.respond(visit));
     }
     if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
-        return Ok(LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit));
+        return Ok(page.unreadable().respond(visit));
     }
-    Ok(back_to(&visit, asked, None))
+    Ok(back_to(visit, asked, None))
 }
 
 /// `POST /admin/lookup/clear`
-pub async fn clear(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
+pub async fn clear(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let AdminRequest { visit, services, admin } = &request;
     let (asked, limit) = (sent(&pairs), value(&pairs, "limit"));
     let live = services.live.snapshot();
-    let (subject, by) = act_on(&visit, &services, &live, &admin, &pairs, limit).await?;
-    let act = async {
+    let (subject, by) = act_on(&request, &live, &pairs, limit).await?;
+    let act = Box::pin(async {
         match services.lookup.clear(&live, limit, &subject, by).await {
-            Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
+            Ok(cleared) => Ok(back_to(visit, asked, cleared.then_some(Flash::CountCleared))),
             Err(LookupError::Db(error)) => Err(error.into()),
             Err(LookupError::Store(_)) => {
-                let page = LookupPage::new(&visit, admin.login(), asked);
-                Ok(LookupPage { down: true, ..page }.respond(&visit))
+                let page = LookupPage::new(visit, admin.login(), asked);
+                Ok(LookupPage { down: true, ..page }.respond(visit))
             }
         }
-    };
-    confirm::confirmed(&visit, &services, &admin, CLEAR, &pairs, act).await
+    });
+    confirm::confirmed(&request, CLEAR, &pairs, act).await
 }
 
 /// `POST /admin/lookup/enable`
-pub async fn enable(
-    visit: PageRequest,
-    admin: Admin,
-    pairs: Form<FormPairs>,
-    services: ServicesData,
-) -> WebResult {
-    let live = services.live.snapshot();
-    let (subject, by) = act_on(&visit, &services, &live, &admin, &pairs, ENABLING).await?;
-    let act = async {
-        let enabled = services.lookup.enable_password(&subject, by).await?;
+pub async fn enable(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
+    let live = request.services.live.snapshot();
+    let (subject, by) = act_on(&request, &live, &pairs, ENABLING).await?;
+    let act = Box::pin(async {
+        let enabled = request.services.lookup.enable_password(&subject, by).await?;
         let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
-        Ok(back_to(&visit, sent(&pairs), Some(said)))
-    };
-    confirm::confirmed(&visit, &services, &admin, ENABLE, &pairs, act).await
+        Ok(back_to(&request.visit, sent(&pairs), Some(said)))
+    });
+    confirm::confirmed(&request, ENABLE, &pairs, act).await
 }
 
 /// On whom a form acts, and who does so for what reason; otherwise the page to show. `what` is the object of the reason.
 async fn act_on(
-    visit: &PageRequest,
-    services: &Services,
+    request: &AdminRequest,
     live: &LiveSettings,
-    admin: &Admin,
     pairs: &[(String, String)],
     what: &str,
 ) -> Result<(LookupSubject, LookupActor), WebError> {
+    let AdminRequest { visit, services, admin } = request;
     let asked = sent(pairs);
-    if !admin.sends_own_form(visit, services, pairs) {
-        let expired = |page| LookupPage { expired: true, ..page };
-        return Err(page(visit, services, admin, asked, expired).await?.into());
-    }
-    let reason = confirm::reason(pairs);
-    if reason.is_empty() {
-        return Err(page(visit, services, admin, asked, |page| page.reason_missing(what)).await?.into());
-    }
+    let reason = match request.reason(pairs) {
+        Ok(reason) => reason,
+        Err(FormProblem::Expired) => {
+            let expired = |page| LookupPage { expired: true, ..page };
+            return Err(page(request, asked, expired).await?.into());
+        }
+        Err(_) => return Err(page(request, asked, |page| page.reason_missing(what)).await?.into()),
+    };
     let found = subject::resolve(services, live, asked).await?;
     let Some(subject) = found.and_then(|found| found.subject) else {
         return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
@@ -139,7 +116,7 @@ async fn act_on(
 fn actor(admin: &Admin, reason: String) -> LookupActor {
     LookupActor {
         actor: admin.id(),
-        account: admin.who.account.clone(),
+        account: admin.account.clone(),
         token: admin.token().map(str::to_owned),
         address: admin.subject().as_ref().to_vec(),
         reason,
@@ -158,33 +135,31 @@ fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpRespon
 }
 
 async fn page(
-    visit: &PageRequest,
-    services: &Services,
-    admin: &Admin,
+    request: &AdminRequest,
     asked: &str,
     dress: impl FnOnce(LookupPage) -> LookupPage,
 ) -> WebResult {
+    let AdminRequest { visit, services, admin } = request;
     let live = services.live.snapshot();
     let page = LookupPage::new(visit, admin.login(), asked);
-    let Some(found) = subject::resolve(services, &live, asked).await? else {
-        let page = LookupPage { gone: subject::recorded(asked).is_some(), ..page };
-        return Ok(dress(page).respond(visit));
+    let page = match subject::resolve(services, &live, asked).await? {
+        None => LookupPage { gone: subject::recorded(asked).is_some(), ..page },
+        Some(found) => match person(request, &live, &found, asked).await {
+            Ok(person) => LookupPage { found: Some(person), ..page },
+            Err(LookupError::Db(error)) => return Err(error.into()),
+            Err(LookupError::Store(_)) => LookupPage { down: true, ..page },
+        },
     };
-    match person(visit, services, &live, &found, asked).await {
-        Ok(person) => Ok(dress(LookupPage { found: Some(person), ..page }).respond(visit)),
-        Err(LookupError::Db(error)) => Err(error.into()),
-        Err(LookupError::Store(_)) => Ok(dress(LookupPage { down: true, ..page }).respond(visit)),
-    }
+    Ok(dress(page).respond(visit))
 }
 
 async fn person(
-    visit: &PageRequest,
-    services: &Services,
+    request: &AdminRequest,
     live: &LiveSettings,
     found: &AskedSubject,
     asked: &str,
 ) -> Result<Person, LookupError> {
-    let lookup = &services.lookup;
+    let (visit, lookup) = (&request.visit, &request.services.lookup);
     let recorded = match (&found.masked, &found.subject) {
         (Some((recorded, _)), _) => Some(*recorded),
         (None, Some(subject)) => lookup.recorded(subject).await?,
@@ -286,29 +261,22 @@ fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<Strin
     (count > 0 && max > 0).then(told)
 }
 
-/// Units of a time line's width.
 const ACROSS: u64 = 1000;
 
 /// Names the password if enabling it lacks a reason. No limit has this name.
 pub const ENABLING: &str = "password";
 
-/// What was found about the looked-up subject.
 pub struct Person {
-    /// The kind of subject.
     pub kind: &'static str,
     /// The name as limits count it: a canonical login, or a number in E.164.
     pub name: String,
-    /// Other known facts, in words.
     pub facts: Vec<String>,
-    /// Since when the password is disabled.
     pub disabled: Option<Moment>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
-    /// The link to all events, if there are any.
     pub all_events: Option<String>,
 }
 
-/// One limit's log for this subject.
 pub struct LimitState {
     name: String,
     rules: Vec<RuleState>,
@@ -321,7 +289,6 @@ pub struct LimitState {
     events: Option<String>,
 }
 
-/// The state of one rule, from the log.
 struct RuleState {
     rule: Rule,
     used: u32,
@@ -380,9 +347,7 @@ pub struct LookupPage {
     unreadable: bool,
     /// The limit to clear without a reason given, or [`ENABLING`].
     reason_missing: Option<String>,
-    /// The store does not answer.
     pub down: bool,
-    /// The form was too old, or not ours.
     pub expired: bool,
     /// No event names the subject any more.
     pub gone: bool,
@@ -405,7 +370,6 @@ impl LookupPage {
         }
     }
 
-    /// What stands in the field.
     fn typed(&self) -> &str {
         subject::typed(&self.asked)
     }
@@ -441,7 +405,6 @@ impl LookupPage {
         sentence(&limit.name, &rule.rule, self.layout.locale)
     }
 
-    /// `2 of 3 used`
     fn used(&self, rule: &RuleState) -> Cow<'static, str> {
         let (used, max) = (grouped(u64::from(rule.used)), grouped(u64::from(rule.rule.max)));
         t!("lookup.used", locale = self.layout.locale.code(), used = used, max = max)

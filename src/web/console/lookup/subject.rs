@@ -11,7 +11,6 @@ use crate::sms::{Phone, ProgramKind};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::http::{ClientAddress, Services, TrustedProxies};
 
-/// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
 
 /// What leads a subject of a realm, as in a token's scope: `guard:shop:ada@example.com`.
