@@ -20,7 +20,7 @@ use sqlx::{Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx, traced};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::sms::{Phone, PhoneOwners};
 
@@ -300,24 +300,6 @@ macro_rules! insert {
 }
 use insert;
 
-/// Reads a type from a row of either database.
-macro_rules! from_row {
-    ($type:ty, $row:ident => $value:expr) => {
-        impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for $type {
-            fn from_row($row: &sqlx::sqlite::SqliteRow) -> Result<Self, sqlx::Error> {
-                Ok($value)
-            }
-        }
-
-        impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for $type {
-            fn from_row($row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
-                Ok($value)
-            }
-        }
-    };
-}
-use from_row;
-
 // A row of `accounts`, alone or joined.
 from_row!(Account, row => Account {
     id: row.try_get("id")?,
@@ -569,13 +551,17 @@ impl Accounts {
     }
 }
 
-#[derive(sqlx::FromRow)]
 struct DeviceRow {
-    #[sqlx(flatten)]
     account: Account,
     device_failures: i64,
     device_spent: i64,
 }
+
+from_row!(DeviceRow, row => DeviceRow {
+    account: Account::from_row(row)?,
+    device_failures: row.try_get("device_failures")?,
+    device_spent: row.try_get("device_spent")?,
+});
 
 // The number of an account; no two accounts have the same.
 

@@ -3,17 +3,19 @@
 mod health;
 mod own;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{
-    ConnectOptions, Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    ConnectOptions, Connection, Executor, Pool, Postgres, SqlStr, Sqlite, SqliteConnection, SqlitePool,
+    Transaction,
 };
 use tokio::sync::Mutex;
 
@@ -22,7 +24,17 @@ use self::own::OwnConnections;
 use crate::clock::{Clock, Micros};
 use crate::outage::DependencyStatus;
 
-static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
+/// migrations/, in the binary (build.rs).
+static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
+    let files: &[(&str, &'static str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+    let migration = |(name, sql): &(&str, &'static str)| {
+        let (version, description) = name.split_once('_').expect("a version, then what it is for");
+        let version = version.parse().expect("a number");
+        let description = Cow::Owned(description.replace('_', " "));
+        Migration::new(version, description, MigrationType::Simple, SqlStr::from_static(sql), false)
+    };
+    Migrator::with_migrations(files.iter().map(migration).collect())
+});
 
 /// How long a statement waits for another write to end (SQLite).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -391,7 +403,51 @@ macro_rules! traced {
         tracing::Instrument::instrument(async { $run }, $crate::spans::sql($system, file!(), line!())).await
     };
 }
-pub(crate) use {execute, on_db, on_tx, traced};
+/// Reads a type from a row of either database. sqlx derives the same, but its macros have both drivers compiled a second
+/// time, for the compiler: a quarter of a first build.
+macro_rules! from_row {
+    ($type:ty, $row:ident => $value:expr) => {
+        impl sqlx::FromRow<'_, sqlx::sqlite::SqliteRow> for $type {
+            fn from_row($row: &sqlx::sqlite::SqliteRow) -> Result<Self, sqlx::Error> {
+                Ok($value)
+            }
+        }
+
+        impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for $type {
+            fn from_row($row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
+                Ok($value)
+            }
+        }
+    };
+}
+/// Reads a type from a column of text.
+macro_rules! text_column {
+    ($type:ty, $text:ident => $value:expr) => {
+        impl<DB: sqlx::Database> sqlx::Type<DB> for $type
+        where
+            String: sqlx::Type<DB>,
+        {
+            fn type_info() -> DB::TypeInfo {
+                <String as sqlx::Type<DB>>::type_info()
+            }
+
+            fn compatible(column: &DB::TypeInfo) -> bool {
+                <String as sqlx::Type<DB>>::compatible(column)
+            }
+        }
+
+        impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for $type
+        where
+            &'r str: sqlx::Decode<'r, DB>,
+        {
+            fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+                let $text = <&str as sqlx::Decode<'r, DB>>::decode(value)?;
+                Ok($value)
+            }
+        }
+    };
+}
+pub(crate) use {execute, from_row, on_db, on_tx, text_column, traced};
 
 // Errors of a database: on opening it, and on using it.
 

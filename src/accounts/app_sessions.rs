@@ -8,9 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as};
 
 use super::sessions::TOUCH_EVERY;
-use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username, from_row};
+use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, execute, on_db};
+use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -227,13 +227,17 @@ fn text(hash: [u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)
 }
 
-#[derive(sqlx::FromRow)]
 struct StoredVisitor {
-    #[sqlx(flatten)]
     visitor: AppVisitor,
     last_seen: i64,
     ends_at: i64,
 }
+
+from_row!(StoredVisitor, row => StoredVisitor {
+    visitor: AppVisitor::from_row(row)?,
+    last_seen: row.try_get("last_seen")?,
+    ends_at: row.try_get("ends_at")?,
+});
 
 from_row!(AppVisitor, row => AppVisitor {
     session: row.try_get("session")?,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
-use sqlx::{AssertSqlSafe, query_as};
+use sqlx::{AssertSqlSafe, Row, query_as};
 use utoipa::ToSchema;
 
 use super::Accounts;
 use super::import::placeholders;
 use crate::config::Who;
-use crate::db::{DbError, on_db};
+use crate::db::{DbError, from_row, on_db};
 
 /// The size of a statement's rules: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
 pub const MOST_IN_A_STATEMENT: usize = 5_000;
@@ -29,12 +29,14 @@ pub struct EntryRule<'a> {
     pub needs_password: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = AccountName)]
 pub struct NamedAccount {
     pub id: String,
     pub login: String,
 }
+
+from_row!(NamedAccount, row => NamedAccount { id: row.try_get("id")?, login: row.try_get("login")? });
 
 // Accounts that a change is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]

@@ -33,28 +33,7 @@ macro_rules! random_id {
             }
         }
 
-        impl<DB: sqlx::Database> sqlx::Type<DB> for $name
-        where
-            String: sqlx::Type<DB>,
-        {
-            fn type_info() -> DB::TypeInfo {
-                <String as sqlx::Type<DB>>::type_info()
-            }
-
-            fn compatible(column: &DB::TypeInfo) -> bool {
-                <String as sqlx::Type<DB>>::compatible(column)
-            }
-        }
-
-        impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for $name
-        where
-            &'r str: sqlx::Decode<'r, DB>,
-        {
-            fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
-                let text = <&str as sqlx::Decode<'r, DB>>::decode(value)?;
-                Self::parse(text).ok_or_else(|| "an id is not 32 hexadecimal digits".into())
-            }
-        }
+        $crate::db::text_column!($name, text => Self::parse(text).ok_or("an id is not 32 hexadecimal digits")?);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,10 +11,10 @@ use sqlx::{Row, query, query_as, query_scalar};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::{Account, AccountId, DeviceId, SessionId, SignInClient, from_row, session_changes};
+use super::{Account, AccountId, DeviceId, SessionId, SignInClient, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
-use crate::db::{Db, DbError, execute, on_db, on_tx, traced};
+use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 
@@ -51,13 +51,16 @@ pub enum SignedInBy {
     Code,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthenticatedSession {
-    #[sqlx(flatten)]
     pub session: Session,
-    #[sqlx(flatten)]
     pub account: Account,
 }
+
+from_row!(AuthenticatedSession, row => AuthenticatedSession {
+    session: Session::from_row(row)?,
+    account: Account::from_row(row)?,
+});
 
 #[derive(Clone)]
 pub struct Sessions {

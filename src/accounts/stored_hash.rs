@@ -19,9 +19,10 @@ const MILLIS_DIGITS: usize = 5;
 const MEMORY_DIGITS: usize = 4;
 
 /// A stored password hash (`$argon2id$v=19$m=…`); never printed.
-#[derive(Clone, PartialEq, Eq, sqlx::Type)]
-#[sqlx(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Phc(String);
+
+crate::db::text_column!(Phc, phc => Self(phc.to_owned()));
 
 /// A parsed hash with parameters within bounds.
 #[derive(Clone, PartialEq, Eq)]

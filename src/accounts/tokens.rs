@@ -19,12 +19,12 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use super::AccountId;
 use super::id::random_id;
 use super::realm::Realm;
-use super::{AccountId, from_row};
 use crate::clock::{Clock, Micros};
 use crate::config::{is_custom_name, nearest};
-use crate::db::{Db, DbError, DbLock, execute, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 

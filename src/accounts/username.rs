@@ -16,9 +16,10 @@ const MAX_INPUT: usize = 1024;
 
 /// A username in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
 /// names are equal bytes, so databases and limits identify an account by it. Columns contain parsed names alone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, sqlx::Type)]
-#[sqlx(transparent)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Username(String);
+
+crate::db::text_column!(Username, name => Self(name.to_owned()));
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UsernameError {

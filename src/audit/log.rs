@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use sqlx::{AssertSqlSafe, ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
 use super::event::{Action, AttackKind, Fate, Outcome};
 use crate::clock::{Micros, as_time};
-use crate::db::{self, Db, DbError, execute, on_db};
+use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
 /// Reads recorded events. Call [`Audit::flush`](super::Audit::flush) first to include what was recorded just
 /// now.
@@ -304,44 +304,37 @@ fn one_of(column: &str, words: &[&str]) -> String {
     }
 }
 
-impl<'r, R: Row> FromRow<'r, R> for EventEntry
-where
-    &'static str: ColumnIndex<R>,
-    i64: Decode<'r, R::Database> + Type<R::Database>,
-    String: Decode<'r, R::Database> + Type<R::Database>,
-{
-    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
-        let number = |column| row.try_get::<i64, &'static str>(column);
-        let text = |column| row.try_get::<String, &'static str>(column);
-        let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
-        let shown = |key, mask| {
-            let key: Option<i64> = row.try_get::<_, &'static str>(key)?;
-            let mask = maybe(mask)?.unwrap_or_default();
-            Ok::<_, sqlx::Error>(key.map(|key| MaskedSubject { key, mask }))
-        };
-        Ok(Self {
-            at: Micros(number("at")?),
-            id: number("id")?,
-            until: Micros(number("until_at")?),
-            count: number("count")?,
-            action: action(&text("action")?)?,
-            outcome: outcome(&text("outcome")?)?,
-            name: maybe("name")?,
-            limit: maybe("limit_name")?,
-            rule: row.try_get("rule")?,
-            noted: number("noted")? != 0,
-            solved: number("solved")? != 0,
-            account: shown("account_key", "account_mask")?,
-            address: shown("address_key", "address_mask")?,
-            network: shown("network_key", "address_mask")?,
-            phone: shown("phone_key", "phone_mask")?,
-            prefix: shown("prefix_key", "phone_mask")?,
-            actor: maybe("actor")?,
-            detail: maybe("detail")?,
-            request: maybe("request")?,
-        })
-    }
-}
+from_row!(EventEntry, row => {
+    let number = |column| row.try_get::<i64, &'static str>(column);
+    let text = |column| row.try_get::<String, &'static str>(column);
+    let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
+    let shown = |key, mask| {
+        let key: Option<i64> = row.try_get::<_, &'static str>(key)?;
+        let mask = maybe(mask)?.unwrap_or_default();
+        Ok::<_, sqlx::Error>(key.map(|key| MaskedSubject { key, mask }))
+    };
+        EventEntry {
+        at: Micros(number("at")?),
+        id: number("id")?,
+        until: Micros(number("until_at")?),
+        count: number("count")?,
+        action: action(&text("action")?)?,
+        outcome: outcome(&text("outcome")?)?,
+        name: maybe("name")?,
+        limit: maybe("limit_name")?,
+        rule: row.try_get("rule")?,
+        noted: number("noted")? != 0,
+        solved: number("solved")? != 0,
+        account: shown("account_key", "account_mask")?,
+        address: shown("address_key", "address_mask")?,
+        network: shown("network_key", "address_mask")?,
+        phone: shown("phone_key", "phone_mask")?,
+        prefix: shown("prefix_key", "phone_mask")?,
+        actor: maybe("actor")?,
+        detail: maybe("detail")?,
+        request: maybe("request")?,
+        }
+});
 
 fn action(text: &str) -> Result<Action, sqlx::Error> {
     text.parse().map_err(|_| sqlx::Error::Decode("an unknown action".into()))

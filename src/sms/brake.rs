@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use sqlx::{query, query_as};
+use sqlx::{Row, query, query_as};
 use utoipa::ToSchema;
 
 use super::{MessagePurpose, Phone, ProgramKind};
 use crate::clock::{Clock, Micros, as_time};
 use crate::config::Brake;
-use crate::db::{DbError, DbLock, Tx, on_tx};
+use crate::db::{DbError, DbLock, Tx, from_row, on_tx};
 use crate::entropy::Entropy;
 
 #[cfg(test)]
@@ -262,7 +262,7 @@ const MOST_OF_A_NETWORK: u32 = 4;
 const NETWORKS_OF_A_RANGE: u32 = 100;
 
 /// What was sent to a prefix, and how much of it was entered.
-#[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct PrefixTraffic {
     pub sent: i64,
     pub entered: i64,
@@ -274,6 +274,14 @@ pub struct PrefixTraffic {
     /// When the oldest of them was sent.
     pub oldest: Option<i64>,
 }
+
+from_row!(PrefixTraffic, row => PrefixTraffic {
+    sent: row.try_get("sent")?,
+    entered: row.try_get("entered")?,
+    weight: row.try_get("weight")?,
+    solved: row.try_get("solved")?,
+    oldest: row.try_get("oldest")?,
+});
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict, WindowLog};
 use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
-use sqlx::{ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
 use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, execute, on_db};
+use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
 
 pub use codes::{CurrentCode, Guesser, StoredVerification};
@@ -264,28 +264,21 @@ pub struct HitRow {
     pub purpose: MessagePurpose,
 }
 
-impl<'r, R: Row> FromRow<'r, R> for HitRow
-where
-    &'static str: ColumnIndex<R>,
-    i64: Decode<'r, R::Database> + Type<R::Database>,
-    String: Decode<'r, R::Database> + Type<R::Database>,
-{
-    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
-        let text = |column| row.try_get::<String, &'static str>(column);
-        let once: Option<String> = row.try_get("once_key")?;
-        Ok(Self {
-            position: LedgerPosition { at: Micros(row.try_get("created_at")?), id: text("id")? },
-            phone: stored_key(&text("phone_key")?)?,
-            address: stored_key(&text("address_key")?)?,
-            network: stored_key(&text("network_key")?)?,
-            once: once.as_deref().map(stored_key).transpose()?,
-            hit: stored_hit(&text("hit")?)?,
-            block: text("block")?,
-            share: stored_share(&text("share")?)?,
-            purpose: stored_purpose(&text("purpose")?)?,
-        })
-    }
-}
+from_row!(HitRow, row => {
+    let text = |column| row.try_get::<String, &'static str>(column);
+    let once: Option<String> = row.try_get("once_key")?;
+        HitRow {
+        position: LedgerPosition { at: Micros(row.try_get("created_at")?), id: text("id")? },
+        phone: stored_key(&text("phone_key")?)?,
+        address: stored_key(&text("address_key")?)?,
+        network: stored_key(&text("network_key")?)?,
+        once: once.as_deref().map(stored_key).transpose()?,
+        hit: stored_hit(&text("hit")?)?,
+        block: text("block")?,
+        share: stored_share(&text("share")?)?,
+        purpose: stored_purpose(&text("purpose")?)?,
+        }
+});
 
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let mut bytes = [0; N];

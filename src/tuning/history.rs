@@ -1,20 +1,19 @@
 //! What was in force of each part of the live document, in SQL, whoever changed it and on any instance.
 
 use serde::Serialize;
-use sqlx::{FromRow, query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
 use super::{SaveAuthor, Tuning, version_of};
 use crate::clock::{Micros, as_time};
 use crate::config;
-use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
+use crate::db::{self, DbError, DbLock, Tx, from_row, on_db, on_tx};
 
 // What was in force, and by whom; as it is in the API.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LimitChange)]
 pub struct LimitsChange {
     pub id: String,
-    #[sqlx(try_from = "i64")]
     #[serde(serialize_with = "as_time")]
     #[schema(value_type = String, format = DateTime)]
     pub at: Micros,
@@ -41,6 +40,19 @@ pub struct LimitsChange {
     #[schema(required = false)]
     pub apps: String,
 }
+
+from_row!(LimitsChange, row => LimitsChange {
+    id: row.try_get("id")?,
+    at: Micros(row.try_get("at")?),
+    version: row.try_get("version")?,
+    previous: row.try_get("previous")?,
+    actor: row.try_get("actor")?,
+    login: row.try_get("login")?,
+    reason: row.try_get("reason")?,
+    document: row.try_get("document")?,
+    access: row.try_get("access")?,
+    apps: row.try_get("apps")?,
+});
 
 /// A change's position among the others: `at` increases with each.
 pub type ChangeCursor = db::RowCursor<String>;

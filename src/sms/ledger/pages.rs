@@ -1,12 +1,12 @@
 //! The ledger for administrators, and what gateways report to it.
 
-use sqlx::{ColumnIndex, Decode, FromRow, Row, Type, query, query_as, query_scalar};
+use sqlx::{Row, query, query_as, query_scalar};
 
 use super::{
     Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, decode, hex, short, stored_id,
     stored_purpose,
 };
-use crate::db::{self, DbError, execute, on_db};
+use crate::db::{self, DbError, execute, from_row, on_db};
 use crate::sms::brake::{self, ActiveBrake};
 use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
@@ -161,33 +161,26 @@ impl Ledger {
     }
 }
 
-impl<'r, R: Row> FromRow<'r, R> for LedgerEntry
-where
-    &'static str: ColumnIndex<R>,
-    i64: Decode<'r, R::Database> + Type<R::Database>,
-    String: Decode<'r, R::Database> + Type<R::Database>,
-{
-    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
-        let text = |column| row.try_get::<String, &'static str>(column);
-        let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
-        let time =
-            |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, &'static str>(column)?.map(Micros));
-        let block = text("block")?;
-        let report = maybe("report")?.map(|state| state.parse().map_err(|_| decode("an unknown report")));
-        Ok(Self {
-            id: stored_id(&text("id")?)?,
-            at: Micros(row.try_get("created_at")?),
-            phone: format!("{block}****"),
-            block,
-            purpose: stored_purpose(&text("purpose")?)?,
-            gateway: text("gateway")?,
-            state: MessageState::stored(&text("state")?)?,
-            reference: maybe("reference")?,
-            reason: maybe("reason")?,
-            entered_at: time("entered_at")?,
-            report: report.transpose()?,
-            report_detail: maybe("report_detail")?,
-            reported_at: time("reported_at")?,
-        })
-    }
-}
+from_row!(LedgerEntry, row => {
+    let text = |column| row.try_get::<String, &'static str>(column);
+    let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
+    let time =
+        |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, &'static str>(column)?.map(Micros));
+    let block = text("block")?;
+    let report = maybe("report")?.map(|state| state.parse().map_err(|_| decode("an unknown report")));
+        LedgerEntry {
+        id: stored_id(&text("id")?)?,
+        at: Micros(row.try_get("created_at")?),
+        phone: format!("{block}****"),
+        block,
+        purpose: stored_purpose(&text("purpose")?)?,
+        gateway: text("gateway")?,
+        state: MessageState::stored(&text("state")?)?,
+        reference: maybe("reference")?,
+        reason: maybe("reason")?,
+        entered_at: time("entered_at")?,
+        report: report.transpose()?,
+        report_detail: maybe("report_detail")?,
+        reported_at: time("reported_at")?,
+        }
+});
