@@ -89,7 +89,7 @@ pub enum GuardAdmission {
         limit: &'static str,
         refusal: Refusal,
     },
-    /// Others in flight did not end in time; it may come again after [`BUSY_RETRY`].
+    /// Others in flight did not end in time; it may come again after `BUSY_RETRY`.
     Busy,
 }
 

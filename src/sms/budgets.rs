@@ -1,7 +1,7 @@
 //! The budgets that a message counts in: those of its number, the requester's address and network, its
 //! dialling prefix, and everyone's. A store that has lost its windows is rebuilt before it admits anything.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::{
@@ -58,12 +58,14 @@ pub struct SmsBudgets {
     limiter: Limiter,
     ledger: Ledger,
     rebuild: Arc<WindowRebuild>,
+    /// The generation in which the store was complete when last read, and for which limits: a refusal costs one call.
+    known: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
 impl SmsBudgets {
     pub fn new(limiter: Limiter, ledger: Ledger) -> Self {
         let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
-        Self { limiter, ledger, rebuild: Arc::new(rebuild) }
+        Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default() }
     }
 
     pub const fn limiter(&self) -> &Limiter {
@@ -127,10 +129,18 @@ impl SmsBudgets {
 
     /// The generation in which the store's windows are complete; they are rebuilt first if it lacks them.
     async fn complete(&self, limits: &Arc<MessageLimits>) -> Result<HitId, Option<StoreError>> {
-        match self.limiter.rebuild_generation(MARK, &limits.shape()).await.map_err(Some)? {
-            Some(generation) => Ok(generation),
-            None => self.rebuild_windows(limits).await.ok_or(None),
+        let shape = limits.shape();
+        if let Some((of, generation)) = &*self.known()
+            && *of == shape
+        {
+            return Ok(*generation);
         }
+        let generation = match self.limiter.rebuild_generation(MARK, &shape).await.map_err(Some)? {
+            Some(generation) => generation,
+            None => self.rebuild_windows(limits).await.ok_or(None)?,
+        };
+        *self.known() = Some((shape, generation));
+        Ok(generation)
     }
 
     pub async fn is_repeated(&self, logs: &MessageLogs) -> bool {
@@ -212,7 +222,15 @@ impl SmsBudgets {
     /// ledger: what the store loses later is rebuilt with it.
     pub async fn is_current(&self, limits: &MessageLimits, generation: HitId) -> bool {
         let now = self.limiter.rebuild_generation(MARK, &limits.shape()).await;
-        now.is_ok_and(|now| now == Some(generation))
+        let current = now.is_ok_and(|now| now == Some(generation));
+        if !current {
+            *self.known() = None;
+        }
+        current
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<(String, HitId)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Rebuilds the windows if the store lacks them; returns the generation in which they are complete. If a request

@@ -16,7 +16,6 @@ use utoipa::ToSchema;
 use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
 use crate::web::http::action::{parse_current, read_current};
@@ -183,12 +182,6 @@ fn with_session(
     };
     visit.begin_session(&mut response, token, session_lasts);
     response
-}
-
-/// The reason that a form gives; empty if it gives none.
-pub fn reason(pairs: &[(String, String)]) -> String {
-    let typed = value(pairs, "reason").trim().chars();
-    typed.filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect()
 }
 
 /// A form that is submitted again to its target after the password is confirmed.

@@ -130,7 +130,7 @@ impl Controls {
         Self {
             act: Act::parse(value(pairs, "do")),
             version: value(pairs, "version").to_owned(),
-            reason: confirm::reason(pairs),
+            reason: super::reason(pairs),
             stretch: RecordSpan::parse(value(pairs, "stretch")).unwrap_or_default(),
             ..Self::default()
         }

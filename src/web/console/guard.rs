@@ -19,7 +19,7 @@ use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, Sessio
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::tuning::ChangeActor;
-use crate::web::console::{FormProblem, confirm};
+use crate::web::console::FormProblem;
 use crate::web::form::value;
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::{
@@ -225,7 +225,7 @@ impl AdminRequest {
         if !self.sends_own_form(pairs) {
             return Err(FormProblem::Expired);
         }
-        let reason = confirm::reason(pairs);
+        let reason = super::reason(pairs);
         if reason.is_empty() { Err(FormProblem::ReasonMissing) } else { Ok(reason) }
     }
 }

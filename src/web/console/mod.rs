@@ -24,6 +24,7 @@ use actix_web::http::StatusCode;
 
 use crate::clock::Micros;
 use crate::web::console::figures::{DAY, HOUR};
+use crate::web::form::value;
 use crate::web::http::{Layout, Moment, Problem};
 
 /// The longest reason of a change, in characters: a sentence or two.
@@ -41,6 +42,12 @@ pub enum FormProblem {
     Refused(String),
     /// What keeps the document cannot be written; the text is its error.
     NotSaved(String),
+}
+
+/// The reason that a form gives; empty if it gives none.
+pub fn reason(pairs: &[(String, String)]) -> String {
+    let typed = value(pairs, "reason").trim().chars();
+    typed.filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect()
 }
 
 impl FormProblem {

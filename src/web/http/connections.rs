@@ -95,6 +95,11 @@ impl Connections {
     }
 
     fn by(uptime: Uptime, bounds: Bounds, trusted: TrustedProxies) -> Arc<Self> {
+        // From the start: an increase shows only in a series that was there before.
+        for why in ["slow", "peer", "total"] {
+            count_closed(why, 0);
+        }
+        metrics::gauge!("gatehouse_connections").set(0.0);
         Arc::new(Self { table: Mutex::default(), bounds, trusted, uptime })
     }
 
@@ -127,8 +132,6 @@ impl Connections {
     pub fn sweep(&self) {
         let mut table = self.table();
         let now = millis(self.uptime.now());
-        // Also while there are none: an increase shows only in a series that was there before.
-        count_closed("total", 0);
         count_closed("slow", table.close_overdue(now));
         count_closed("peer", table.close_over(self.bounds.per_peer, now));
         metrics::gauge!("gatehouse_connections").set(table.open as f64);
