@@ -489,8 +489,8 @@ impl Accounts {
                 traced!("sqlite", pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await)?
             }
             Db::Postgres(pools) => {
-                let question = query_as(SQL).bind(login.as_str()).bind(id);
-                traced!("postgresql", question.fetch_optional(&pools.all).await)?
+                let (pool, question) = (pools.reachable()?, query_as(SQL).bind(login.as_str()).bind(id));
+                traced!("postgresql", question.fetch_optional(pool).await)?
             }
         };
         Ok(row.map(|DeviceRow { account, device_failures: failures, device_spent }| {

@@ -88,11 +88,11 @@ impl Ledger {
     }
 
     /// What the window store should have of a number.
-    pub async fn sent_to(&self, number: Bucket<'_>) -> Result<SentMessages, DbError> {
+    pub async fn sent_to(&self, number: Bucket<'_>) -> Result<SentHits, DbError> {
         let now = self.now().await?;
         let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SENT).bind(hex(&number.key.0))
             .bind(horizon(number.limit, now).0).bind(i64::from(number.limit.capacity())).fetch_all(pool).await)?;
-        Ok(SentMessages::read(rows)?)
+        Ok(SentHits::read(rows)?)
     }
 
     /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
@@ -149,16 +149,16 @@ const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
         THEN 1 ELSE 0 END AS BIGINT) FROM sms_messages m WHERE once_key = $1";
 
 /// The messages to a number, newest first: as many as its limit can need.
-pub struct SentMessages(pub Vec<KeptHit>);
+pub struct SentHits(pub Vec<KeptHit>);
 
-impl SentMessages {
+impl SentHits {
     fn read(rows: Vec<(i64, String)>) -> Result<Self, sqlx::Error> {
         let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? });
         rows.into_iter().map(kept).collect::<Result<_, _>>().map(Self)
     }
 }
 
-impl WindowLog for SentMessages {
+impl WindowLog for SentHits {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
         self.0.get((n as usize).checked_sub(1)?).map(|kept| kept.at)
     }
@@ -176,14 +176,14 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
     limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }
 
-fn evaluate(limit: &Limit, sent: &SentMessages, now: Micros, solved: bool) -> Option<Refusal> {
+fn evaluate(limit: &Limit, sent: &SentHits, now: Micros, solved: bool) -> Option<Refusal> {
     let mut gathered = GatheredVerdict::default();
     gathered.add(0, limit, sent, now, solved);
     gathered.refused()
 }
 
 /// Until the rules that no challenge lifts admit one more.
-fn wait(limit: &Limit, sent: &SentMessages, now: Micros) -> Duration {
+fn wait(limit: &Limit, sent: &SentHits, now: Micros) -> Duration {
     evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 

@@ -6,8 +6,8 @@ use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey};
 use sqlx::{query, query_as, query_scalar};
 
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentMessages, evaluate, hex, horizon,
-    short, stored_purpose, wait,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentHits, evaluate, hex, horizon, short,
+    stored_purpose, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
@@ -151,11 +151,11 @@ impl MessageDraft<'_> {
     }
 }
 
-async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<SentMessages, DbError> {
+async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<SentHits, DbError> {
     let (horizon, capacity) = (horizon(number.limit, now), i64::from(number.limit.capacity()));
     let rows: Vec<(i64, String)> = on_tx!(tx, connection => query_as(SENT).bind(hex(&number.key.0))
         .bind(horizon.0).bind(capacity).fetch_all(connection).await)?;
-    Ok(SentMessages::read(rows)?)
+    Ok(SentHits::read(rows)?)
 }
 
 async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<EarlierMessage>, DbError> {
