@@ -188,7 +188,7 @@ impl WindowLog for EmptyLog {
 /// The state of a log, rule by rule.
 pub(crate) fn peek(log: &impl WindowLog, limit: &Limit, now: Micros) -> LogPeek {
     let rule = |rule| {
-        let retry_after = match window::judge(rule, log, now) {
+        let retry_after = match window::evaluate(rule, log, now) {
             RuleVerdict::Full { frees_at } => frees_at.since(now),
             RuleVerdict::Free(_) | RuleVerdict::Held => Duration::ZERO,
         };

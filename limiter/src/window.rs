@@ -57,7 +57,7 @@ pub enum RuleVerdict {
 /// Judges one rule. A sliding window is open at its start: a hit exactly `window` old no longer counts. A
 /// rule that asks for a challenge ignores forgiven hits; one that blocks counts them.
 #[inline]
-pub fn judge(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {
+pub fn evaluate(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {
     let start = start(&rule.span, now);
     let stands =
         |at: &Micros| *at > start && (rule.then == RuleAction::Block || rule.max <= log.unforgiven());
@@ -183,7 +183,7 @@ impl GatheredVerdict {
                 continue;
             }
             let (place, index) = (bucket as u32, index as u32);
-            match (judge(rule, log, now), limit.mode()) {
+            match (evaluate(rule, log, now), limit.mode()) {
                 (RuleVerdict::Full { frees_at }, mode) => {
                     let full =
                         FullRule { bucket: place, rule: index, then: rule.then, judged: now, frees_at };

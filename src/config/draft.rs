@@ -135,7 +135,7 @@ impl DocumentEdit {
         let fixed = |part: &str| self.section.is_overridden(&overridden, part);
         let put = |wanted: &SectionValue| {
             let merged = edited(text, |document| self.write(document, wanted, before.as_ref(), &fixed))?;
-            let config = self.judge(source, &root, &merged)?;
+            let config = self.evaluate(source, &root, &merged)?;
             let in_force = self.section.in_force(&config.live);
             Ok::<_, DraftSaveError>((merged, config, in_force))
         };
@@ -242,7 +242,7 @@ impl DocumentEdit {
     }
 
     /// What the document means with the draft in it. A mistake that was there before is not the draft's.
-    fn judge(
+    fn evaluate(
         &self,
         source: &ConfigSource,
         before: &ConfigTable,

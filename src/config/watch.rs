@@ -240,7 +240,7 @@ impl ConfigReloader {
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
         }
-        let judged = self.judge(&found, config);
+        let judged = self.evaluate(&found, config);
         self.seen = Some(found);
         match judged {
             Ok(outcome @ ReloadOutcome::Unchanged { .. }) => {
@@ -256,7 +256,7 @@ impl ConfigReloader {
         }
     }
 
-    fn judge(&self, found: &BackendRead, config: Option<Config>) -> Result<ReloadOutcome, ConfigError> {
+    fn evaluate(&self, found: &BackendRead, config: Option<Config>) -> Result<ReloadOutcome, ConfigError> {
         let CheckedDocument { config, fingerprint, document } =
             self.live.source().interpret(found, config)?;
         let in_force = self.live.in_force();

@@ -1,6 +1,6 @@
 //! The gate: who may use an application behind a reverse proxy, asked for each of its requests.
 
-mod judge;
+mod authorize;
 mod proxy_file;
 mod remembered;
 mod return_url;
@@ -19,7 +19,7 @@ use crate::accounts::{
 use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
 
-pub use judge::{AppRequest, TooOld, Verdict, judge, may_use, too_old};
+pub use authorize::{AppRequest, TooOld, Verdict, authorize, may_use, too_old};
 pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;

@@ -51,7 +51,7 @@ fn asked<'a>(method: &'a str, target: &'a str) -> AppRequest<'a> {
 }
 
 fn stranger(method: &str, target: &str) -> Verdict {
-    judge(&wiki(), asked(method, target), None, NOW)
+    authorize(&wiki(), asked(method, target), None, NOW)
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn an_odd_path_is_not_public() {
 #[test]
 fn a_part_applies_to_every_path_that_some_server_takes_for_its_own() {
     let bob = visitor("bob", &["staff"]);
-    let verdict = |target| judge(&wiki(), asked("GET", target), Some(&bob), NOW);
+    let verdict = |target| authorize(&wiki(), asked("GET", target), Some(&bob), NOW);
     for free in ["/", "/page", "/administration", "/keys/1", "/admin.html", "/~1/admin", "/a:b"] {
         assert_eq!(verdict(free), Verdict::Allowed, "{free}");
     }
@@ -138,9 +138,9 @@ fn a_part_applies_to_every_path_that_some_server_takes_for_its_own() {
         assert_eq!(verdict(guarded), Verdict::Forbidden, "{guarded}");
     }
     let both = visitor("eve", &["staff", "on-call"]);
-    assert_eq!(judge(&wiki(), asked("GET", "/admin"), Some(&both), NOW), Verdict::Allowed);
+    assert_eq!(authorize(&wiki(), asked("GET", "/admin"), Some(&both), NOW), Verdict::Allowed);
     let only_the_part = visitor("joe", &["on-call"]);
-    let verdict = judge(&wiki(), asked("GET", "/admin"), Some(&only_the_part), NOW);
+    let verdict = authorize(&wiki(), asked("GET", "/admin"), Some(&only_the_part), NOW);
     assert_eq!(verdict, Verdict::Forbidden, "a part narrows the application");
 }
 
@@ -148,7 +148,7 @@ fn a_part_applies_to_every_path_that_some_server_takes_for_its_own() {
 fn a_part_may_ask_for_a_recent_sign_in_or_password() {
     let on_call = ["staff", "on-call"];
     let old = AppVisitor { signed_in_at: NOW.minus(HOUR), ..visitor("ada", &on_call) };
-    let verdict = |who: &AppVisitor, target| judge(&wiki(), asked("GET", target), Some(who), NOW);
+    let verdict = |who: &AppVisitor, target| authorize(&wiki(), asked("GET", target), Some(who), NOW);
     assert_eq!(verdict(&old, "/admin"), Verdict::SignInFirst);
     assert_eq!(verdict(&old, "/keys"), Verdict::Allowed);
     let by_code = AppVisitor { verified_at: Micros(0), ..visitor("ada", &on_call) };
@@ -164,15 +164,15 @@ fn a_part_may_ask_for_a_recent_sign_in_or_password() {
 
 #[test]
 fn who_is_not_named_is_refused_and_who_must_change_the_password_does_that_first() {
-    let verdict = |who: &AppVisitor| judge(&wiki(), asked("GET", "/"), Some(who), NOW);
+    let verdict = |who: &AppVisitor| authorize(&wiki(), asked("GET", "/"), Some(who), NOW);
     assert_eq!(verdict(&visitor("ada", &[])), Verdict::Allowed);
     assert_eq!(verdict(&visitor("mallory", &["staffs"])), Verdict::Forbidden);
     let first = AppVisitor { must_change_password: true, ..visitor("ada", &[]) };
     assert_eq!(verdict(&first), Verdict::SignInFirst);
     let nobody = App { who: Vec::new(), ..wiki() };
-    assert_eq!(judge(&nobody, asked("GET", "/"), Some(&visitor("ada", &[])), NOW), Verdict::Forbidden);
+    assert_eq!(authorize(&nobody, asked("GET", "/"), Some(&visitor("ada", &[])), NOW), Verdict::Forbidden);
     let all = App { who: vec![Who::Everyone], ..wiki() };
-    assert_eq!(judge(&all, asked("GET", "/"), Some(&visitor("mallory", &[])), NOW), Verdict::Allowed);
+    assert_eq!(authorize(&all, asked("GET", "/"), Some(&visitor("mallory", &[])), NOW), Verdict::Allowed);
 }
 
 #[test]

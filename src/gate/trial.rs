@@ -1,5 +1,5 @@
 //! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
-//! round, counted by the database. It asks the same questions as the judge.
+//! round, counted by the database. It asks the same questions as the authorize.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::accounts::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
 use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, span_text};
 use crate::db::DbError;
-use crate::gate::judge::{is_public, parts_at};
+use crate::gate::authorize::{is_public, parts_at};
 use crate::request_id;
 
 /// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,

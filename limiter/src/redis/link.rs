@@ -112,7 +112,7 @@ impl RedisLink {
             let shared = self.0.nearest();
             let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
             let answer = RedisConnection::clone(&connection).send(command).await;
-            match shared.judge(&connection, answer)? {
+            match shared.outcome(&connection, answer)? {
                 Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
                 value => Ok(value),
             }
@@ -125,7 +125,7 @@ impl RedisLink {
         let shared = self.0.nearest();
         let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
         let answers = RedisConnection::clone(&connection).send_to_masters(command).await;
-        shared.judge(&connection, answers)
+        shared.outcome(&connection, answers)
     }
 }
 
@@ -162,7 +162,7 @@ impl SharedConnection {
         self.connection.load().is_some() && !self.faulty.load(Ordering::Relaxed)
     }
 
-    fn judge<T>(
+    fn outcome<T>(
         &self,
         connection: &Arc<RedisConnection>,
         answer: Result<T, RedisError>,

@@ -1,4 +1,4 @@
-//! The trial and the judge agree about everybody.
+//! The trial and the authorize agree about everybody.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{AppPart, PathPattern, Who};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::gate::{AppRequest, Verdict, judge, may_use};
+use crate::gate::{AppRequest, Verdict, authorize, may_use};
 use crate::sms::Phone;
 
 const NOW: Micros = Micros(1_800_000_000_000_000);
@@ -84,7 +84,7 @@ impl Dice {
     }
 }
 
-/// Everybody who may sign in, as the judge sees them an instant after they did.
+/// Everybody who may sign in, as the authorize sees them an instant after they did.
 async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
     let mut people = Vec::new();
     for number in 0..32 {
@@ -121,12 +121,12 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
 fn may(apps: &Apps, host: &str, target: &str, visitor: &AppVisitor) -> bool {
     // What is public is only read.
     let asked = AppRequest { method: "POST", target };
-    apps.at(host).is_some_and(|(_, app)| judge(app, asked, Some(visitor), NOW) == Verdict::Allowed)
+    apps.at(host).is_some_and(|(_, app)| authorize(app, asked, Some(visitor), NOW) == Verdict::Allowed)
 }
 
 fn reads(apps: &Apps, host: &str, target: &str) -> bool {
     let asked = AppRequest { method: "GET", target };
-    apps.at(host).is_some_and(|(_, app)| judge(app, asked, None, NOW) == Verdict::Allowed)
+    apps.at(host).is_some_and(|(_, app)| authorize(app, asked, None, NOW) == Verdict::Allowed)
 }
 
 /// What the trial says about a path of a host; nothing, if it does not name it.

@@ -125,16 +125,16 @@ impl LoginGuard {
             let times =
                 self.failures.newest(buckets[OWN].key, horizon.unwrap_or(now), limit.capacity()).await?;
             let instances = self.failures.live_instances(now).await?;
-            let judge = |in_flight| {
+            let evaluate = |in_flight| {
                 let mut gathered = GatheredVerdict::default();
                 gathered.add(OWN, limit, &LogFailures { times: &times, in_flight }, now, solved);
                 gathered
             };
-            if let Some(refusal) = judge(0).refused() {
+            if let Some(refusal) = evaluate(0).refused() {
                 return Ok(RecordDecision::Refused(refusal));
             }
             // Assumes that each other instance has as many in flight.
-            let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
+            let fits = |in_flight: u32| evaluate(in_flight.saturating_mul(instances)).held.is_none();
             match self.in_flight.begin_by_record((id, now, buckets), &ended, fits) {
                 Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, now)),
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {

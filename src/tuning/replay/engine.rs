@@ -212,13 +212,13 @@ impl<'r> ReplayEngine<'r> {
         let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.has(SOLVED)));
         match logs_of(attempt.action, row).find(queue) {
             Some(log) => ReplayVerdict::Held(log),
-            None => self.judge(attempt, now),
+            None => self.evaluate(attempt, now),
         }
     }
 
     /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
     /// two refusals it gets the milder.
-    fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
+    fn evaluate(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
         let (
             ReplayVerdict::Decided {
@@ -378,7 +378,7 @@ impl<'r> ReplayEngine<'r> {
                 self.count(&attempt, ReplayDecision::Undecided, now);
                 continue;
             }
-            match self.judge(&mut attempt, now) {
+            match self.evaluate(&mut attempt, now) {
                 ReplayVerdict::Held(same) if same == log => {
                     queue.push_front(attempt);
                     break;

@@ -197,7 +197,7 @@ impl AdminRequest {
         page: &str,
     ) -> Result<Self, WebError> {
         let judged =
-            judge(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
+            authorize(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
         match judged {
             Ok(admin) => Ok(Self { visit, services: services.clone(), admin }),
             Err(denied) => Err(page_instead(&visit, &denied, page).into()),
@@ -273,7 +273,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
     let (services, edge) = data(request)?;
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
     let path = request.match_pattern().unwrap_or_default();
-    let judged = judge(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
+    let judged = authorize(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
     let problem = |denied: AccessDenied| match denied.reason {
         DenialReason::SignedOut => Problem::Unauthenticated,
         DenialReason::PasswordToChange => Problem::PasswordChangeRequired,
@@ -286,7 +286,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
 
 /// Decides on a request, and records a refusal. `path` is the pattern in the URL table. `ours`: it does not come from
 /// another site.
-async fn judge(
+async fn authorize(
     services: &ServicesData,
     token: Option<&str>,
     client: ClientAddress,

@@ -7,7 +7,7 @@ use url::form_urlencoded;
 
 use crate::accounts::{AppVisitor, SessionToken};
 use crate::config::{Apps, LiveSettings};
-use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, judge};
+use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, authorize};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, ProxyHeaderError};
 use crate::web::gate::{GatePage, GatePageKind};
 use crate::web::http::{PageRequest, Requester, ServicesData, cookies};
@@ -61,14 +61,14 @@ async fn answer(
         Some(token) => match services.gate.visitor(host, &token).await {
             Ok(visitor) => visitor,
             // What is public stays so.
-            Err(_) if judge(app, of_app, None, sender.now()) == Verdict::Allowed => None,
+            Err(_) if authorize(app, of_app, None, sender.now()) == Verdict::Allowed => None,
             Err(error) => {
                 tracing::debug!(%error, "nobody can be recognised");
                 return text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment");
             }
         },
     };
-    match judge(app, of_app, visitor.as_deref(), sender.now()) {
+    match authorize(app, of_app, visitor.as_deref(), sender.now()) {
         Verdict::Allowed => admitted(visitor.as_deref()),
         Verdict::SignInFirst => sign_in_first(dialect, sender, &asked, host, &live),
         Verdict::Forbidden => {

@@ -34,7 +34,7 @@ pub enum TooOld {
     Password,
 }
 
-pub fn judge(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
+pub fn authorize(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
     let path = AskedPath::of(asked.target);
     let parts = || parts_at(app, path);
     let reads = matches!(asked.method, "GET" | "HEAD");
