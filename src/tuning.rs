@@ -168,7 +168,7 @@ impl Tuning {
     }
 
     /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
-    /// in this instance; the others follow within a second.
+    /// in this instance; the others follow within a second, or within `live.poll` if the news of it is lost.
     pub async fn save(
         &self,
         edit: DocumentEdit,

@@ -1,5 +1,5 @@
 //! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
-//! round, counted by the database. It asks the same questions as the authorize.
+//! round, counted by the database. It asks the same questions as `authorize`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;

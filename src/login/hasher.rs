@@ -39,7 +39,7 @@ const REFUSAL_TAKES: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Hashes passwords, `workers` at a time, in the order that `scheduler` says. Clones share the pool.
+/// Hashes passwords, `workers` at a time, in the order of `HashScheduler`. Clones share the pool.
 #[derive(Clone)]
 pub struct PasswordHasher(Arc<HasherPool>);
 

@@ -1,4 +1,4 @@
-//! Identity: usernames, passwords and their hashes, accounts, and sessions.
+//! Signing in: what an attempt must pass (guard, counts in a row), the hashing of passwords, and registration.
 
 mod attempts;
 mod by_code;
