@@ -15,7 +15,7 @@ use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
-use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
+use super::{MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
@@ -154,17 +154,6 @@ impl SmsCodes {
     /// The id of a browser that requests a number's codes, as the ledger stores it.
     pub(super) fn asker(&self, phone: SubjectKey, browser: &[u8]) -> String {
         hex(&self.0.askers.hash(&[&phone.0, browser]))
-    }
-
-    /// Writes the reports of a gateway, which were found authentic; returns how many messages they were
-    /// about.
-    pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, DbError> {
-        self.0.ledger.report(gateway, &reports).await
-    }
-
-    /// Marks messages whose process died as unknown; at most `batch`.
-    pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
-        self.0.ledger.give_up(batch).await
     }
 
     /// Deletes at most `batch` messages older than the ledger's retention, and as many codes and brakes;
