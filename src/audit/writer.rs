@@ -10,7 +10,7 @@ use metrics::Counter;
 use sqlx::{QueryBuilder, query};
 
 use super::event::{Action, AuditEvent, DEVICE_FIRST, EventSubject, FROM_DEVICE, Outcome, mask};
-use super::log::{EventEntry, MaskedSubject};
+use super::log::{COLUMNS, EventEntry, MaskedSubject};
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
 use crate::request_id::RequestId;
@@ -59,7 +59,10 @@ impl EventEntry {
             phone: shown(keys.phone, &event.phone),
             prefix: shown(keys.prefix, &event.prefix),
             actor: event.actor.map(str::to_owned),
-            detail: event.detail.as_deref().map(|text| text[..text.floor_char_boundary(LONGEST_DETAIL)].to_owned()),
+            detail: event
+                .detail
+                .as_deref()
+                .map(|text| text[..text.floor_char_boundary(LONGEST_DETAIL)].to_owned()),
             request: RequestId::current().map(|id| id.as_str().to_owned()),
         }
     }
@@ -214,14 +217,10 @@ async fn insert(db: &Db, rows: &[EventEntry]) -> Result<(), DbError> {
 }
 
 async fn insert_rows(tx: &mut Tx, rows: &[EventEntry]) -> Result<u64, DbError> {
-    const INTO: &str =
-        "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
-        account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
-        actor, detail, request) ";
     let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
     let mask = |subject: Option<&MaskedSubject>| subject.map(|subject| subject.mask.clone());
     Ok(on_tx!(tx, connection => {
-        let mut statement = QueryBuilder::new(INTO);
+        let mut statement = QueryBuilder::new(format!("INSERT INTO events ({COLUMNS}) "));
         statement.push_values(rows, |mut values, row| {
             values.push_bind(row.at.0).push_bind(row.id).push_bind(row.until.0).push_bind(row.count)
                 .push_bind(row.action.into_str()).push_bind(row.outcome.into_str())

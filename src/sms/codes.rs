@@ -109,7 +109,7 @@ impl SmsCodes {
 
     /// The key of a number in the ledger.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.0.budgets.limiter().bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
+        self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }
 
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
@@ -171,7 +171,7 @@ impl SmsCodes {
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let limiter = self.0.budgets.limiter();
+        let limiter = &self.0.budgets.limiter;
         let [all, pages] = limits.total(limiter);
         let (all, pages) = (limiter.peek(all).await?, limiter.peek(pages).await?);
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
@@ -265,7 +265,7 @@ impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
     pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), DbError> {
-        let key = self.0.budgets.limiter().bucket(limit, subject).key;
+        let key = self.0.budgets.limiter.bucket(limit, subject).key;
         self.0.ledger.forgive(key).await
     }
 
@@ -293,7 +293,7 @@ impl Ledger {
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";
         let now = self.now().await?;
-        execute!(self.db() => query(SQL).bind(hex(&log.0)).bind(now.0))?;
+        execute!(&self.db => query(SQL).bind(hex(&log.0)).bind(now.0))?;
         Ok(())
     }
 }

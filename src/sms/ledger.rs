@@ -18,7 +18,7 @@ use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, execute, from_row, on_db};
+use crate::db::{self, Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
 
 pub use codes::{CurrentCode, Guesser, StoredVerification};
@@ -27,8 +27,9 @@ pub use write::{MessageDraft, WriteResult};
 
 #[derive(Clone)]
 pub struct Ledger {
-    db: Db,
-    clock: Clock,
+    pub(super) db: Db,
+    /// This process's time, for what is not counted.
+    pub(super) clock: Clock,
     brakes: Arc<SmsBrakes>,
 }
 
@@ -60,15 +61,6 @@ impl Ledger {
         let at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(hex(&phone.0)).bind(scope)
             .fetch_one(pool).await)?;
         Ok(at.map(Micros))
-    }
-
-    pub(super) const fn db(&self) -> &Db {
-        &self.db
-    }
-
-    /// This process's time, for what is not counted.
-    pub(super) const fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     /// The time that windows of messages are counted by.
@@ -218,11 +210,7 @@ impl MessageState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerPosition {
-    pub at: Micros,
-    pub id: String,
-}
+pub type LedgerPosition = db::RowCursor<String>;
 
 impl LedgerPosition {
     pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };

@@ -147,7 +147,7 @@ impl InTurn {
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: RequestedMessage) -> Self {
         let limits = codes.message_limits(live);
-        let logs = MessageLogs::of(codes.0.budgets.limiter(), &limits, &message);
+        let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
             logs,

@@ -6,8 +6,8 @@ use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey, window};
 use sqlx::{query, query_as, query_scalar};
 
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short, stored_purpose,
-    wait,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short,
+    stored_purpose, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
@@ -152,7 +152,8 @@ impl MessageDraft<'_> {
 }
 
 async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<Vec<KeptHit>, DbError> {
-    let (horizon, capacity) = (window::horizon(number.limit.rules(), now), i64::from(number.limit.capacity()));
+    let (horizon, capacity) =
+        (window::horizon(number.limit.rules(), now), i64::from(number.limit.capacity()));
     let rows: Vec<(i64, String)> = on_tx!(tx, connection => query_as(SENT).bind(hex(&number.key.0))
         .bind(horizon.0).bind(capacity).fetch_all(connection).await)?;
     Ok(kept_hits(rows)?)
