@@ -203,7 +203,7 @@ impl GuessClient {
     fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
         AuditEvent {
             detail: detail.map(str::to_owned),
-            name: Some(self.purpose.as_str()),
+            name: Some(self.purpose.into_str()),
             solved: self.solved,
             address: Some(EventSubject::Address(&self.address)),
             network: Some(EventSubject::Network(&self.network)),
@@ -335,7 +335,7 @@ impl AdmittedGuess {
 
     /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
     async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
-        let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
+        let (codes, purpose) = (&self.slot.codes, self.client.purpose.into_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
             ledger.try_code(self.key, purpose, self.guesser, self.slot.most()).await?

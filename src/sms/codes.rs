@@ -265,8 +265,13 @@ impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
     pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), DbError> {
-        let key = self.0.budgets.limiter.bucket(limit, subject).key;
-        self.0.ledger.forgive(key).await
+        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
+            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
+            WHERE sms_excuses.up_to < excluded.up_to";
+        let CodesInner { budgets, ledger, .. } = &*self.0;
+        let (log, now) = (budgets.limiter.bucket(limit, subject).key, ledger.now().await?);
+        execute!(&ledger.db => query(SQL).bind(hex(&log.0)).bind(now.0))?;
+        Ok(())
     }
 
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
@@ -284,17 +289,6 @@ impl SmsCodes {
         logs: &[SubjectKey],
     ) -> Result<(), DbError> {
         self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await
-    }
-}
-
-impl Ledger {
-    async fn forgive(&self, log: SubjectKey) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
-            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
-            WHERE sms_excuses.up_to < excluded.up_to";
-        let now = self.now().await?;
-        execute!(&self.db => query(SQL).bind(hex(&log.0)).bind(now.0))?;
-        Ok(())
     }
 }
 

@@ -197,16 +197,8 @@ pub enum MessageState {
 impl MessageState {
     pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
     pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
-        Self::parse(text).ok_or_else(|| decode("an unknown state"))
+        text.parse().map_err(|_| decode("an unknown state"))
     }
 }
 

@@ -257,7 +257,7 @@ mod tests {
         for (phone, written) in [("+8613800138000", "13800138000"), ("+85291234567", "85291234567")] {
             assert_eq!(called(&Phone::parse(phone, "CN").unwrap()), written);
         }
-        assert_eq!(iso(Micros(1_698_315_752_999_999)), "2023-10-26T10:22:32Z");
+        assert_eq!(iso(crate::clock::Micros(1_698_315_752_999_999)), "2023-10-26T10:22:32Z");
         assert_eq!(canonical_query(&mut [("b", "a b*~"), ("a", "中/")]), "a=%E4%B8%AD%2F&b=a%20b%2A~");
     }
 }

@@ -114,7 +114,7 @@ impl Ledger {
             None => (MessageState::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == MessageState::Refused);
-        let rows = execute!(&self.db => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
+        let rows = execute!(&self.db => query(SQL).bind(state.into_str()).bind(reference).bind(reason)
             .bind(now.0).bind(i64::from(refused)).bind(&id))?;
         if refused && rows > 0 {
             execute!(&self.db => query(VOID).bind(&id))?;
