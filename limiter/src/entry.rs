@@ -168,23 +168,6 @@ impl WindowLog for SubjectLog<'_> {
     }
 }
 
-/// A subject without a log.
-pub(crate) struct EmptyLog;
-
-impl WindowLog for EmptyLog {
-    fn nth_newest(&self, _: u32) -> Option<Micros> {
-        None
-    }
-
-    fn newer_than(&self, _: Micros) -> u32 {
-        0
-    }
-
-    fn holds(&self) -> u32 {
-        0
-    }
-}
-
 /// The state of a log, rule by rule.
 pub(crate) fn peek(log: &impl WindowLog, limit: &Limit, now: Micros) -> LogPeek {
     let rule = |rule| {

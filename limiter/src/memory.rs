@@ -6,9 +6,9 @@ use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{Clock, Micros};
-use crate::entry::{EmptyLog, HoldTable, LogEntry, SubjectLog, peek};
+use crate::entry::{HoldTable, LogEntry, SubjectLog, peek};
 use crate::store::*;
-use crate::window::{self, GatheredVerdict, WindowLog};
+use crate::window::{self, GatheredVerdict, TimesLog, WindowLog};
 
 /// Enough that two cores seldom meet at one. A power of two, so that bits of the key select one.
 const SHARDS: usize = 64;
@@ -90,7 +90,7 @@ impl MemoryStore {
     ) -> StoreVerdict {
         let mut gathered = GatheredVerdict::default();
         let Some(mut log) = shard.find(bucket.key) else {
-            gathered.add(0, bucket.limit, &EmptyLog, clock, ask.solved);
+            gathered.add(0, bucket.limit, &TimesLog::default(), clock, ask.solved);
             return refused(&gathered, clock).unwrap_or_else(|| {
                 if bucket.limit.capacity() > 0 {
                     shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
@@ -120,7 +120,7 @@ impl MemoryStore {
                     gathered.add(index, bucket.limit, &log, clock, ask.solved);
                     at = at.max(log.next_time(clock));
                 }
-                None => gathered.add(index, bucket.limit, &EmptyLog, clock, ask.solved),
+                None => gathered.add(index, bucket.limit, &TimesLog::default(), clock, ask.solved),
             }
         }
         refused(&gathered, clock).unwrap_or_else(|| {
@@ -275,7 +275,7 @@ impl WindowStore for MemoryStore {
                 log.settle_dead(clock);
                 peek(&log, bucket.limit, clock)
             }
-            None => peek(&EmptyLog, bucket.limit, clock),
+            None => peek(&TimesLog::default(), bucket.limit, clock),
         })
     }
 

@@ -40,6 +40,29 @@ pub trait WindowLog {
     fn holds(&self) -> u32;
 }
 
+/// A log of which the times are known, newest first, with as many holds in flight.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TimesLog<'a> {
+    /// Of the kept hits.
+    pub times: &'a [Micros],
+    /// How many are in flight.
+    pub holds: u32,
+}
+
+impl WindowLog for TimesLog<'_> {
+    fn nth_newest(&self, n: u32) -> Option<Micros> {
+        self.times.get((n as usize).checked_sub(1)?).copied()
+    }
+
+    fn newer_than(&self, start: Micros) -> u32 {
+        self.times.iter().take_while(|&&at| at > start).count() as u32
+    }
+
+    fn holds(&self) -> u32 {
+        self.holds
+    }
+}
+
 /// The state of one rule for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleVerdict {
@@ -89,6 +112,11 @@ pub fn start(span: &RuleSpan, now: Micros) -> Micros {
         RuleSpan::Sliding(window) => now.minus(*window),
         RuleSpan::Calendar { unit, zone } => Micros(stretch(*unit, zone, now).start.0 - 1),
     }
+}
+
+/// Nothing at or before this time counts for any of the rules any more.
+pub fn horizon<'a>(rules: impl IntoIterator<Item = &'a Rule>, now: Micros) -> Micros {
+    rules.into_iter().map(|rule| start(&rule.span, now)).min().unwrap_or(now)
 }
 
 /// When the hit at `oldest` stops counting.

@@ -144,7 +144,9 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
         while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
         services.codes.watch_level(&live).await;
-        while matches!(services.codes.give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH)) {}
+        while matches!(services.codes.ledger().give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH))
+        {
+        }
         while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
     }
 }

@@ -160,10 +160,7 @@ impl EventLog {
         }
         let (tests, texts) = filter.tests();
         let sql = format!(
-            "SELECT at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
-            account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask,
-            phone_mask, actor, detail, request FROM events WHERE (at, id) < ($1, $2){tests}
-            ORDER BY at DESC, id DESC LIMIT $3"
+            "SELECT {COLUMNS} FROM events WHERE (at, id) < ($1, $2){tests} ORDER BY at DESC, id DESC LIMIT $3"
         );
         let place = after.unwrap_or(EventCursor::NEWEST);
         let rows: Vec<EventEntry> = on_db!(&self.db, pool => {
@@ -289,6 +286,10 @@ impl FoldedAttack {
         format!(" AND NOT ({action}{realm}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
     }
 }
+
+pub(super) const COLUMNS: &str =
+    "at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved, account_key, address_key,
+    network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask, actor, detail, request";
 
 /// Words of ours, which need no escape.
 fn of<Word: Copy + Into<&'static str>>(words: &[Word]) -> Vec<&'static str> {

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::Counter;
-use sqlx::{AssertSqlSafe, query};
+use sqlx::{QueryBuilder, query};
 
 use super::event::{Action, AuditEvent, DEVICE_FIRST, EventSubject, FROM_DEVICE, Outcome, mask};
-use super::log::{EventEntry, MaskedSubject};
+use super::log::{COLUMNS, EventEntry, MaskedSubject};
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
 use crate::request_id::RequestId;
@@ -59,15 +59,13 @@ impl EventEntry {
             phone: shown(keys.phone, &event.phone),
             prefix: shown(keys.prefix, &event.prefix),
             actor: event.actor.map(str::to_owned),
-            detail: event.detail.as_deref().map(|text| cut(text, LONGEST_DETAIL).to_owned()),
+            detail: event
+                .detail
+                .as_deref()
+                .map(|text| text[..text.floor_char_boundary(LONGEST_DETAIL)].to_owned()),
             request: RequestId::current().map(|id| id.as_str().to_owned()),
         }
     }
-}
-
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 pub struct EventWriter {
@@ -218,30 +216,24 @@ async fn insert(db: &Db, rows: &[EventEntry]) -> Result<(), DbError> {
     tx.commit().await
 }
 
-const COLUMNS: usize = 22;
-
 async fn insert_rows(tx: &mut Tx, rows: &[EventEntry]) -> Result<u64, DbError> {
-    let sql = format!(
-        "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
-        account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
-        actor, detail, request) VALUES {} ON CONFLICT DO NOTHING",
-        places(rows.len(), COLUMNS)
-    );
+    let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
+    let mask = |subject: Option<&MaskedSubject>| subject.map(|subject| subject.mask.clone());
     Ok(on_tx!(tx, connection => {
-        let mut question = query(AssertSqlSafe(sql));
-        for row in rows {
-            let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
-            let mask = |subject: Option<&MaskedSubject>| subject.map(|subject| subject.mask.clone());
-            question = question.bind(row.at.0).bind(row.id).bind(row.until.0).bind(row.count)
-                .bind(row.action.into_str()).bind(row.outcome.into_str()).bind(row.name.as_deref())
-                .bind(row.limit.as_deref()).bind(row.rule).bind(i64::from(row.noted))
-                .bind(i64::from(row.solved)).bind(key(&row.account)).bind(key(&row.address))
-                .bind(key(&row.network)).bind(key(&row.phone)).bind(key(&row.prefix))
-                .bind(mask(row.account.as_ref())).bind(mask(row.address.as_ref().or(row.network.as_ref())))
-                .bind(mask(row.phone.as_ref().or(row.prefix.as_ref()))).bind(row.actor.as_deref())
-                .bind(row.detail.as_deref()).bind(row.request.as_deref());
-        }
-        question.execute(connection).await.map(|done| done.rows_affected())
+        let mut statement = QueryBuilder::new(format!("INSERT INTO events ({COLUMNS}) "));
+        statement.push_values(rows, |mut values, row| {
+            values.push_bind(row.at.0).push_bind(row.id).push_bind(row.until.0).push_bind(row.count)
+                .push_bind(row.action.into_str()).push_bind(row.outcome.into_str())
+                .push_bind(row.name.as_deref()).push_bind(row.limit.as_deref()).push_bind(row.rule)
+                .push_bind(i64::from(row.noted)).push_bind(i64::from(row.solved))
+                .push_bind(key(&row.account)).push_bind(key(&row.address)).push_bind(key(&row.network))
+                .push_bind(key(&row.phone)).push_bind(key(&row.prefix)).push_bind(mask(row.account.as_ref()))
+                .push_bind(mask(row.address.as_ref().or(row.network.as_ref())))
+                .push_bind(mask(row.phone.as_ref().or(row.prefix.as_ref()))).push_bind(row.actor.as_deref())
+                .push_bind(row.detail.as_deref()).push_bind(row.request.as_deref());
+        });
+        statement.push(" ON CONFLICT DO NOTHING");
+        statement.build().execute(connection).await.map(|done| done.rows_affected())
     })?)
 }
 
@@ -307,28 +299,3 @@ const ADD_ATTEMPT: &str = "INSERT INTO realm_counts (minute, realm, outcome, lim
 const ADD: &str = "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, action, outcome, limit_name, noted)
     DO UPDATE SET count = event_counts.count + excluded.count";
-
-/// `($1,$2),($3,$4)`
-fn places(rows: usize, columns: usize) -> String {
-    use std::fmt::Write;
-    let mut out = String::new();
-    for row in 0..rows {
-        out.push_str(if row == 0 { "(" } else { ",(" });
-        for column in 1..=columns {
-            let comma = if column == 1 { "" } else { "," };
-            let _ = write!(out, "{comma}${}", row * columns + column);
-        }
-        out.push(')');
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn places_are_numbered_on() {
-        assert_eq!(places(2, 3), "($1,$2,$3),($4,$5,$6)");
-    }
-}

@@ -66,15 +66,9 @@ const MOST_REMEMBERED: usize = 10_000;
 /// Reads the brakes, puts them on, and remembers the prefixes that this process met a moment ago, by scope. A remembered
 /// one can only refuse.
 pub struct SmsBrakes {
-    remembered: quick_cache::sync::Cache<(String, String), RememberedBrake>,
+    remembered: quick_cache::sync::Cache<(String, String), (Micros, BrakedPrefix)>,
     clock: Clock,
     entropy: Entropy,
-}
-
-#[derive(Clone, Copy)]
-struct RememberedBrake {
-    at: Micros,
-    found: BrakedPrefix,
 }
 
 impl SmsBrakes {
@@ -89,11 +83,11 @@ impl SmsBrakes {
     pub fn recall(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
         let now = self.clock.now();
         let braked = |prefix: &str| {
-            let seen = self.remembered.get(&(scope.to_owned(), prefix.to_owned()))?;
-            let gone = now.since(seen.at);
-            let stands = now >= seen.at && gone < REMEMBERED && gone < seen.found.retry_after;
-            let retry_after = seen.found.retry_after.saturating_sub(gone);
-            stands.then_some(BrakedPrefix { retry_after, ..seen.found })
+            let (at, found) = self.remembered.get(&(scope.to_owned(), prefix.to_owned()))?;
+            let gone = now.since(at);
+            let stands = now >= at && gone < REMEMBERED && gone < found.retry_after;
+            let retry_after = found.retry_after.saturating_sub(gone);
+            stands.then_some(BrakedPrefix { retry_after, ..found })
         };
         [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(BrakedPrefix::and)
     }
@@ -119,8 +113,7 @@ impl SmsBrakes {
         ] {
             let judging = JudgedPrefix { sql, scope: &scope, prefix, ladder, brake };
             let Some(found) = judging.evaluate(tx, now, &self.entropy).await? else { continue };
-            let remembered =
-                RememberedBrake { at: self.clock.now(), found: BrakedPrefix { tripped: false, ..found } };
+            let remembered = (self.clock.now(), BrakedPrefix { tripped: false, ..found });
             self.remembered.insert((scope.to_string(), prefix.to_owned()), remembered);
             braked = Some(braked.map_or(found, |other| other.and(found)));
         }
@@ -177,7 +170,9 @@ impl JudgedPrefix<'_> {
         match ladder.rung(&traffic, brake.min_entered) {
             None => return Ok(None),
             Some(Rung::Challenge) => {
-                let retry_after = traffic.eases_at(brake.window).map_or(brake.window, |at| at.since(now));
+                // Until the oldest message without an entered code stops counting.
+                let oldest = traffic.oldest.map(Micros);
+                let retry_after = oldest.map_or(brake.window, |at| at.plus(brake.window).since(now));
                 return Ok(Some(BrakedPrefix { retry_after, proven_before: None, tripped: false }));
             }
             Some(Rung::Brake) => {}
@@ -347,13 +342,6 @@ fn most_of_a_network(rung: u32) -> u32 {
 fn reaches(entered: f64, unreturned: f64, rung: u32, min_entered: f64) -> bool {
     let weighed = entered + unreturned;
     weighed >= f64::from(rung) && entered < min_entered * weighed
-}
-
-impl PrefixTraffic {
-    /// When the oldest message without an entered code stops counting.
-    pub fn eases_at(&self, window: std::time::Duration) -> Option<Micros> {
-        self.oldest.map(|at| Micros(at).plus(window))
-    }
 }
 
 #[cfg(test)]

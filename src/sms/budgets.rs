@@ -55,7 +55,7 @@ pub struct BudgetTicket {
 
 #[derive(Clone)]
 pub struct SmsBudgets {
-    limiter: Limiter,
+    pub limiter: Limiter,
     ledger: Ledger,
     rebuild: Arc<WindowRebuild>,
     /// The generation in which the store was complete when last read, and for which limits: a refusal costs one call.
@@ -64,12 +64,8 @@ pub struct SmsBudgets {
 
 impl SmsBudgets {
     pub fn new(limiter: Limiter, ledger: Ledger) -> Self {
-        let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
+        let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock.clone());
         Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default() }
-    }
-
-    pub const fn limiter(&self) -> &Limiter {
-        &self.limiter
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and

@@ -203,7 +203,7 @@ impl GuessClient {
     fn about<'a>(&'a self, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
         AuditEvent {
             detail: detail.map(str::to_owned),
-            name: Some(self.purpose.as_str()),
+            name: Some(self.purpose.into_str()),
             solved: self.solved,
             address: Some(EventSubject::Address(&self.address)),
             network: Some(EventSubject::Network(&self.network)),
@@ -240,7 +240,7 @@ impl SmsCodes {
             true => Guesser::Asker,
             false => Guesser::Anyone,
         };
-        let (limits, limiter) = (&live.limits, self.0.budgets.limiter());
+        let (limits, limiter) = (&live.limits, &self.0.budgets.limiter);
         let at_number = |finds_code| limiter.bucket(&limits.sms_guess, &guesser.subject(phone, finds_code));
         let mut buckets = vec![at_number(found.code)];
         // A known device is not limited by either, as with a password.
@@ -269,7 +269,7 @@ impl SmsCodes {
     /// If guesses waited for each other when the code went away, they are answered as if there had been none:
     /// they wait for those that found none, too.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter().hold(&[bucket.borrow()], true, PATIENCE).await {
+        match self.0.budgets.limiter.hold(&[bucket.borrow()], true, PATIENCE).await {
             Ok(HoldDecision::Refused(refusal)) => Some(refusal),
             Ok(HoldDecision::Held(hold)) => {
                 settled(hold.keep().await);
@@ -335,7 +335,7 @@ impl AdmittedGuess {
 
     /// The same work whether or not there is a code; the ledger knows a wrong guess before it is answered.
     async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
-        let (codes, purpose) = (&self.slot.codes, self.client.purpose.as_str());
+        let (codes, purpose) = (&self.slot.codes, self.client.purpose.into_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
             ledger.try_code(self.key, purpose, self.guesser, self.slot.most()).await?
@@ -357,12 +357,6 @@ impl AdmittedGuess {
         ledger.note_wrong(log, self.slot.hold.id()).await?;
         Ok(compared)
     }
-}
-
-struct AdmittedCheck {
-    slot: GuessSlot,
-    verification: StoredVerification,
-    code: SmsCode,
 }
 
 impl SmsCodes {
@@ -390,28 +384,33 @@ impl SmsCodes {
             return Ok(VerificationOutcome::Lapsed);
         }
         let subject = verification.guesser.subject_in(program, verification.phone);
-        let bucket = self.0.budgets.limiter().bucket(limit, &subject);
+        let bucket = self.0.budgets.limiter.bucket(limit, &subject);
         let about = |event| about_verification(&verification, event);
         let slot = match self.slot(live, &[bucket], true, about).await {
             Ok(slot) => slot,
             Err(denied) => return Ok(VerificationOutcome::Denied(denied)),
         };
-        let check = AdmittedCheck { slot, verification, code: code.clone() };
+        let code = code.clone();
         // A program that hangs up now must not leave the hold unsettled.
-        request_id::spawn(check.run()).await.expect("a comparison does not panic")
+        let check = async move { slot.check(&verification, &code).await };
+        request_id::spawn(check).await.expect("a comparison does not panic")
     }
 }
 
-impl AdmittedCheck {
-    async fn run(self) -> Result<VerificationOutcome, DbError> {
-        let compared = match self.compare().await {
+impl GuessSlot {
+    async fn check(
+        self,
+        verification: &StoredVerification,
+        code: &SmsCode,
+    ) -> Result<VerificationOutcome, DbError> {
+        let compared = match self.compare(verification, code).await {
             Ok(compared) => compared,
             Err(error) => {
-                settled(self.slot.hold.refund().await);
+                settled(self.hold.refund().await);
                 return Err(error);
             }
         };
-        let Self { slot: GuessSlot { codes, hold, noted }, verification, .. } = self;
+        let Self { codes, hold, noted } = self;
         let taken = hold.at;
         let (right, counts_from) = match compared {
             VerificationOutcome::WrongCode => (false, Some(settled(hold.keep().await).unwrap_or(taken))),
@@ -426,15 +425,17 @@ impl AdmittedCheck {
             }
         };
         let event = compared_event(right, (taken, counts_from), noted.as_ref());
-        codes.record_guess(about_verification(&verification, event));
+        codes.record_guess(about_verification(verification, event));
         Ok(compared)
     }
 
-    async fn compare(&self) -> Result<VerificationOutcome, DbError> {
-        let Self { slot, code, .. } = self;
-        let codes = &slot.codes;
-        let StoredVerification { id, phone, ref purpose, guesser, .. } = self.verification;
-        let current = codes.ledger().try_code(phone, purpose, guesser, slot.most()).await?;
+    async fn compare(
+        &self,
+        &StoredVerification { id, phone, ref purpose, guesser, .. }: &StoredVerification,
+        code: &SmsCode,
+    ) -> Result<VerificationOutcome, DbError> {
+        let codes = &self.codes;
+        let current = codes.ledger().try_code(phone, purpose, guesser, self.most()).await?;
         Ok(match codes.compare(phone, purpose, code, current).await? {
             GuessResult::Right(message) => {
                 codes.note_entered(message).await;
@@ -442,7 +443,7 @@ impl AdmittedCheck {
                 VerificationOutcome::Approved
             }
             GuessResult::Wrong => {
-                codes.ledger().note_wrong(slot.number().key, slot.hold.id()).await?;
+                codes.ledger().note_wrong(self.number().key, self.hold.id()).await?;
                 VerificationOutcome::WrongCode
             }
             GuessResult::UsedUp | GuessResult::Nothing => VerificationOutcome::Lapsed,

@@ -15,7 +15,7 @@ use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
-use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway, hex};
+use super::{MessageId, Phone, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
@@ -109,7 +109,7 @@ impl SmsCodes {
 
     /// The key of a number in the ledger.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.0.budgets.limiter().bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
+        self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }
 
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
@@ -156,17 +156,6 @@ impl SmsCodes {
         hex(&self.0.askers.hash(&[&phone.0, browser]))
     }
 
-    /// Writes the reports of a gateway, which were found authentic; returns how many messages they were
-    /// about.
-    pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, DbError> {
-        self.0.ledger.report(gateway, &reports).await
-    }
-
-    /// Marks messages whose process died as unknown; at most `batch`.
-    pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
-        self.0.ledger.give_up(batch).await
-    }
-
     /// Deletes at most `batch` messages older than the ledger's retention, and as many codes and brakes;
     /// returns the largest of these counts. Never deletes one that a window still needs.
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, DbError> {
@@ -182,7 +171,7 @@ impl SmsCodes {
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let limiter = self.0.budgets.limiter();
+        let limiter = &self.0.budgets.limiter;
         let [all, pages] = limits.total(limiter);
         let (all, pages) = (limiter.peek(all).await?, limiter.peek(pages).await?);
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
@@ -276,8 +265,13 @@ impl SmsCodes {
     /// Messages up to now no longer count for this subject of a limit. Everything else that they count for is
     /// unchanged: other limits and the brake.
     pub async fn forgive(&self, limit: &Limit, subject: &[u8]) -> Result<(), DbError> {
-        let key = self.0.budgets.limiter().bucket(limit, subject).key;
-        self.0.ledger.forgive(key).await
+        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
+            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
+            WHERE sms_excuses.up_to < excluded.up_to";
+        let CodesInner { budgets, ledger, .. } = &*self.0;
+        let (log, now) = (budgets.limiter.bucket(limit, subject).key, ledger.now().await?);
+        execute!(&ledger.db => query(SQL).bind(hex(&log.0)).bind(now.0))?;
+        Ok(())
     }
 
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
@@ -295,17 +289,6 @@ impl SmsCodes {
         logs: &[SubjectKey],
     ) -> Result<(), DbError> {
         self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await
-    }
-}
-
-impl Ledger {
-    async fn forgive(&self, log: SubjectKey) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
-            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
-            WHERE sms_excuses.up_to < excluded.up_to";
-        let now = self.now().await?;
-        execute!(self.db() => query(SQL).bind(hex(&log.0)).bind(now.0))?;
-        Ok(())
     }
 }
 

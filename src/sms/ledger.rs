@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::window::{self, GatheredVerdict, WindowLog};
+use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
 use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
@@ -18,7 +18,7 @@ use super::brake::{BrakedPrefix, SmsBrakes};
 use super::message_limits::BudgetShare;
 use super::{MessageId, MessagePurpose, Phone, hex};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, execute, from_row, on_db};
+use crate::db::{self, Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
 
 pub use codes::{CurrentCode, Guesser, StoredVerification};
@@ -27,8 +27,9 @@ pub use write::{MessageDraft, WriteResult};
 
 #[derive(Clone)]
 pub struct Ledger {
-    db: Db,
-    clock: Clock,
+    pub(super) db: Db,
+    /// This process's time, for what is not counted.
+    pub(super) clock: Clock,
     brakes: Arc<SmsBrakes>,
 }
 
@@ -62,15 +63,6 @@ impl Ledger {
         Ok(at.map(Micros))
     }
 
-    pub(super) const fn db(&self) -> &Db {
-        &self.db
-    }
-
-    /// This process's time, for what is not counted.
-    pub(super) const fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
     /// The time that windows of messages are counted by.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
@@ -87,12 +79,12 @@ impl Ledger {
         Ok(wait(number.limit, &self.sent_to(number).await?, self.now().await?))
     }
 
-    /// What the window store should have of a number.
-    pub async fn sent_to(&self, number: Bucket<'_>) -> Result<SentHits, DbError> {
+    /// What the window store should have of a number: the messages to it, newest first, as many as its limit can need.
+    pub async fn sent_to(&self, number: Bucket<'_>) -> Result<Vec<KeptHit>, DbError> {
         let now = self.now().await?;
         let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SENT).bind(hex(&number.key.0))
-            .bind(horizon(number.limit, now).0).bind(i64::from(number.limit.capacity())).fetch_all(pool).await)?;
-        Ok(SentHits::read(rows)?)
+            .bind(window::horizon(number.limit.rules(), now).0).bind(i64::from(number.limit.capacity())).fetch_all(pool).await)?;
+        Ok(kept_hits(rows)?)
     }
 
     /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
@@ -148,42 +140,19 @@ const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
         (SELECT 1 FROM sms_codes c WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose))
         THEN 1 ELSE 0 END AS BIGINT) FROM sms_messages m WHERE once_key = $1";
 
-/// The messages to a number, newest first: as many as its limit can need.
-pub struct SentHits(pub Vec<KeptHit>);
-
-impl SentHits {
-    fn read(rows: Vec<(i64, String)>) -> Result<Self, sqlx::Error> {
-        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? });
-        rows.into_iter().map(kept).collect::<Result<_, _>>().map(Self)
-    }
+fn kept_hits(rows: Vec<(i64, String)>) -> Result<Vec<KeptHit>, sqlx::Error> {
+    rows.into_iter().map(|(at, hit)| Ok(KeptHit { at: Micros(at), id: stored_hit(&hit)? })).collect()
 }
 
-impl WindowLog for SentHits {
-    fn nth_newest(&self, n: u32) -> Option<Micros> {
-        self.0.get((n as usize).checked_sub(1)?).map(|kept| kept.at)
-    }
-
-    fn newer_than(&self, start: Micros) -> u32 {
-        self.0.iter().take_while(|kept| kept.at > start).count() as u32
-    }
-
-    fn holds(&self) -> u32 {
-        0
-    }
-}
-
-fn horizon(limit: &Limit, now: Micros) -> Micros {
-    limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
-}
-
-fn evaluate(limit: &Limit, sent: &SentHits, now: Micros, solved: bool) -> Option<Refusal> {
+fn evaluate(limit: &Limit, sent: &[KeptHit], now: Micros, solved: bool) -> Option<Refusal> {
+    let times: Vec<_> = sent.iter().map(|kept| kept.at).collect();
     let mut gathered = GatheredVerdict::default();
-    gathered.add(0, limit, sent, now, solved);
+    gathered.add(0, limit, &TimesLog { times: &times, holds: 0 }, now, solved);
     gathered.refused()
 }
 
 /// Until the rules that no challenge lifts admit one more.
-fn wait(limit: &Limit, sent: &SentHits, now: Micros) -> Duration {
+fn wait(limit: &Limit, sent: &[KeptHit], now: Micros) -> Duration {
     evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
@@ -228,24 +197,12 @@ pub enum MessageState {
 impl MessageState {
     pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
     pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
-        Self::parse(text).ok_or_else(|| decode("an unknown state"))
+        text.parse().map_err(|_| decode("an unknown state"))
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LedgerPosition {
-    pub at: Micros,
-    pub id: String,
-}
+pub type LedgerPosition = db::RowCursor<String>;
 
 impl LedgerPosition {
     pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };
@@ -280,17 +237,12 @@ from_row!(HitRow, row => {
         }
 });
 
+/// Of at most 16 bytes.
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
-    let mut bytes = [0; N];
     let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if !digits {
-        return Err(decode("hexadecimal digits of the wrong length"));
-    }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let pair = std::str::from_utf8(pair).expect("ASCII");
-        *byte = u8::from_str_radix(pair, 16).expect("two hexadecimal digits");
-    }
-    Ok(bytes)
+    let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
+    let bytes = number.and_then(|number| number.to_be_bytes().last_chunk().copied());
+    bytes.ok_or_else(|| decode("hexadecimal digits of the wrong length"))
 }
 
 pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {

@@ -179,8 +179,7 @@ impl MessageLimits {
 
     /// Nothing at or before this time counts any more.
     pub fn horizon(&self, now: Micros) -> Micros {
-        let rules = self.every().flat_map(Limit::rules);
-        rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+        window::horizon(self.every().flat_map(Limit::rules), now)
     }
 
     /// What the store's mark is valid for. A limit that was raised or looks back further needs more than the

@@ -161,6 +161,6 @@ mod tests {
         let id = MessageId::random(&Entropy::Os);
         assert_eq!(MessageId::parse(&id.to_string()), Some(id));
         assert_eq!(MessageId::parse("+0000000000000000000000000000001"), None);
-        assert!(Purpose::ALL.iter().all(|purpose| Purpose::parse(purpose.as_str()) == Some(*purpose)));
+        assert!(Purpose::ALL.iter().all(|purpose| purpose.into_str().parse() == Ok(*purpose)));
     }
 }

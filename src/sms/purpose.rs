@@ -21,14 +21,6 @@ pub enum Purpose {
 
 impl Purpose {
     pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
-
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
 }
 
 /// What a message is for. A code for one purpose does not work for another.
@@ -96,7 +88,7 @@ impl MessagePurpose {
     /// a program is ever something of ours or of another program.
     pub fn stored(&self) -> Cow<'static, str> {
         match self {
-            Self::Own(purpose) => purpose.as_str().into(),
+            Self::Own(purpose) => purpose.into_str().into(),
             Self::Verification(ProgramPurpose { program, purpose }) => {
                 format!("{VERIFICATION}{program}:{purpose}").into()
             }
@@ -109,7 +101,7 @@ impl MessagePurpose {
             return Self::relayed(relay);
         }
         match stored.strip_prefix(VERIFICATION) {
-            None => Purpose::parse(stored).map(Self::Own),
+            None => stored.parse().ok().map(Self::Own),
             Some(rest) => {
                 let (program, purpose) = rest.split_once(':')?;
                 ProgramPurpose::new(program, purpose).map(Self::Verification)
@@ -160,8 +152,8 @@ mod tests {
         let of =
             |program, purpose| MessagePurpose::Verification(ProgramPurpose::new(program, purpose).unwrap());
         for own in Purpose::ALL {
-            assert_eq!(MessagePurpose::parse(own.as_str()), Some(own.into()));
-            assert_ne!(of("shop", own.as_str()).stored(), own.as_str());
+            assert_eq!(MessagePurpose::parse(own.into_str()), Some(own.into()));
+            assert_ne!(of("shop", own.into_str()).stored(), own.into_str());
         }
         assert_eq!(of("shop", "pay").stored(), "verify:shop:pay");
         assert_eq!(

@@ -1,6 +1,7 @@
 //! Sends one message, from top to bottom: budgets, ledger, gateway, and what its answer means for both.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,22 +144,10 @@ impl InTurn {
     }
 }
 
-enum WriteStep {
-    Answer(Box<SendAnswer>),
-    /// It must be tried again, on this path.
-    Again(SendPath),
-}
-
-impl WriteStep {
-    fn answer(answer: impl Into<SendAnswer>) -> Self {
-        Self::Answer(Box::new(answer.into()))
-    }
-}
-
 impl SendJob {
     fn new(codes: SmsCodes, live: &LiveSettings, message: RequestedMessage) -> Self {
         let limits = codes.message_limits(live);
-        let logs = MessageLogs::of(codes.0.budgets.limiter(), &limits, &message);
+        let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
             logs,
@@ -233,8 +222,8 @@ impl SendJob {
             let share = path.counted_as();
             match inner.budgets.admit(&self.logs, share, self.message.solved).await {
                 BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
-                    WriteStep::Answer(answer) => return Ok(*answer),
-                    WriteStep::Again(on) => {
+                    Break(answer) => return Ok(answer),
+                    Continue(on) => {
                         path = on;
                         continue;
                     }
@@ -311,18 +300,23 @@ impl SendJob {
     }
 
     /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
-    /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
-    async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, DbError> {
+    /// tried again, on the returned path: if the store lost its data in the meantime, or in a shortage that only the
+    /// ledger knows.
+    async fn write(
+        self: &Arc<Self>,
+        ticket: BudgetTicket,
+        path: SendPath,
+    ) -> Result<ControlFlow<SendAnswer, SendPath>, DbError> {
         let inner = &*self.codes.0;
         let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
             self.give_back(&ticket, path).await;
-            return Ok(WriteStep::answer(SendOutcome::unavailable()));
+            return Ok(Break(SendOutcome::unavailable().into()));
         };
         let share = match self.share(&ticket, path).await {
             Ok(Some(share)) => share,
             none => {
                 self.give_back(&ticket, path).await;
-                return none.map(|_| WriteStep::answer(SendOutcome::unavailable()));
+                return none.map(|_| Break(SendOutcome::unavailable().into()));
             }
         };
         let (id, purpose) = (MessageId::random(&inner.deps.entropy), self.message.purpose.stored());
@@ -368,24 +362,24 @@ impl SendJob {
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
                 };
                 let admitted = Some((ticket.at, ticket.noted));
-                return Ok(WriteStep::answer(SendAnswer { admitted, ..outcome.into() }));
+                return Ok(Break(SendAnswer { admitted, ..outcome.into() }));
             }
             Ok(new @ WriteResult::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| new),
             other => other,
         };
         self.give_back(&ticket, path).await;
         Ok(match written? {
-            WriteResult::New { .. } => WriteStep::Again(path),
-            WriteResult::Repeated(earlier) => WriteStep::answer(self.repeated(earlier).await?),
+            WriteResult::New { .. } => Continue(path),
+            WriteResult::Repeated(earlier) => Break(self.repeated(earlier).await?),
             WriteResult::Refused(refusal) => {
                 let number = self.logs.phone.borrow();
                 let sent = inner.ledger.sent_to(number).await?;
-                inner.budgets.restore_number(number, &sent.0).await;
-                WriteStep::answer(SendAnswer::refused(number.limit.name().to_owned(), refusal))
+                inner.budgets.restore_number(number, &sent).await;
+                Break(SendAnswer::refused(number.limit.name().to_owned(), refusal))
             }
             WriteResult::Braked(braked) => {
                 inner.metrics.brakes_of(&self.message.purpose).increment(u64::from(braked.tripped));
-                self.under_brake(braked).map_or_else(WriteStep::answer, WriteStep::Again)
+                self.under_brake(braked).map_or_else(|denied| Break(denied.into()), Continue)
             }
         })
     }

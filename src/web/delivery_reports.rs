@@ -32,7 +32,7 @@ pub async fn take(
         Err(ReportError::NotOffered) => return HttpResponse::NotFound().finish(),
         Err(ReportError::Unreadable(_)) => return HttpResponse::UnprocessableEntity().finish(),
     };
-    match services.codes.report(ours.name(), reports).await {
+    match services.codes.ledger().report(ours.name(), &reports).await {
         Ok(_) => match ours.acknowledgement() {
             Some(expected) => {
                 HttpResponse::Ok().content_type(expected.content_type).body(expected.body.to_owned())

@@ -4,7 +4,7 @@
 //! Every instance reads what is new from the record (`notices.rs`) and writes it into one table, once for each
 //! receiver (`DeliveryTable`); whichever instance takes a row posts it (`signed.rs`). Only what concerns this
 //! instance alone, a store or database that does not answer, does not come from the record
-//! (`DependencyWatch`), and is posted from memory if the database is the one that is out.
+//! (`WatchedDependencies`), and is posted from memory if the database is the one that is out.
 //!
 //! The other way round, `signed.rs` tells whether a call is signed by somebody whose hooks are taken.
 
@@ -12,7 +12,7 @@ mod notices;
 mod signed;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::RedisLink;
@@ -62,7 +62,7 @@ pub struct Webhooks {
     endpoints: Vec<WebhookEndpoint>,
     sources: NoticeSources,
     table: DeliveryTable,
-    watch: DependencyWatch,
+    dependencies: WatchedDependencies,
 }
 
 struct UnsavedNotice {
@@ -84,8 +84,7 @@ impl Webhooks {
         let endpoints = opened.collect::<Result<Vec<_>, _>>()?;
         let WatchedDependencies { db, clock, .. } = &dependencies;
         let table = DeliveryTable { db: db.clone(), clock: clock.clone() };
-        let watch = DependencyWatch { parts: dependencies, seen: Mutex::default() };
-        let webhooks = Self { endpoints, sources, table, watch };
+        let webhooks = Self { endpoints, sources, table, dependencies };
         Ok((!webhooks.endpoints.is_empty()).then_some(webhooks))
     }
 
@@ -103,9 +102,10 @@ impl Webhooks {
 
     async fn collect(&self, mut stop: StopSignal) {
         let (mut unsaved, mut failing) = (VecDeque::new(), false);
+        let mut seen = [DependencyState::default(); 2];
         while stop.pause(COLLECT_EVERY).await {
             let round = async {
-                self.tell_dependencies(&mut unsaved).await;
+                self.tell_dependencies(&mut seen, &mut unsaved).await;
                 self.collect_once().await
             };
             let collected = tokio::select! {
@@ -128,7 +128,7 @@ impl Webhooks {
         let now = self.table.now().await?;
         for notice in self.sources.since(now.minus(LOOK_BACK)).await? {
             for endpoint in self.wanting(&notice) {
-                self.table.add(&notice, self.endpoints[endpoint].id(), now).await?;
+                self.table.add(&notice, &self.endpoints[endpoint].id, now).await?;
             }
         }
         self.table.purge(now).await
@@ -139,8 +139,12 @@ impl Webhooks {
     }
 
     /// Says what went out or came back. What cannot be written down is posted from here.
-    async fn tell_dependencies(&self, unsaved: &mut VecDeque<UnsavedNotice>) {
-        for notice in self.watch.changes().await {
+    async fn tell_dependencies(
+        &self,
+        seen: &mut [DependencyState; 2],
+        unsaved: &mut VecDeque<UnsavedNotice>,
+    ) {
+        for notice in self.dependencies.changes(seen).await {
             let missing = self.wanting(&notice);
             let next_at = self.table.clock.now();
             unsaved.push_back(UnsavedNotice { notice, missing, attempts: 0, next_at });
@@ -161,7 +165,7 @@ impl Webhooks {
     async fn save(&self, entry: &UnsavedNotice) -> Result<(), DbError> {
         let now = self.table.now().await?;
         for index in &entry.missing {
-            self.table.add(&entry.notice, self.endpoints[*index].id(), now).await?;
+            self.table.add(&entry.notice, &self.endpoints[*index].id, now).await?;
         }
         Ok(())
     }
@@ -193,7 +197,7 @@ impl Webhooks {
 
     /// Posts what is due; false if nothing is.
     async fn post_next(&self, endpoint: &WebhookEndpoint) -> Result<bool, DbError> {
-        let Some(due) = self.table.take(endpoint.id()).await? else { return Ok(false) };
+        let Some(due) = self.table.take(&endpoint.id).await? else { return Ok(false) };
         let mut again = None;
         match self.post(endpoint, &due.notice, &due.body).await {
             PostResult::Delivered => {}
@@ -210,7 +214,7 @@ impl Webhooks {
                 }
             }
         }
-        self.table.schedule(&due, endpoint.id(), again).await?;
+        self.table.schedule(&due, &endpoint.id, again).await?;
         Ok(true)
     }
 
@@ -319,12 +323,7 @@ pub struct WatchedDependencies {
     pub entropy: Entropy,
 }
 
-/// Whether the store and the database answer, as this instance sees it.
-struct DependencyWatch {
-    parts: WatchedDependencies,
-    seen: Mutex<[DependencyState; 2]>,
-}
-
+/// Whether the store or the database answers, as this instance sees it.
 #[derive(Clone, Copy, Default)]
 struct DependencyState {
     /// Looks in a row that found it out.
@@ -332,21 +331,19 @@ struct DependencyState {
     told: bool,
 }
 
-impl DependencyWatch {
+impl WatchedDependencies {
     /// What went out for good or came back since the last look.
-    async fn changes(&self) -> Vec<WebhookNotice> {
-        let answer = tokio::time::timeout(PATIENCE, self.parts.db.ping()).await;
-        let database = matches!(answer, Ok(Ok(()))) && self.parts.db.is_writable();
-        let store = self.parts.store.as_ref().is_none_or(RedisLink::is_up);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn changes(&self, seen: &mut [DependencyState; 2]) -> Vec<WebhookNotice> {
+        let answer = tokio::time::timeout(PATIENCE, self.db.ping()).await;
+        let database = matches!(answer, Ok(Ok(()))) && self.db.is_writable();
+        let store = self.store.as_ref().is_none_or(RedisLink::is_up);
         let looks = seen.iter_mut().zip([("database", database), ("store", store)]);
         looks.filter_map(|(state, (part, up))| state.look(up).map(|event| self.notice(event, part))).collect()
     }
 
     fn notice(&self, event: WebhookEvent, part: &str) -> WebhookNotice {
-        let WatchedDependencies { instance, clock, entropy, .. } = &self.parts;
-        let data = json!({ "part": part, "instance": instance });
-        WebhookNotice::new(event, &entropy.bytes::<16>(), clock.now(), data)
+        let data = json!({ "part": part, "instance": self.instance });
+        WebhookNotice::new(event, &self.entropy.bytes::<16>(), self.clock.now(), data)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use crate::audit::{Action, Audit, EventEntry, EventFilter, FROM_DEVICE, MaskedSubject, Outcome};
-use crate::clock::Micros;
+use crate::audit::{Action, Audit, EventEntry, EventFilter, FROM_DEVICE, Outcome};
+use crate::clock::{Micros, iso};
 use crate::config::WebhookEvent;
 use crate::db::DbError;
 use crate::sms::{HeldBrake, SmsCodes};
@@ -35,7 +35,7 @@ impl WebhookNotice {
 
     /// The same bytes whoever asks.
     pub fn body(&self) -> String {
-        json!({ "type": self.event.into_str(), "timestamp": time(self.at), "data": self.data }).to_string()
+        json!({ "type": self.event.into_str(), "timestamp": iso(self.at), "data": self.data }).to_string()
     }
 }
 
@@ -84,7 +84,7 @@ impl NoticeSources {
                 let device = entry.name.as_deref() == Some(FROM_DEVICE);
                 (
                     WebhookEvent::PasswordDisabled,
-                    json!({ "account": subject(entry.account.as_ref()), "device": device, "console": self.link(&link) }),
+                    json!({ "account": entry.account, "device": device, "console": self.link(&link) }),
                 )
             }
             Action::Budget => {
@@ -110,7 +110,7 @@ impl NoticeSources {
         let data = json!({
             "prefix": brake.prefix,
             "program": brake.program,
-            "ends_at": time(brake.ends_at),
+            "ends_at": iso(brake.ends_at),
             "sent": brake.sent,
             "entered": brake.entered,
             "console": self.link("/admin/messages"),
@@ -133,17 +133,4 @@ impl NoticeSources {
     fn link(&self, path: &str) -> String {
         format!("{}{path}", self.public_url)
     }
-}
-
-/// As the API shows it: the key by which it is found, and a mask.
-fn subject(subject: Option<&MaskedSubject>) -> Value {
-    subject.map_or(
-        Value::Null,
-        |subject| json!({ "key": format!("key:{:016x}", subject.key), "mask": subject.mask }),
-    )
-}
-
-/// RFC 3339, to the second.
-fn time(at: Micros) -> String {
-    jiff::Timestamp::from_second(at.seconds()).map(|time| time.to_string()).unwrap_or_default()
 }

@@ -56,7 +56,7 @@ pub enum PostResult {
 
 pub struct WebhookEndpoint {
     index: usize,
-    id: String,
+    pub id: String,
     url: Url,
     secret: Zeroizing<Vec<u8>>,
     events: Vec<WebhookEvent>,
@@ -84,10 +84,6 @@ impl WebhookEndpoint {
         let client = client.map_err(|wrong| failed(wrong.without_url().to_string()))?;
         let id = blake3::hash(settings.url.as_str().as_bytes()).to_hex()[..16].to_owned();
         Ok(Self { index, id, url: settings.url.clone(), secret, events: settings.events.clone(), client })
-    }
-
-    pub fn id(&self) -> &str {
-        &self.id
     }
 
     pub fn wants(&self, event: WebhookEvent) -> bool {

@@ -61,6 +61,9 @@ pub struct AttackShare {
     pub key: i64,
     pub mask: String,
     pub percent: u64,
+    /// The row that has the mask.
+    #[serde(skip)]
+    pub place: (i64, i64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,29 +111,8 @@ pub struct FigureRow {
     pub prefix: Option<i64>,
 }
 
-/// A dominant subject whose mask is in the row at `place`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TopSubject {
-    pub key: i64,
-    pub percent: u64,
-    pub place: (i64, i64),
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TopSubjects {
-    pub address: Option<TopSubject>,
-    pub network: Option<TopSubject>,
-    pub prefix: Option<TopSubject>,
-    pub name: Option<TopSubject>,
-}
-
-/// From rows that are newest first, and the numbers whose code was entered.
-pub fn figures(
-    kind: AttackKind,
-    rows: &[FigureRow],
-    entered: &HashSet<i64>,
-    now: Micros,
-) -> (AttackFigures, TopSubjects) {
+/// From rows that are newest first, and the numbers whose code was entered; without the masks of the busiest subjects.
+pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now: Micros) -> AttackFigures {
     let counted = || rows.iter().filter(|row| kind.counts(kind.action(), row.outcome));
     let sum = |fits: &dyn Fn(&FigureRow) -> bool| -> u64 {
         counted().filter(|row| fits(row)).map(|row| row.count).sum()
@@ -149,7 +131,7 @@ pub fn figures(
         AttackKind::Messages => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
         AttackKind::Registrations => row.outcome == Outcome::Ok,
     };
-    let figures = AttackFigures {
+    AttackFigures {
         attempts: all,
         answer_challenged: sum(&|row| answered(row, Fate::Challenged)),
         answer_refused: sum(&|row| answered(row, Fate::Refused)),
@@ -166,15 +148,12 @@ pub fn figures(
         entered: rows.iter().filter_map(|row| row.phone).collect::<HashSet<_>>().intersection(entered).count()
             as u64,
         honest: honest(kind, rows, entered),
+        top_address: addresses.dominant(),
+        top_network: networks.dominant(),
+        top_prefix: prefixes.dominant(),
+        top_name: names.dominant(),
         ..AttackFigures::default()
-    };
-    let tops = TopSubjects {
-        address: addresses.dominant(),
-        network: networks.dominant(),
-        prefix: prefixes.dominant(),
-        name: names.dominant(),
-    };
-    (figures, tops)
+    }
 }
 
 /// The newest row with which the minute up to it is busy.
@@ -255,10 +234,10 @@ impl Attempts {
         self.by_subject.get(&key).map_or(0, |(count, _)| count * 100 / self.all.max(1))
     }
 
-    fn dominant(&self) -> Option<TopSubject> {
-        let (key, (_, place)) = self.by_subject.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
-        let percent = self.percent(*key);
-        (percent >= DOMINANT_PERCENT).then_some(TopSubject { key: *key, percent, place: *place })
+    fn dominant(&self) -> Option<AttackShare> {
+        let (&key, &(_, place)) = self.by_subject.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
+        let (percent, mask) = (self.percent(key), String::new());
+        (percent >= DOMINANT_PERCENT).then_some(AttackShare { key, mask, percent, place })
     }
 
     fn dominant_key(&self) -> Option<i64> {

@@ -24,7 +24,7 @@ use crate::clock::Micros;
 use crate::db::{Db, DbError, execute, on_db};
 use crate::denied::ACCESS;
 use crate::stop::StopSignal;
-use counts::{FigureRow, TopSubject, figures, turned};
+use counts::{FigureRow, figures, turned};
 use rule::{MinuteCounts, QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
 pub use counts::{AttackFigures, AttackShare, AttackState};
@@ -90,7 +90,7 @@ impl AttackWatch {
     pub async fn check(&self) -> Result<Vec<AttackEntry>, DbError> {
         let log = self.audit.log();
         let now = log.db.now(&self.audit.0.clock).await?;
-        let lately = log.series(MinuteCounts::until(now).start(), now.plus(MINUTE), MINUTE).await?;
+        let lately = log.series(MinuteCounts::until(now).start, now.plus(MINUTE), MINUTE).await?;
         let going_on = under_way(&log.db).await?;
         let mut days = None;
         for traffic in WatchedTraffic::all(&lately, &going_on) {
@@ -221,7 +221,17 @@ impl AttackWatch {
             AttackKind::Messages => self.entered(attack.began_at, soon).await?,
             AttackKind::SignIns | AttackKind::Registrations | AttackKind::Attempts => HashSet::new(),
         };
-        let (figures, tops) = figures(kind, rows, &entered, moment.now);
+        let mut figures = figures(kind, rows, &entered, moment.now);
+        for (top, column) in [
+            (&mut figures.top_address, "address_mask"),
+            (&mut figures.top_network, "address_mask"),
+            (&mut figures.top_prefix, "phone_mask"),
+            (&mut figures.top_name, "account_mask"),
+        ] {
+            if let Some(top) = top {
+                top.mask = self.mask(top.place, column).await?;
+            }
+        }
         let partial = rows.len() as i64 == MOST_ROWS;
         let attempts = match partial {
             false => figures.attempts,
@@ -237,10 +247,6 @@ impl AttackWatch {
             // The sums are complete, the rows may not be.
             attempts,
             partial,
-            top_address: self.share(tops.address, "address_mask").await?,
-            top_network: self.share(tops.network, "address_mask").await?,
-            top_prefix: self.share(tops.prefix, "phone_mask").await?,
-            top_name: self.share(tops.name, "account_mask").await?,
             ..figures
         })
     }
@@ -286,17 +292,12 @@ impl AttackWatch {
         Ok(keys.into_iter().collect())
     }
 
-    async fn share(
-        &self,
-        top: Option<TopSubject>,
-        column: &'static str,
-    ) -> Result<Option<AttackShare>, DbError> {
-        let Some(TopSubject { key, percent, place: (at, id) }) = top else { return Ok(None) };
+    async fn mask(&self, (at, id): (i64, i64), column: &str) -> Result<String, DbError> {
         let sql = format!("SELECT {column} FROM events WHERE at = $1 AND id = $2");
         let mask: Option<Option<String>> = on_db!(&self.audit.log().db, pool => {
             query_scalar(AssertSqlSafe(sql)).bind(at).bind(id).fetch_optional(pool).await
         })?;
-        Ok(Some(AttackShare { key, percent, mask: mask.flatten().unwrap_or_default() }))
+        Ok(mask.flatten().unwrap_or_default())
     }
 }
 

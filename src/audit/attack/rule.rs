@@ -35,7 +35,7 @@ pub const MINUTE_MICROS: i64 = MINUTE.as_micros() as i64;
 /// Attempts of one kind by the minute; the last minute is the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinuteCounts {
-    start: Micros,
+    pub start: Micros,
     counts: Vec<u64>,
 }
 
@@ -46,10 +46,6 @@ impl MinuteCounts {
         let many = BEGINNING_MINUTES + RECENT_MINUTES;
         let start = Micros(this).minus(MINUTE * (many as u32 - 1));
         Self { start, counts: vec![0; many] }
-    }
-
-    pub const fn start(&self) -> Micros {
-        self.start
     }
 
     /// Attempts in the minute that begins then; those of other times are ignored.

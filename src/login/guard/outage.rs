@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gatehouse_limiter::window::{GatheredVerdict, WindowLog};
+use gatehouse_limiter::window::{GatheredVerdict, TimesLog};
 use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, StoreError,
     StoreState, WindowRecord, window,
@@ -32,12 +32,6 @@ enum RecordDecision {
     Busy,
     /// The store decides again.
     StoreIsBack,
-}
-
-/// The failures of one log, newest first, and what is in flight there.
-struct LogFailures<'a> {
-    times: &'a [Micros],
-    in_flight: u32,
 }
 
 impl LoginGuard {
@@ -121,13 +115,12 @@ impl LoginGuard {
         loop {
             let mut ended = self.in_flight.ended();
             let now = self.failures.now().await?;
-            let horizon = limit.rules().iter().map(|rule| window::start(&rule.span, now)).min();
-            let times =
-                self.failures.newest(buckets[OWN].key, horizon.unwrap_or(now), limit.capacity()).await?;
+            let horizon = window::horizon(limit.rules(), now);
+            let times = self.failures.newest(buckets[OWN].key, horizon, limit.capacity()).await?;
             let instances = self.failures.live_instances(now).await?;
-            let evaluate = |in_flight| {
+            let evaluate = |holds| {
                 let mut gathered = GatheredVerdict::default();
-                gathered.add(OWN, limit, &LogFailures { times: &times, in_flight }, now, solved);
+                gathered.add(OWN, limit, &TimesLog { times: &times, holds }, now, solved);
                 gathered
             };
             if let Some(refusal) = evaluate(0).refused() {
@@ -145,20 +138,6 @@ impl LoginGuard {
                 Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, ended.changed()).await),
             }
         }
-    }
-}
-
-impl WindowLog for LogFailures<'_> {
-    fn nth_newest(&self, n: u32) -> Option<Micros> {
-        self.times.get((n as usize).checked_sub(1)?).copied()
-    }
-
-    fn newer_than(&self, start: Micros) -> u32 {
-        self.times.iter().take_while(|&&at| at > start).count() as u32
-    }
-
-    fn holds(&self) -> u32 {
-        self.in_flight
     }
 }
 
@@ -288,6 +267,5 @@ impl RecordedFailures<'_> {
 fn horizon(limits: &Limits, now: Micros) -> Micros {
     let logins = [GuardedLogin::Own, GuardedLogin::Realm];
     let limits = logins.into_iter().flat_map(|login| login.limits(limits));
-    let rules = limits.flat_map(|limit| limit.rules());
-    rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+    window::horizon(limits.flat_map(|limit| limit.rules()), now)
 }

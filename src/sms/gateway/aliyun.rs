@@ -15,7 +15,7 @@ use super::{
     ReportAcknowledgement, ReportCall, ReportError, ReportState, ReportTokens, ReportedMessage, SendFuture,
     SmsGateway, SmsMessage, reference, refused, unknown, word,
 };
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, iso};
 use crate::config;
 use crate::entropy::Entropy;
 use crate::sms::hex;
@@ -105,7 +105,7 @@ impl AliyunGateway {
             host: &host,
             action: "SendSms",
             version: "2017-05-25",
-            date: &iso8601(self.clock.now()),
+            date: &iso(self.clock.now()),
             nonce: &hex(&nonce),
             query: &query,
         };
@@ -168,11 +168,6 @@ fn canonical_query(parameters: &mut [(&str, &str)]) -> String {
 /// In the service's form: in mainland China without the country code, elsewhere without the plus.
 fn called(phone: &Phone) -> String {
     phone.as_str().strip_prefix("+86").unwrap_or_else(|| phone.digits()).to_owned()
-}
-
-fn iso8601(at: Micros) -> String {
-    let at = jiff::Timestamp::from_second(at.seconds()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The service reports most refusals by a code in an answer with status 200.
@@ -262,7 +257,7 @@ mod tests {
         for (phone, written) in [("+8613800138000", "13800138000"), ("+85291234567", "85291234567")] {
             assert_eq!(called(&Phone::parse(phone, "CN").unwrap()), written);
         }
-        assert_eq!(iso8601(Micros(1_698_315_752_999_999)), "2023-10-26T10:22:32Z");
+        assert_eq!(iso(crate::clock::Micros(1_698_315_752_999_999)), "2023-10-26T10:22:32Z");
         assert_eq!(canonical_query(&mut [("b", "a b*~"), ("a", "中/")]), "a=%E4%B8%AD%2F&b=a%20b%2A~");
     }
 }

@@ -339,9 +339,8 @@ impl ReportTokens {
 
 /// In hex.
 fn token(key: &SubKey, id: MessageId) -> [u8; 32] {
-    let hash = key.hash(&[id.to_string().as_bytes()]);
-    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-    std::array::from_fn(|at| digit(if at % 2 == 0 { hash[at / 2] >> 4 } else { hash[at / 2] & 15 }))
+    let hash = blake3::Hash::from_bytes(key.hash(&[id.to_string().as_bytes()])).to_hex();
+    *hash.as_bytes().first_chunk().expect("64 digits")
 }
 
 const KEPT_MESSAGES: usize = 1000;

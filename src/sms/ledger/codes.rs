@@ -65,7 +65,7 @@ impl Ledger {
             (SELECT COUNT(*) FROM sms_askers WHERE phone_key = $1 AND asker = $4 AND acts_until > $3)";
         let now = self.now().await?;
         let (codes, askers): (i64, i64) = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
-            .bind(purpose.as_str()).bind(now.0).bind(asker).fetch_one(pool).await)?;
+            .bind(purpose.into_str()).bind(now.0).bind(asker).fetch_one(pool).await)?;
         Ok(FoundCode { code: codes > 0, asked: askers > 0 })
     }
 
@@ -173,7 +173,10 @@ impl Ledger {
             None => (OURS, VERIFICATION.to_owned()),
         };
         execute!(&self.db => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64))?;
-        self.forget_wrong(logs).await
+        for log in logs {
+            execute!(&self.db => query("DELETE FROM sms_guesses WHERE log = $1").bind(hex(&log.0)))?;
+        }
+        Ok(())
     }
 }
 
@@ -208,14 +211,6 @@ impl Ledger {
             Ok(WrongGuess { position: LedgerPosition { at, id: hit }, log, kept })
         };
         Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
-    }
-
-    pub(super) async fn forget_wrong(&self, logs: &[SubjectKey]) -> Result<(), DbError> {
-        const SQL: &str = "DELETE FROM sms_guesses WHERE log = $1";
-        for log in logs {
-            execute!(&self.db => query(SQL).bind(hex(&log.0)))?;
-        }
-        Ok(())
     }
 
     /// Deletes at most `batch` wrong codes that no window counts, and as many browsers that requested codes; returns

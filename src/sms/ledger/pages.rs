@@ -73,7 +73,7 @@ impl Ledger {
             wanted.push(format!("{column} = ${}", texts.len() + 3));
         };
         if let Some(state) = filter.state {
-            equal("state", state.as_str().to_owned());
+            equal("state", state.into_str().to_owned());
         }
         if let Some(prefix) = &filter.prefix {
             equal(self.prefix_column(prefix).await?, prefix.clone());

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey, window};
 use sqlx::{query, query_as, query_scalar};
 
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, SentHits, evaluate, hex, horizon, short,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short,
     stored_purpose, wait,
 };
 use crate::clock::Micros;
@@ -68,7 +68,7 @@ impl Ledger {
         let number = draft.logs.phone.borrow();
         let mut sent = sent_to(&mut tx, number, now).await?;
         // Never older than the newest message, whatever the clock says.
-        now = sent.0.first().map_or(now, |newest| newest.at.max(now));
+        now = sent.first().map_or(now, |newest| newest.at.max(now));
         if let Some(refusal) = evaluate(number.limit, &sent, now, draft.message.solved) {
             return Ok(WriteResult::Refused(refusal));
         }
@@ -81,7 +81,7 @@ impl Ledger {
         }
         insert(&mut tx, draft, now).await?;
         tx.commit().await?;
-        sent.0.insert(0, KeptHit { at: now, id: draft.hit });
+        sent.insert(0, KeptHit { at: now, id: draft.hit });
         Ok(WriteResult::New { resend_after: wait(number.limit, &sent, now) })
     }
 
@@ -114,7 +114,7 @@ impl Ledger {
             None => (MessageState::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == MessageState::Refused);
-        let rows = execute!(&self.db => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
+        let rows = execute!(&self.db => query(SQL).bind(state.into_str()).bind(reference).bind(reason)
             .bind(now.0).bind(i64::from(refused)).bind(&id))?;
         if refused && rows > 0 {
             execute!(&self.db => query(VOID).bind(&id))?;
@@ -151,11 +151,12 @@ impl MessageDraft<'_> {
     }
 }
 
-async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<SentHits, DbError> {
-    let (horizon, capacity) = (horizon(number.limit, now), i64::from(number.limit.capacity()));
+async fn sent_to(tx: &mut Tx, number: Bucket<'_>, now: Micros) -> Result<Vec<KeptHit>, DbError> {
+    let (horizon, capacity) =
+        (window::horizon(number.limit.rules(), now), i64::from(number.limit.capacity()));
     let rows: Vec<(i64, String)> = on_tx!(tx, connection => query_as(SENT).bind(hex(&number.key.0))
         .bind(horizon.0).bind(capacity).fetch_all(connection).await)?;
-    Ok(SentHits::read(rows)?)
+    Ok(kept_hits(rows)?)
 }
 
 async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<EarlierMessage>, DbError> {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     fn share(mask: &str) -> Option<AttackShare> {
-        Some(AttackShare { key: 7, mask: mask.into(), percent: 98 })
+        Some(AttackShare { key: 7, mask: mask.into(), percent: 98, ..AttackShare::default() })
     }
 
     fn shown(attack: &AttackEntry) -> (String, Vec<String>, Vec<String>) {

@@ -103,7 +103,7 @@ struct SentMessage {
 }
 
 fn states() -> ObjectBuilder {
-    describe::one_of(MessageState::ALL.map(MessageState::as_str))
+    describe::one_of(MessageState::ALL.map(|state| state.into_str()))
 }
 
 fn reports() -> ObjectBuilder {
@@ -127,7 +127,7 @@ pub async fn api_list(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     const STATES: &str = "Use pending, accepted, refused, unknown or withheld, or leave it out.";
-    let state = read_filter(wanted.state.as_deref(), "state", STATES, MessageState::parse)?;
+    let state = read_filter(wanted.state.as_deref(), "state", STATES, |text| text.parse().ok())?;
     let after = read_cursor(wanted.after.as_deref(), "after", LedgerCursor::parse)?;
     let limit = read_page_size(wanted.limit)?;
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
@@ -141,7 +141,7 @@ pub async fn api_list(
         prefix: entry.block,
         purpose: entry.purpose.stored().into_owned(),
         gateway: entry.gateway,
-        state: entry.state.as_str(),
+        state: entry.state.into_str(),
         reference: entry.reference,
         reason: entry.reason,
         entered_at: entry.entered_at.map(iso),
@@ -220,7 +220,7 @@ pub async fn api_lift(
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let value = |name| value(&query, name);
     let asked = MessagesAsked {
-        state: MessageState::parse(value("state")),
+        state: value("state").parse().ok(),
         prefix: value("prefix").trim().chars().take(32).collect(),
         after: LedgerCursor::parse(value("after")),
     };
@@ -274,7 +274,7 @@ pub struct MessagesAsked {
 impl MessagesAsked {
     fn href(&self, after: Option<&LedgerCursor>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.state.map(|state| ("state", state.as_str())));
+        query.extend_pairs(self.state.map(|state| ("state", state.into_str())));
         query.extend_pairs((!self.prefix.is_empty()).then_some(("prefix", &self.prefix)));
         query.extend_pairs(after.map(|after| ("after", after.to_string())));
         let query = query.finish();
@@ -314,7 +314,7 @@ impl MessagesPage {
 
     fn states(&self) -> Vec<Choice> {
         let chosen = |state| self.asked.state == Some(state);
-        let choice = |it: MessageState| Choice::new(it.as_str(), self.state_key(&it), chosen(it));
+        let choice = |it: MessageState| Choice::new(it.into_str(), self.state_key(&it), chosen(it));
         MessageState::ALL.into_iter().map(choice).collect()
     }
 

@@ -99,5 +99,5 @@ pub fn proof_of_work() -> ObjectBuilder {
 }
 
 pub fn purposes() -> ObjectBuilder {
-    one_of(crate::sms::Purpose::ALL.map(crate::sms::Purpose::as_str))
+    one_of(crate::sms::Purpose::ALL.map(|purpose| purpose.into_str()))
 }

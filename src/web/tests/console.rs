@@ -133,7 +133,8 @@ fn attack(kind: AttackKind, figures: AttackFigures, seen: u32) -> AttackEntry {
 }
 
 fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
-    let share = |mask: &str| Some(AttackShare { key: 7, mask: mask.into(), percent: 98 });
+    let share =
+        |mask: &str| Some(AttackShare { key: 7, mask: mask.into(), percent: 98, ..AttackShare::default() });
     let figures = AttackFigures {
         recent: 640,
         usual: 120,

@@ -113,7 +113,7 @@ async fn reports_are_written_and_what_was_delivered_stays_so(store: Store) {
     sent(instance.send(&phone()).await);
     let id = rig.sent()[0].id;
     let tell = async |gateway: &str, message: ReportedMessage, state| {
-        instance.codes.report(gateway, vec![report(message, state)]).await.unwrap()
+        instance.codes.ledger().report(gateway, &[report(message, state)]).await.unwrap()
     };
     let shown = async || instance.ledger().await[0].report;
     let by_id = || ReportedMessage::Id(id);

@@ -146,11 +146,11 @@ async fn a_message_whose_process_died_is_unknown_and_has_one_outcome(store: Stor
     });
     until(async || !rig.sent().is_empty()).await;
     rig.advance(5 * MINUTE);
-    assert_eq!(other.codes.give_up(10).await.unwrap(), 0, "its gateway may answer yet");
+    assert_eq!(other.codes.ledger().give_up(10).await.unwrap(), 0, "its gateway may answer yet");
     assert_eq!(other.ledger().await[0].state, MessageState::Pending);
     rig.advance(MICRO);
-    assert_eq!(other.codes.give_up(10).await.unwrap(), 1);
-    assert_eq!(other.codes.give_up(10).await.unwrap(), 0);
+    assert_eq!(other.codes.ledger().give_up(10).await.unwrap(), 1);
+    assert_eq!(other.codes.ledger().give_up(10).await.unwrap(), 0);
     // A process that was only stopped comes late: its result changes nothing, nor its caller's answer.
     rig.gateway.let_go.add_permits(1);
     assert!(!sent(sending.await.unwrap()).confirmed);

@@ -75,7 +75,7 @@ async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql()
     // If there is none the answer is the same, and the next code is not affected.
     assert!(matches!(one.check(&neighbour(&phone), &code).await, CheckOutcome::Wrong));
     rig.advance(HOUR);
-    assert_eq!(one.codes.give_up(10).await.unwrap(), 0);
+    assert_eq!(one.codes.ledger().give_up(10).await.unwrap(), 0);
     assert_eq!(
         one.codes.purge(one.live(), 10).await.unwrap(),
         6,
