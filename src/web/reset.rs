@@ -48,9 +48,9 @@ async fn reset(
     let entry = by.entry(phone, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await? {
         ResetOutcome::Done(account) => Ok(account),
-        ResetOutcome::NoAccount => Err(ActionRefusal::NoAccount),
-        ResetOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
-        ResetOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
+        ResetOutcome::NoAccount => Err(Problem::NoAccount.into()),
+        ResetOutcome::PasswordRequired => Err(Problem::PasswordRequired.into()),
+        ResetOutcome::AccountDisabled => Err(Problem::AccountDisabled.into()),
         ResetOutcome::WrongCode => Err(ActionRefusal::WrongCode),
         ResetOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::NewPassword, unfit)),
         ResetOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
@@ -90,7 +90,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             visit.remember_device(&mut response, &account);
             Ok(response)
         }
-        Err(ActionRefusal::NoAccount) => {
+        Err(ActionRefusal::Problem(Problem::NoAccount)) => {
             let unknown = Notice::at(Field::Phone, Message::NoAccount);
             Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
         }

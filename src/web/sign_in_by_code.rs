@@ -42,8 +42,8 @@ async fn sign_in(
     let solved = by.redeem().await?;
     match by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await? {
         ByCodeOutcome::SignedIn { account, made } => Ok((account, made)),
-        ByCodeOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
-        ByCodeOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
+        ByCodeOutcome::PasswordRequired => Err(Problem::PasswordRequired.into()),
+        ByCodeOutcome::AccountDisabled => Err(Problem::AccountDisabled.into()),
         ByCodeOutcome::WrongCode => Err(ActionRefusal::WrongCode),
         ByCodeOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
     }

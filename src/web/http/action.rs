@@ -42,16 +42,9 @@ pub enum ActionRefusal {
         field: Field,
         captcha_required: bool,
     },
-    PasswordDisabled,
     WrongCode,
-    LoginTaken,
-    PhoneTaken,
-    NoAccount,
-    PasswordRequired,
-    AccountDisabled,
-    NotSent,
     Unfit(Field, PasswordError),
-    /// For no reason of the action's own.
+    /// The same for a form and a call; a form may have its own words for it.
     Problem(Problem),
 }
 
@@ -136,7 +129,7 @@ impl<'a> Actor<'a> {
     ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
         let solved = self.redeem().await?;
         if !self.services.sign_in.is_open_to(self.live, account, &self.sender.sign_in_client()).await? {
-            return Err(ActionRefusal::PasswordDisabled);
+            return Err(Problem::PasswordDisabled.into());
         }
         match self.try_password(account.login.clone(), password, solved).await {
             Ok(owner) => Ok((owner, solved)),
