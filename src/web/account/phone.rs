@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession};
 use crate::captcha::CaptchaForm;
-use crate::login::{Password, PhoneOutcome};
+use crate::login::Password;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::account::{require_open, show_form, verified};
 use crate::web::captcha::CaptchaBlock;
@@ -22,8 +22,8 @@ use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
-    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
+    Problem, SecretField, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::session::{self, Member};
 
@@ -65,12 +65,7 @@ async fn set_phone(
     ((phone, code), password): ((&Phone, &SmsCode), Password),
 ) -> Result<(), ActionRefusal> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
-    match by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await? {
-        PhoneOutcome::Done => Ok(()),
-        PhoneOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
-        PhoneOutcome::WrongCode => Err(ActionRefusal::WrongCode),
-        PhoneOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
-    }
+    Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {

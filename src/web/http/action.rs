@@ -8,7 +8,8 @@ use crate::captcha::{CaptchaAnswer, RedeemResult};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    CodeEntry, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
+    CodeEntry, CodeRefusal, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome,
+    SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::http::challenge::ChallengeContext;
@@ -61,6 +62,21 @@ pub enum CountedAs {
 impl<P: Into<Problem>> From<P> for ActionRefusal {
     fn from(problem: P) -> Self {
         Self::Problem(problem.into())
+    }
+}
+
+impl From<CodeRefusal> for ActionRefusal {
+    fn from(refusal: CodeRefusal) -> Self {
+        match refusal {
+            CodeRefusal::WrongCode => Self::WrongCode,
+            CodeRefusal::Denied(denied) => Self::Denied(denied, CountedAs::Guess),
+            CodeRefusal::Unfit(unfit) => Self::Unfit(Field::NewPassword, unfit),
+            CodeRefusal::NoAccount => Problem::NoAccount.into(),
+            CodeRefusal::PasswordRequired => Problem::PasswordRequired.into(),
+            CodeRefusal::AccountDisabled => Problem::AccountDisabled.into(),
+            CodeRefusal::PhoneTaken => Problem::PhoneTaken.into(),
+            CodeRefusal::Broken(error) => error.into(),
+        }
     }
 }
 
