@@ -46,8 +46,8 @@ pub use sessions::{
 };
 pub use stored_hash::Phc;
 pub use tokens::{
-    AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ScopesError, TokenBearer,
-    TokenEntry, TokenId, TokenScopes,
+    AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ProgramScope, ScopesError,
+    TokenBearer, TokenEntry, TokenId, TokenScopes,
 };
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

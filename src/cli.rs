@@ -107,7 +107,7 @@ enum GateCommand {
     /// Print the file with which a proxy asks who may use the applications of this configuration.
     Print {
         /// The proxy.
-        #[arg(value_parser = PossibleValuesParser::new(ProxyFile::ALL.map(ProxyFile::as_str)))]
+        #[arg(value_parser = PossibleValuesParser::new(ProxyFile::ALL.map(|file| file.into_str())))]
         proxy: String,
         /// Name of an application [default: all of [[apps]]]
         #[arg(long)]
@@ -293,7 +293,7 @@ fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(
             return Err(CliFailure::broken(format!("the applications in force cannot be read: {reason}")));
         }
     }
-    let file = ProxyFile::parse(proxy).ok_or_else(|| CliFailure::unusable("PROXY: is none of those"))?;
+    let file: ProxyFile = proxy.parse().map_err(|_| CliFailure::unusable("PROXY: is none of those"))?;
     let (server, live) = (&loaded.settings.server, loaded.live.snapshot());
     let text = file.print(server, &live.apps, app).map_err(CliFailure::unusable)?;
     tell!("{}", text.trim_end());

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as};
 
-use super::sessions::TOUCH_EVERY;
+use super::sessions::{TOUCH_EVERY, hash_text};
 use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, execute, from_row, on_db};
@@ -89,7 +89,7 @@ impl AppSessions {
             ORDER BY expires_at DESC, code_hash LIMIT $3)";
         let code = SessionToken::random(&self.entropy);
         let expires_at = self.db.now(&self.clock).await?.plus(CODE_LASTS).0;
-        let (hash, session) = (text(self.hash_of_code(host, &code)), session.to_string());
+        let (hash, session) = (hash_text(self.hash_of_code(host, &code)), session.to_string());
         execute!(&self.db => query(SQL).bind(&hash).bind(&session).bind(state).bind(target)
             .bind(expires_at))?;
         let others = i64::try_from(MOST_CODES - 1).unwrap_or(i64::MAX);
@@ -113,7 +113,7 @@ impl AppSessions {
         const END: &str = "DELETE FROM app_sessions WHERE session = $1 AND host = $2 AND created_at <= $3";
         let now = self.db.now(&self.clock).await?;
         let taken: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
-            .bind(text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;
+            .bind(hash_text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;
         let Some((session, begun, target, _)) = taken.filter(|taken| now.0 < taken.3) else {
             return Ok(RedeemedCode::Nothing);
         };
@@ -123,7 +123,7 @@ impl AppSessions {
             return Ok(if is_second { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
         let token = self.new_token(host);
-        let rows = execute!(&self.db => query(START).bind(text(self.stored(host, &token).0)).bind(&session)
+        let rows = execute!(&self.db => query(START).bind(hash_text(self.stored(host, &token).0)).bind(&session)
             .bind(host).bind(now.0))?;
         if rows == 0 {
             return Ok(RedeemedCode::Nothing);
@@ -144,7 +144,7 @@ impl AppSessions {
             WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
         const TOUCH: &str = "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE id = $3 AND last_seen < $1 AND idle_until > $1";
         let now = self.clock.now();
-        let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(text(token.0)).bind(now.0)
+        let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(hash_text(token.0)).bind(now.0)
             .fetch_optional(pool).await)?;
         let Some(row) = row else { return Ok(None) };
         let StoredVisitor { mut visitor, last_seen, ends_at } = row;
@@ -160,7 +160,7 @@ impl AppSessions {
     pub async fn parent(&self, token: AppTokenHash) -> Result<Option<(AccountId, SessionId)>, DbError> {
         const SQL: &str = "SELECT s.account, s.id FROM app_sessions p JOIN sessions s ON s.id = p.session
             WHERE p.token_hash = $1";
-        Ok(on_db!(&self.db, pool => query_as(SQL).bind(text(token.0)).fetch_optional(pool).await)?)
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(hash_text(token.0)).fetch_optional(pool).await)?)
     }
 
     /// The hosts at which each of the account's sessions is used, in alphabetical order.
@@ -204,7 +204,7 @@ impl AppSessions {
 
     /// What the sign-in gets to know of a browser's state at a host. The state itself stays in the browser.
     pub fn state_hash(&self, host: &str, state: &SessionToken) -> String {
-        text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]))
+        hash_text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]))
     }
 
     fn hash_of_code(&self, host: &str, code: &SessionToken) -> [u8; 32] {
@@ -221,10 +221,6 @@ pub fn second_try(state_hash: &str) -> String {
 pub fn is_state_hash(state: &str) -> bool {
     let hash = state.strip_prefix(SECOND_TRY).unwrap_or(state);
     URL_SAFE_NO_PAD.decode(hash).is_ok_and(|hash| hash.len() == 32)
-}
-
-fn text(hash: [u8; 32]) -> String {
-    URL_SAFE_NO_PAD.encode(hash)
 }
 
 struct StoredVisitor {

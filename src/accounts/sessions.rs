@@ -175,7 +175,7 @@ impl Sessions {
     }
 
     fn hash(&self, token: &SessionToken) -> String {
-        URL_SAFE_NO_PAD.encode(self.key.hash(&[&token.0]))
+        hash_text(self.key.hash(&[&token.0]))
     }
 }
 
@@ -391,7 +391,7 @@ impl Sessions {
             flash = excluded.flash, session = excluded.session";
         let now = self.db.now(&self.clock).await?;
         let hash = token.map(|token| self.hash(token));
-        execute!(&self.db => query(SQL).bind(text(form)).bind(now.0).bind(&answer.location)
+        execute!(&self.db => query(SQL).bind(hash_text(form.0)).bind(now.0).bind(&answer.location)
             .bind(&answer.flash).bind(&hash))?;
         Ok(())
     }
@@ -404,7 +404,7 @@ impl Sessions {
         const RENEW: &str = "UPDATE sessions SET token_hash = $1 WHERE id = $2 AND idle_until > $3";
         let now = self.db.now(&self.clock).await?;
         let row: Option<(String, Option<String>, Option<String>)> = on_db!(&self.db, pool => query_as(FIND)
-            .bind(text(form)).bind(now.minus(RECOGNISED).0).fetch_optional(pool).await)?;
+            .bind(hash_text(form.0)).bind(now.minus(RECOGNISED).0).fetch_optional(pool).await)?;
         let Some((location, flash, session)) = row else { return Ok(None) };
         let answer = FormAnswer { location, flash };
         let Some(session) = session else { return Ok(Some(RepeatedForm { answer, session: None })) };
@@ -427,7 +427,8 @@ impl Sessions {
     }
 }
 
-fn text(FormKey(hash): FormKey) -> String {
+/// As a keyed hash is stored.
+pub(super) fn hash_text(hash: [u8; 32]) -> String {
     URL_SAFE_NO_PAD.encode(hash)
 }
 
@@ -447,10 +448,7 @@ const MOST_REPEATS: u32 = 5;
 /// Forms that may outlast a client that hangs up.
 const MOST_OUTLASTING: usize = 256;
 
-#[derive(Clone)]
-pub struct SubmittedForms(Arc<FormsInner>);
-
-struct FormsInner {
+pub struct SubmittedForms {
     sessions: Sessions,
     key: SubKey,
     turns: Arc<WaitQueue<FormKey>>,
@@ -477,30 +475,30 @@ impl SubmittedForms {
         let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);
         let finished = quick_cache::sync::Cache::new(REMEMBERED);
         let outlasting = Arc::new(Semaphore::new(MOST_OUTLASTING));
-        Self(Arc::new(FormsInner { sessions, key, turns, finished, outlasting }))
+        Self { sessions, key, turns, finished, outlasting }
     }
 
     /// Permission to go on after the client has hung up. None if too many do: then the form ends with its client,
     /// as any request does, so that a flood that hangs up leaves little behind.
     pub fn outlast(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0.outlasting).try_acquire_owned().ok()
+        Arc::clone(&self.outlasting).try_acquire_owned().ok()
     }
 
     /// A form is recognised by all of these parts together.
     pub fn recognise(&self, parts: &[&[u8]]) -> FormKey {
-        FormKey(self.0.key.hash(parts))
+        FormKey(self.key.hash(parts))
     }
 
     /// Waits until no form of the same kind is being answered by this process.
     pub async fn begin(&self, form: FormKey) -> Result<FormStart, DbError> {
-        let turn = match self.0.turns.join(form) {
+        let turn = match self.turns.join(form) {
             Some(position) => position.turn().await.ok(),
             None => None,
         };
-        if let Some(repeats) = self.0.finished.get(&form).filter(|repeats| *repeats < MOST_REPEATS)
-            && let Some(repeated) = self.0.sessions.repeat_form(form).await?
+        if let Some(repeats) = self.finished.get(&form).filter(|repeats| *repeats < MOST_REPEATS)
+            && let Some(repeated) = self.sessions.repeat_form(form).await?
         {
-            self.0.finished.insert(form, repeats + 1);
+            self.finished.insert(form, repeats + 1);
             return Ok(FormStart::Repeated(Box::new(repeated)));
         }
         Ok(FormStart::First(FormTurn { form, _turn: turn }))
@@ -508,8 +506,8 @@ impl SubmittedForms {
 
     /// It has succeeded. `token` is that of the session that it started.
     pub async fn finish(&self, turn: &FormTurn, answer: &FormAnswer, token: Option<&SessionToken>) {
-        match self.0.sessions.finish_form(turn.form, answer, token).await {
-            Ok(()) => self.0.finished.insert(turn.form, 0),
+        match self.sessions.finish_form(turn.form, answer, token).await {
+            Ok(()) => self.finished.insert(turn.form, 0),
             // If it is sent again, it is answered as a form of its own.
             Err(error) => tracing::debug!(%error, "a form's answer could not be kept"),
         }
@@ -517,7 +515,7 @@ impl SubmittedForms {
 
     /// It has failed: perhaps because another instance has just answered the same form.
     pub async fn find_elsewhere(&self, turn: &FormTurn) -> Result<Option<RepeatedForm>, DbError> {
-        self.0.sessions.repeat_form(turn.form).await
+        self.sessions.repeat_form(turn.form).await
     }
 }
 

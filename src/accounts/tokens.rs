@@ -4,24 +4,22 @@
 //! look-up there. Because it may have been created elsewhere a moment ago, it also waits for the next read of
 //! all tokens, which is shared by all who wait.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
-use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::AccountId;
 use super::id::random_id;
 use super::realm::Realm;
+use super::sessions::hash_text;
+use super::{AccountId, SessionToken};
 use crate::clock::{Clock, Micros};
 use crate::config::{is_custom_name, nearest};
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
@@ -49,9 +47,9 @@ random_id! {
     TokenId
 }
 
-/// A program's token: 256 random bits, never stored. Wiped when dropped, never printed.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct ApiToken([u8; 32]);
+/// A program's token: as random as a session's, and as secret.
+#[derive(Clone)]
+pub struct ApiToken(SessionToken);
 
 /// A token as administrators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +94,8 @@ pub struct ApiTokens {
 /// All valid tokens, as of the last read of the database.
 #[derive(Default)]
 struct KnownTokens {
-    tokens: HashMap<[u8; 32], KnownToken>,
+    /// By the text of the hash that is stored.
+    tokens: HashMap<String, KnownToken>,
     asked_at: Option<Micros>,
     asking: bool,
     /// How often a token was revoked here; a read from before the last revocation is not used.
@@ -138,7 +137,7 @@ impl ApiTokens {
             WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
         const INSERT: &str = "INSERT INTO api_tokens (id, name, token_hash, scopes, created_by, created_at,
             expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let (token, id) = (ApiToken(self.entropy.bytes()), TokenId::random(&self.entropy));
+        let (token, id) = (ApiToken(SessionToken::random(&self.entropy)), TokenId::random(&self.entropy));
         let now = self.clock.now();
         let expires_at = new.expires_in.map(|span| now.plus(span).0);
         // Two simultaneous requests must not both find the last place free.
@@ -149,7 +148,7 @@ impl ApiTokens {
             return Ok(None);
         }
         on_tx!(&mut tx, connection => query(INSERT).bind(id.to_string()).bind(&new.name)
-            .bind(text(&self.hash(&token))).bind(new.scopes.to_string()).bind(by.to_string()).bind(now.0)
+            .bind(self.hash(&token)).bind(new.scopes.to_string()).bind(by.to_string()).bind(now.0)
             .bind(expires_at).execute(connection).await.map(drop))?;
         tx.commit().await?;
         Ok(Some((token, id)))
@@ -193,7 +192,7 @@ impl ApiTokens {
     }
 
     /// What is known about a token without asking the database. None if it is unknown or the data is old.
-    fn known_bearer(&self, hash: &[u8; 32]) -> Option<Arc<TokenBearer>> {
+    fn known_bearer(&self, hash: &str) -> Option<Arc<TokenBearer>> {
         let (now, mut known) = (self.clock.now(), self.known.lock());
         // After a clock was put back, the age is unknown.
         let age = known.asked_at.filter(|asked_at| *asked_at <= now).map(|asked_at| now.since(asked_at))?;
@@ -231,7 +230,7 @@ impl ApiTokens {
             let (now, revoked) = (self.clock.now(), self.known.lock().revoked);
             let rows: Vec<BearerRow> =
                 on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-            let tokens = rows.into_iter().map(bearer).collect::<Result<_, _>>()?;
+            let tokens = rows.into_iter().map(|row| (row.hash, row.known)).collect();
             let mut known = self.known.lock();
             if known.revoked == revoked {
                 known.learn(tokens, now);
@@ -241,7 +240,7 @@ impl ApiTokens {
     }
 
     /// Records once a minute that it is in use. A failure to record this refuses nobody.
-    async fn touch(&self, hash: &[u8; 32], id: TokenId) {
+    async fn touch(&self, hash: &str, id: TokenId) {
         const SQL: &str = "UPDATE api_tokens SET last_used_at = $1
             WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)";
         let now = self.clock.now();
@@ -255,13 +254,13 @@ impl ApiTokens {
         }
     }
 
-    fn hash(&self, token: &ApiToken) -> [u8; 32] {
-        self.key.hash(&[&token.0])
+    fn hash(&self, token: &ApiToken) -> String {
+        hash_text(self.key.hash(&[token.0.bytes()]))
     }
 }
 
 impl KnownTokens {
-    fn learn(&mut self, mut tokens: HashMap<[u8; 32], KnownToken>, asked_at: Micros) {
+    fn learn(&mut self, mut tokens: HashMap<String, KnownToken>, asked_at: Micros) {
         for (hash, believed) in &mut tokens {
             // A use that was recorded here may be newer than what was read.
             let touched_at = self.tokens.get(hash).and_then(|before| before.touched_at);
@@ -270,12 +269,12 @@ impl KnownTokens {
         (self.tokens, self.asked_at, self.asking) = (tokens, Some(asked_at), false);
     }
 
-    fn good(&self, hash: &[u8; 32], now: Micros) -> Option<Arc<TokenBearer>> {
+    fn good(&self, hash: &str, now: Micros) -> Option<Arc<TokenBearer>> {
         let believed = self.tokens.get(hash)?;
         (!believed.bearer.is_over(now)).then(|| Arc::clone(&believed.bearer))
     }
 
-    fn takes_touch(&mut self, hash: &[u8; 32], now: Micros) -> bool {
+    fn takes_touch(&mut self, hash: &str, now: Micros) -> bool {
         let Some(believed) = self.tokens.get_mut(hash) else { return false };
         let is_due = believed.touched_at.is_none_or(|at| now.since(at) >= TOUCH_EVERY);
         if is_due {
@@ -294,23 +293,16 @@ impl TokenBearer {
 impl ApiToken {
     /// From an `Authorization` header; None if it cannot be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        let text = text.strip_prefix(MARK).filter(|text| text.len() == 43)?;
-        let length = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
-        (length == bytes.len()).then_some(Self(bytes))
+        SessionToken::parse(text.strip_prefix(MARK)?).map(Self)
     }
 
     /// `ght_` and 43 characters of base64url. Only for its creator, once.
     pub fn expose(&self) -> String {
-        format!("{MARK}{}", URL_SAFE_NO_PAD.encode(self.0))
+        format!("{MARK}{}", self.0.expose())
     }
 }
 
 hidden_debug!(ApiToken);
-
-fn text(hash: &[u8; 32]) -> String {
-    URL_SAFE_NO_PAD.encode(hash)
-}
 
 from_row!(TokenEntry, row => TokenEntry {
     id: row.try_get("id")?,
@@ -322,24 +314,24 @@ from_row!(TokenEntry, row => TokenEntry {
     expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
 });
 
-type BearerRow = (TokenId, String, String, String, AccountId, Option<i64>, Option<i64>);
-
-fn bearer(row: BearerRow) -> Result<([u8; 32], KnownToken), sqlx::Error> {
-    let (id, name, token_hash, scopes, made_by, last_used_at, expires_at) = row;
-    let mut hash = [0; 32];
-    match URL_SAFE_NO_PAD.decode_slice(&token_hash, &mut hash) {
-        Ok(length) if length == hash.len() => {}
-        _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
-    }
-    let bearer = TokenBearer {
-        id,
-        name,
-        scopes: stored_scopes(&scopes)?,
-        made_by,
-        expires_at: expires_at.map(Micros),
-    };
-    Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: last_used_at.map(Micros) }))
+struct BearerRow {
+    hash: String,
+    known: KnownToken,
 }
+
+from_row!(BearerRow, row => BearerRow {
+    hash: row.try_get("token_hash")?,
+    known: KnownToken {
+        bearer: Arc::new(TokenBearer {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            scopes: stored_scopes(row.try_get("scopes")?)?,
+            made_by: row.try_get("created_by")?,
+            expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
+        }),
+        touched_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
+    },
+});
 
 fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
     TokenScopes::parse(text.split(' '))
@@ -350,17 +342,23 @@ fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
 
 /// All custom limits.
 const ALL_CUSTOM: &str = "*";
-/// Before the name of a realm.
-const GUARD: &str = "guard:";
-/// Before the name of a program that has codes sent.
-const VERIFY: &str = "verify:";
-/// Before the name of a relay.
-const RELAY: &str = "relay:";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
 /// Of what was typed, in characters.
 const LONGEST_SHOWN: usize = 80;
+
+/// What a program does that the name after a colon is of: `guard:shop`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum ProgramScope {
+    /// It asks for the logins of a realm.
+    Guard,
+    /// It has codes sent, and checks them.
+    Verify,
+    /// An identity provider whose codes are sent.
+    Relay,
+}
 
 /// A part of the admin API that a program may call without anybody's password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
@@ -390,12 +388,9 @@ pub enum AdminScope {
 pub struct TokenScopes {
     /// Names of custom limits as in `[limits.custom]`, or `*` alone for all. One may have been removed since.
     custom: BTreeSet<String>,
-    /// At most one: a token that speaks for two logins could be used at either.
-    realm: Option<Realm>,
-    /// At most one: what a program may check is its own.
-    verify: Option<Realm>,
-    /// At most one, too.
-    relay: Option<Realm>,
+    /// At most one name of each: a token that speaks for two logins could be used at either, and what a program may
+    /// check is its own.
+    programs: BTreeMap<ProgramScope, Realm>,
     admin: BTreeSet<AdminScope>,
 }
 
@@ -438,12 +433,13 @@ impl TokenScopes {
         for name in names.into_iter().collect::<BTreeSet<_>>() {
             if let Ok(scope) = name.parse() {
                 scopes.admin.insert(scope);
-            } else if let Some(realm) = name.strip_prefix(GUARD) {
-                put_only(&mut scopes.realm, realm, ScopesError::TooManyRealms)?;
-            } else if let Some(program) = name.strip_prefix(VERIFY) {
-                put_only(&mut scopes.verify, program, ScopesError::TooManyPrograms)?;
-            } else if let Some(relay) = name.strip_prefix(RELAY) {
-                put_only(&mut scopes.relay, relay, ScopesError::TooManyPrograms)?;
+            } else if let Some((program, name)) = of_program(name) {
+                let name = Realm::parse(name).ok_or(ScopesError::NoName)?;
+                match (scopes.programs.insert(program, name), program) {
+                    (None, _) => {}
+                    (Some(_), ProgramScope::Guard) => return Err(ScopesError::TooManyRealms),
+                    (Some(_), _) => return Err(ScopesError::TooManyPrograms),
+                }
             } else {
                 custom.insert(name);
             }
@@ -464,19 +460,9 @@ impl TokenScopes {
         self.custom.contains(ALL_CUSTOM) || self.custom.contains(limit)
     }
 
-    /// The realm for whose login it may ask.
-    pub const fn realm(&self) -> Option<&Realm> {
-        self.realm.as_ref()
-    }
-
-    /// The program that it may have codes sent for, and check them.
-    pub const fn verify(&self) -> Option<&Realm> {
-        self.verify.as_ref()
-    }
-
-    /// The relay that it may have codes sent by, and tell outcomes of.
-    pub const fn relay(&self) -> Option<&Realm> {
-        self.relay.as_ref()
+    /// The name for which it may do that.
+    pub fn program(&self, scope: ProgramScope) -> Option<&Realm> {
+        self.programs.get(&scope)
     }
 
     /// Whether it may call this part of the admin API.
@@ -491,9 +477,9 @@ impl TokenScopes {
 
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.custom.iter().cloned().collect();
-        names.extend(self.realm.iter().map(|realm| format!("{GUARD}{}", realm.as_str())));
-        names.extend(self.verify.iter().map(|program| format!("{VERIFY}{}", program.as_str())));
-        names.extend(self.relay.iter().map(|relay| format!("{RELAY}{}", relay.as_str())));
+        names.extend(
+            self.programs.iter().map(|(scope, name)| format!("{}:{}", scope.into_str(), name.as_str())),
+        );
         names.extend(self.admin.iter().map(|scope| scope.into_str().to_owned()));
         names
     }
@@ -501,35 +487,32 @@ impl TokenScopes {
 
 /// A scope that needs no configuration.
 fn is_built_in(name: &str) -> bool {
-    let program = |lead: &str| name.strip_prefix(lead).and_then(Realm::parse).is_some();
     name == ALL_CUSTOM
         || AdminScope::from_str(name).is_ok()
-        || [GUARD, VERIFY, RELAY].into_iter().any(program)
+        || of_program(name).is_some_and(|(_, name)| Realm::parse(name).is_some())
+}
+
+fn of_program(name: &str) -> Option<(ProgramScope, &str)> {
+    let (scope, name) = name.split_once(':')?;
+    Some((scope.parse().ok()?, name))
 }
 
 /// The scope at this place is none. If it is the first half of one that was torn apart (`guard shop`), both are named.
 fn unknown(names: &[&str], at: usize, limits: &[&str]) -> ScopesError {
-    let leads = [GUARD, VERIFY, RELAY];
-    let next =
-        names.get(at + 1).filter(|_| leads.contains(&&*format!("{}:", names[at].trim_end_matches(':'))));
+    let next = names.get(at + 1).filter(|_| ProgramScope::from_str(names[at].trim_end_matches(':')).is_ok());
     let typed = next.map_or_else(|| names[at].to_owned(), |next| format!("{} {next}", names[at]));
     let typed: String = typed.chars().take(LONGEST_SHOWN).collect();
     let lower = typed.to_lowercase();
     let after = lower.find(|letter: char| !letter.is_alphanumeric()).map(|at| &lower[at..]);
     let realm = after.map(|rest| rest.trim_matches(|letter: char| !letter.is_alphanumeric()));
-    let programs = realm
-        .filter(|realm| Realm::parse(realm).is_some())
-        .map(|realm| leads.map(|lead| format!("{lead}{realm}")));
+    let realm = realm.filter(|realm| Realm::parse(realm).is_some());
+    let of_realm =
+        |realm| ProgramScope::VARIANTS.iter().map(move |scope| format!("{}:{realm}", scope.into_str()));
+    let programs: Vec<String> = realm.into_iter().flat_map(of_realm).collect();
     let admin = AdminScope::VARIANTS.iter().map(|scope| scope.into_str());
-    let all = programs.iter().flatten().map(String::as_str).chain(limits.iter().copied()).chain(admin);
+    let all = programs.iter().map(String::as_str).chain(limits.iter().copied()).chain(admin);
     let nearest = nearest(&lower, all).map(str::to_owned);
     ScopesError::Unknown { typed, nearest }
-}
-
-/// Notes the one name that there may be of its kind.
-fn put_only(place: &mut Option<Realm>, name: &str, too_many: ScopesError) -> Result<(), ScopesError> {
-    let realm = Realm::parse(name).ok_or(ScopesError::NoName)?;
-    if place.replace(realm).is_some() { Err(too_many) } else { Ok(()) }
 }
 
 /// The stored form: separated by spaces.

@@ -4,12 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use askama::Template;
+use strum::{EnumString, IntoStaticStr};
 use url::{Host, Url};
 
 use crate::config::{App, Apps, Server, host_of, nearest};
 
 /// A file of a proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum ProxyFile {
     Nginx,
     Caddy,
@@ -80,21 +82,6 @@ templates! {
 impl ProxyFile {
     pub const ALL: [Self; 6] =
         [Self::Nginx, Self::Caddy, Self::Haproxy, Self::HaproxyLua, Self::Traefik, Self::Envoy];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Nginx => "nginx",
-            Self::Caddy => "caddy",
-            Self::Haproxy => "haproxy",
-            Self::HaproxyLua => "haproxy-lua",
-            Self::Traefik => "traefik",
-            Self::Envoy => "envoy",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|file| file.as_str() == text)
-    }
 
     /// Itself, and what it needs beside it.
     pub fn with_companion(self) -> impl Iterator<Item = Self> {

@@ -1,5 +1,8 @@
 //! The address at an application to which somebody returns from signing in.
 
+use std::str::FromStr;
+
+use strum::{EnumString, IntoStaticStr};
 use url::Url;
 
 use crate::config::{App, Apps, host_of};
@@ -7,7 +10,8 @@ use crate::config::{App, Apps, host_of};
 /// Longer addresses are not returned to; browsers and proxies cut them off at about 8 KiB.
 const LONGEST: usize = 2_048;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Scheme {
     Http,
     Https,
@@ -19,23 +23,6 @@ pub struct ReturnUrl {
     text: String,
     scheme: Scheme,
     host: String,
-}
-
-impl Scheme {
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "http" => Some(Self::Http),
-            "https" => Some(Self::Https),
-            _ => None,
-        }
-    }
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
 }
 
 /// Browsers drop tabs and newlines, read a backslash as a slash, and escape some of the others.
@@ -51,12 +38,13 @@ impl ReturnUrl {
             return None;
         }
         let (scheme, rest) = text.split_once("://")?;
-        let scheme = Scheme::parse(scheme).filter(|scheme| *scheme == Scheme::Https || allows_http)?;
+        let scheme =
+            Scheme::from_str(scheme).ok().filter(|scheme| *scheme == Scheme::Https || allows_http)?;
         let host = &rest[..rest.find('/')?];
         let (listed, _) = apps.at(host).filter(|(listed, _)| *listed == host)?;
         // Once more by a parser that follows browsers.
         let url = Url::parse(text).ok()?;
-        let same = url.scheme() == scheme.as_str()
+        let same = url.scheme() == scheme.into_str()
             && host_of(&url).as_deref() == Some(listed)
             && url.username().is_empty();
         (same && url.password().is_none()).then(|| Self {
@@ -69,7 +57,7 @@ impl ReturnUrl {
     /// For a request to an application: its own address, or the root if that is too long. Bytes that browsers send as
     /// they stand, but that have more than one reading in an address, are escaped.
     pub fn of(scheme: Scheme, host: &str, target: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
-        let origin = format!("{}://{host}", scheme.as_str());
+        let origin = format!("{}://{host}", scheme.into_str());
         let mut escaped = String::with_capacity(target.len());
         for byte in target.bytes() {
             if is_plain(byte) {
@@ -92,7 +80,7 @@ impl ReturnUrl {
 
     /// Scheme and host.
     pub fn origin(&self) -> String {
-        format!("{}://{}", self.scheme.as_str(), self.host)
+        format!("{}://{}", self.scheme.into_str(), self.host)
     }
 
     /// Path and query.

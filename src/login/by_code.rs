@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::consecutive::password_enabled_counter;
 use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::sign_ins;
-use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, ServiceError};
+use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin};
 use crate::accounts::{Account, Accounts, CreateError, KnownDevices, PhoneSet, ShownBy, Username};
 use crate::audit::{self, Action, AuditEvent};
 use crate::config::LiveSettings;
@@ -16,7 +16,7 @@ use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::request_id;
-use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
+use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
 
 #[derive(Clone)]
 pub struct ByCode {
@@ -40,43 +40,27 @@ pub struct CodeEntry<'a> {
     pub solved: bool,
 }
 
-/// Only somebody who has proved that the number is theirs learns anything but `WrongCode` and `Denied`.
+/// Why a code did nothing. Only somebody who has proved that the number is theirs learns of accounts.
 #[derive(Debug)]
-pub enum ByCodeOutcome {
-    SignedIn {
-        account: Box<Account>,
-        /// No account had this number before.
-        made: bool,
-    },
+pub enum CodeRefusal {
+    /// Wrong, expired, used or never sent.
+    WrongCode,
+    Denied(Denied),
+    Unfit(PasswordError),
+    NoAccount,
     /// An administrator's account.
     PasswordRequired,
     /// By an administrator.
     AccountDisabled,
-    /// Wrong, expired, used or never sent.
-    WrongCode,
-    Denied(Denied),
-}
-
-/// As of [`ByCodeOutcome`]: only somebody who has proved that the number is theirs learns of the account.
-#[derive(Debug)]
-pub enum ResetOutcome {
-    /// Every session has ended, and the account's failures are forgiven. Contains the account as it is now.
-    Done(Box<Account>),
-    NoAccount,
-    PasswordRequired,
-    AccountDisabled,
-    WrongCode,
-    Denied(Denied),
-    Unfit(PasswordError),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub enum PhoneOutcome {
-    Done,
-    /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
-    WrongCode,
-    Denied(Denied),
+    /// The database failed.
+    Broken(DbError),
+}
+
+impl From<DbError> for CodeRefusal {
+    fn from(error: DbError) -> Self {
+        Self::Broken(error)
+    }
 }
 
 impl ByCode {
@@ -108,34 +92,22 @@ impl ByCode {
         Ok(CodeGuess { phone, purpose, code, address, network, browser, known, solved })
     }
 
-    /// A first sign-in with a number creates its account, with a generated name.
+    /// The account, and whether it was created now: a first sign-in with a number does so, with a generated name.
     pub async fn sign_in(
         &self,
         live: &LiveSettings,
         entry: CodeEntry<'_>,
-    ) -> Result<ByCodeOutcome, ServiceError> {
+    ) -> Result<(Box<Account>, bool), CodeRefusal> {
         let Self { codes, guard, accounts, .. } = self;
-        let proven = match codes.check(live, self.guess(live, entry, Purpose::Login).await?).await? {
-            CheckOutcome::Right(proven) => proven,
-            CheckOutcome::Wrong => return Ok(ByCodeOutcome::WrongCode),
-            CheckOutcome::Denied(denied) => return Ok(ByCodeOutcome::Denied(denied)),
-        };
+        let proven = proven(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?)?;
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
-                // Somebody who talks a carrier into another SIM has the number. That is not enough for an
-                // administrator.
-                if account.roles.admin {
-                    return Ok(ByCodeOutcome::PasswordRequired);
-                }
-                if account.disabled_at.is_some() {
-                    return Ok(ByCodeOutcome::AccountDisabled);
-                }
-                return Ok(self.signed_in(account, entry, false));
+                return Ok((self.signed_in(opened(account)?, entry), false));
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.account_created(&account);
-                    return Ok(self.signed_in(account, entry, true));
+                    return Ok((self.signed_in(account, entry), true));
                 }
                 // The number: another sign-in created the account in the meantime, and the next look finds
                 // it. The login: another name is drawn.
@@ -145,10 +117,10 @@ impl ByCode {
         }
     }
 
-    fn signed_in(&self, account: Account, entry: CodeEntry<'_>, made: bool) -> ByCodeOutcome {
+    fn signed_in(&self, account: Account, entry: CodeEntry<'_>) -> Box<Account> {
         sign_ins("signed-in").increment(1);
         self.record(&account, entry, Action::SignIn, Some("code"));
-        ByCodeOutcome::SignedIn { account: Box::new(account), made }
+        Box::new(account)
     }
 
     /// Records what a code did for an account, beside the guess.
@@ -174,27 +146,25 @@ impl ByCode {
     }
 
     /// Everything that does not need the code is checked before it, in the same way whoever has the number.
-    /// Before that, the attempt takes a slot among the wrong codes, because each makes us compute a hash.
+    /// Before that, the attempt takes a slot among the wrong codes, because each makes us compute a hash. Afterwards
+    /// every session has ended, and the account's failures are forgiven. Returns the account as it is now.
     pub async fn reset(
         &self,
         live: &LiveSettings,
         entry: CodeEntry<'_>,
         new_password: &str,
-    ) -> Result<ResetOutcome, ServiceError> {
+    ) -> Result<Box<Account>, CodeRefusal> {
         let Self { codes, guard, accounts, hasher, .. } = self;
         let caller = HashCaller::stranger(&entry.origin.network, entry.solved);
         if let Err(busy) = hasher.has_room(&caller).await {
-            return Ok(ResetOutcome::Denied(Denied::no_room(caller.solved(), busy.retry_after)));
+            return Err(CodeRefusal::Denied(Denied::no_room(caller.solved(), busy.retry_after)));
         }
         let guess = self.guess(live, entry, Purpose::Reset).await?;
         let everyone = guard.challenges_everyone(live, guess.solved);
         if let Some(left) = everyone.filter(|_| !guess.known) {
-            return Ok(ResetOutcome::Denied(Denied::challenged_with_everyone(left)));
+            return Err(CodeRefusal::Denied(Denied::challenged_with_everyone(left)));
         }
-        let admitted = match codes.admit(live, guess).await? {
-            Ok(admitted) => admitted,
-            Err(denied) => return Ok(ResetOutcome::Denied(denied)),
-        };
+        let admitted = codes.admit(live, guess).await?.map_err(CodeRefusal::Denied)?;
         let (service, phone) = (self.clone(), entry.phone.clone());
         let password = Zeroizing::new(new_password.to_owned());
         // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
@@ -202,33 +172,18 @@ impl ByCode {
         let compared = request_id::spawn(async move {
             let not = match service.hasher.hash_new_for(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
-                Ok(Err(unfit)) => ResetOutcome::Unfit(unfit),
-                Err(busy) => ResetOutcome::Denied(Denied::no_room(caller.solved(), busy.retry_after)),
+                Ok(Err(unfit)) => CodeRefusal::Unfit(unfit),
+                Err(busy) => CodeRefusal::Denied(Denied::no_room(caller.solved(), busy.retry_after)),
             };
             admitted.refund().await;
             Err(not)
         });
-        let (hash, checked) = match compared.await.expect("hashing and comparing do not panic") {
-            Ok(compared) => compared,
-            Err(not) => return Ok(not),
-        };
-        let proven = match checked? {
-            CheckOutcome::Right(proven) => proven,
-            CheckOutcome::Wrong => return Ok(ResetOutcome::WrongCode),
-            CheckOutcome::Denied(denied) => return Ok(ResetOutcome::Denied(denied)),
-        };
+        let (hash, checked) = compared.await.expect("hashing and comparing do not panic")?;
+        let proven = proven(checked?)?;
         let phone = proven.phone();
-        let Some(account) = accounts.find_by_phone(phone).await? else {
-            return Ok(ResetOutcome::NoAccount);
-        };
-        if account.roles.admin {
-            return Ok(ResetOutcome::PasswordRequired);
-        }
-        if account.disabled_at.is_some() {
-            return Ok(ResetOutcome::AccountDisabled);
-        }
+        let account = opened(accounts.find_by_phone(phone).await?.ok_or(CodeRefusal::NoAccount)?)?;
         let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
-        let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };
+        let version = set.ok_or(CodeRefusal::NoAccount)?;
         // In an outage of the store there are no failures there to forgive.
         if let Err(error) = guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
@@ -237,7 +192,7 @@ impl ByCode {
             password_enabled_counter().increment(1);
         }
         self.record(&account, entry, Action::Reset, None);
-        Ok(ResetOutcome::Done(Box::new(account.with_password(hash, version))))
+        Ok(Box::new(account.with_password(hash, version)))
     }
 
     /// Gives an account the number, replacing any earlier one. A number opens the account, so the account's
@@ -247,18 +202,14 @@ impl ByCode {
         live: &LiveSettings,
         account: &Account,
         entry: CodeEntry<'_>,
-    ) -> Result<PhoneOutcome, ServiceError> {
+    ) -> Result<(), CodeRefusal> {
         let guess = self.guess(live, entry, Purpose::Verify).await?;
-        let proven = match self.codes.check(live, guess).await? {
-            CheckOutcome::Right(proven) => proven,
-            CheckOutcome::Wrong => return Ok(PhoneOutcome::WrongCode),
-            CheckOutcome::Denied(denied) => return Ok(PhoneOutcome::Denied(denied)),
-        };
+        let proven = proven(self.codes.check(live, guess).await?)?;
         match self.accounts.set_phone(account, proven.phone()).await? {
-            PhoneSet::Done => Ok(PhoneOutcome::Done),
-            PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
+            PhoneSet::Done => Ok(()),
+            PhoneSet::Taken => Err(CodeRefusal::PhoneTaken),
             // The account was changed during its own session, which has ended with that.
-            PhoneSet::Gone => Ok(PhoneOutcome::WrongCode),
+            PhoneSet::Gone => Err(CodeRefusal::WrongCode),
         }
     }
 
@@ -266,6 +217,23 @@ impl ByCode {
     pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
         self.accounts.remove_phone(account.id).await
     }
+}
+
+fn proven(checked: CheckOutcome) -> Result<ProvenPhone, CodeRefusal> {
+    match checked {
+        CheckOutcome::Right(proven) => Ok(proven),
+        CheckOutcome::Wrong => Err(CodeRefusal::WrongCode),
+        CheckOutcome::Denied(denied) => Err(CodeRefusal::Denied(denied)),
+    }
+}
+
+/// The account, if its number alone opens it.
+fn opened(account: Account) -> Result<Account, CodeRefusal> {
+    // Somebody who talks a carrier into another SIM has the number. That is not enough for an administrator.
+    if account.roles.admin {
+        return Err(CodeRefusal::PasswordRequired);
+    }
+    if account.disabled_at.is_some() { Err(CodeRefusal::AccountDisabled) } else { Ok(account) }
 }
 
 /// An owner may configure that everyone is a stranger.

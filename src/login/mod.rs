@@ -14,7 +14,7 @@ pub use crate::config::PasswordSettings as HashSettings;
 pub use attempts::{
     AttemptOutcome, AttemptOutcomes, AttemptSettled, GuardedAttempt, GuardedAttempts, GuardedDevice,
 };
-pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome};
+pub use by_code::{ByCode, CodeEntry, CodeRefusal};
 pub use consecutive::password_enabled_counter;
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
@@ -26,10 +26,3 @@ pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD
 pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
-
-/// Something that a service depends on has failed; the caller learns no more than that.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    #[error(transparent)]
-    Db(#[from] crate::db::DbError),
-}

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
-use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, ServiceError, SignedInOwner};
+use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin, SignedInOwner};
 use crate::accounts::{Account, Accounts, CreateError, Phc, Roles, ShownBy, Username};
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
+use crate::db::DbError;
 use crate::denied::Denied;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 
@@ -79,7 +80,7 @@ impl Registration {
         &self,
         live: &LiveSettings,
         newcomer: RegistrationRequest<'_>,
-    ) -> Result<RegistrationOutcome, ServiceError> {
+    ) -> Result<RegistrationOutcome, DbError> {
         let RegistrationRequest { origin, solved, .. } = newcomer;
         let guard = &self.guard;
         let everyone = guard.challenges_everyone(live, solved);
@@ -124,7 +125,7 @@ impl Registration {
         live: &LiveSettings,
         newcomer: RegistrationRequest<'_>,
         hash: &Phc,
-    ) -> Result<RegistrationOutcome, ServiceError> {
+    ) -> Result<RegistrationOutcome, DbError> {
         let Self { accounts, codes, .. } = self;
         let RegistrationRequest { login, phone, origin, browser, solved, .. } = newcomer;
         let RequestOrigin { address, network } = origin;
@@ -148,7 +149,7 @@ impl Registration {
         }
     }
 
-    fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, ServiceError> {
+    fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, DbError> {
         match created {
             Ok(account) => {
                 self.guard.account_created(&account);
@@ -156,7 +157,7 @@ impl Registration {
             }
             Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),
             Err(CreateError::PhoneTaken) => Ok(RegistrationOutcome::PhoneTaken),
-            Err(CreateError::Db(error)) => Err(error.into()),
+            Err(CreateError::Db(error)) => Err(error),
         }
     }
 
@@ -212,7 +213,7 @@ impl Registration {
         caller: &HashCaller,
         verified: &SignedInOwner,
         new: &str,
-    ) -> Result<PasswordChangeOutcome, ServiceError> {
+    ) -> Result<PasswordChangeOutcome, DbError> {
         let hash = match self.hasher.hash_new_for(caller, new, verified.login.as_str()).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(PasswordChangeOutcome::Unfit(unfit)),

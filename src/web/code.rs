@@ -130,7 +130,7 @@ async fn send(
     };
     match sending {
         SendOutcome::Sent(sent) => Ok(sent),
-        SendOutcome::NotSent => Err(ActionRefusal::NotSent),
+        SendOutcome::NotSent => Err(Problem::NotSent.into()),
         SendOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Message)),
     }
 }
@@ -171,7 +171,7 @@ pub async fn api(body: Json<SendCodeBody>, call: ApiRequest) -> WebResult {
     let phone = parse_sent_phone(&call.live, &body.phone)?;
     let headers = call.request().headers();
     let once = idempotency_key(headers)?.map(str::to_owned);
-    let locale = language(headers, call.edge.cookies);
+    let locale = language(headers);
     let (browser, named) = call.named_browser();
     let (actor, wanted) = (call.actor(FORM, body.captcha.as_ref()), (&phone, body.purpose));
     let sent = send(&actor, wanted, &browser, locale, once, body.captcha.is_some()).await;

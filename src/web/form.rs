@@ -19,10 +19,9 @@ use crate::captcha::{CaptchaAnswer, CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::gate::ReturnUrl;
-use crate::login::{Password, SHORTEST_PASSWORD};
+use crate::login::SHORTEST_PASSWORD;
 use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
-use crate::web::http::action::parse_current;
 use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
 use crate::web::http::page::with_wait;
@@ -104,15 +103,6 @@ impl FormReply<'_> {
         Ok(parsed)
     }
 
-    /// The current password alone, of a form that asks for nothing else.
-    pub async fn current_password(
-        &self,
-        guarded: &GuardedFields,
-        typed: &SecretField,
-    ) -> Result<Password, WebError> {
-        self.read(guarded, |errors| errors.take(Field::CurrentPassword, parse_current(typed))).await
-    }
-
     pub fn actor<'b>(&'b self, guarded: &'b GuardedFields) -> Actor<'b> {
         Actor::new(self.visit, self.services, self.live, self.asker(), guarded.answer())
     }
@@ -148,14 +138,14 @@ impl FormReply<'_> {
                 self.again(wrong, captcha_required).await
             }
             // The account page says since when the password is disabled, and what to do.
-            ActionRefusal::PasswordDisabled => self.visit.see_other("/account", None),
+            ActionRefusal::Problem(Problem::PasswordDisabled) => self.visit.see_other("/account", None),
             ActionRefusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
-            ActionRefusal::LoginTaken => self.invalid(Field::Login, Message::LoginTaken),
-            ActionRefusal::PhoneTaken => self.invalid(Field::Phone, Message::PhoneTaken),
-            ActionRefusal::NoAccount => self.invalid(Field::Phone, Message::NoAccount),
-            ActionRefusal::PasswordRequired => self.plain(Notice::PasswordRequired),
-            ActionRefusal::AccountDisabled => self.plain(Notice::AccountDisabled),
-            ActionRefusal::NotSent => self.plain(Notice::NotSent),
+            ActionRefusal::Problem(Problem::LoginTaken) => self.invalid(Field::Login, Message::LoginTaken),
+            ActionRefusal::Problem(Problem::PhoneTaken) => self.invalid(Field::Phone, Message::PhoneTaken),
+            ActionRefusal::Problem(Problem::NoAccount) => self.invalid(Field::Phone, Message::NoAccount),
+            ActionRefusal::Problem(Problem::PasswordRequired) => self.plain(Notice::PasswordRequired),
+            ActionRefusal::Problem(Problem::AccountDisabled) => self.plain(Notice::AccountDisabled),
+            ActionRefusal::Problem(Problem::NotSent) => self.plain(Notice::NotSent),
             ActionRefusal::Unfit(field, unfit) => self.invalid(field, unfit.into()),
             ActionRefusal::Problem(problem) => return problem.into(),
         };
@@ -262,7 +252,7 @@ impl NextFields {
         if self.rd.is_empty() {
             return Next::parse(&self.next);
         }
-        let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure())?;
+        let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure)?;
         // A state that we cannot have issued is dropped.
         let state = if is_state_hash(&self.state) { self.state.clone() } else { String::new() };
         Some(Next::to_app(to, state))
@@ -433,13 +423,13 @@ fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, 
     let (location, flash) = match response.status() {
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;
-            let flash = set_cookie(response, visit.cookies().flash_name());
+            let flash = set_cookie(response, visit.cookies().flash_name);
             (location.to_owned(), flash.and_then(|flash| visit.edge.flashes.read(&flash)))
         }
         StatusCode::CREATED => (visit.pattern(), Some(Flash::AlreadyMade)),
         _ => return None,
     };
-    let token = set_cookie(response, visit.cookies().session_name());
+    let token = set_cookie(response, visit.cookies().session_name);
     let flash = flash.map(|flash| flash.code().to_owned());
     Some((FormAnswer { location, flash }, token.and_then(|token| SessionToken::parse(&token))))
 }

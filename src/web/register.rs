@@ -76,8 +76,8 @@ async fn register(
     };
     match by.services.registration.register(by.live, request).await? {
         RegistrationOutcome::Made(account) => Ok(account),
-        RegistrationOutcome::LoginTaken => Err(ActionRefusal::LoginTaken),
-        RegistrationOutcome::PhoneTaken => Err(ActionRefusal::PhoneTaken),
+        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken.into()),
+        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken.into()),
         RegistrationOutcome::WrongCode => Err(ActionRefusal::WrongCode),
         RegistrationOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::Password, unfit)),
         RegistrationOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Account)),
@@ -121,7 +121,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
             // None: the new password was already reset. The user can sign in with the reset one.
             Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
         }
-        Err(ActionRefusal::PhoneTaken) => {
+        Err(ActionRefusal::Problem(Problem::PhoneTaken)) => {
             let taken = Notice::at(Field::Phone, Message::PhoneTaken);
             Ok(page(CodeStep::asking(""), taken, CaptchaBlock::Absent))
         }

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 
 use crate::accounts::Account;
 use crate::captcha::CaptchaForm;
-use crate::login::ResetOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
@@ -18,8 +17,8 @@ use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set;
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
-    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
+    Problem, SecretField, ServicesData, UnreadBody, WebResult,
 };
 
 const FORM: CaptchaForm = CaptchaForm::PasswordReset;
@@ -46,15 +45,7 @@ async fn reset(
 ) -> Result<Box<Account>, ActionRefusal> {
     let solved = by.redeem().await?;
     let entry = by.entry(phone, code, solved);
-    match by.services.by_code.reset(by.live, entry, new_password.expose()).await? {
-        ResetOutcome::Done(account) => Ok(account),
-        ResetOutcome::NoAccount => Err(ActionRefusal::NoAccount),
-        ResetOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
-        ResetOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
-        ResetOutcome::WrongCode => Err(ActionRefusal::WrongCode),
-        ResetOutcome::Unfit(unfit) => Err(ActionRefusal::Unfit(Field::NewPassword, unfit)),
-        ResetOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
-    }
+    Ok(by.services.by_code.reset(by.live, entry, new_password.expose()).await?)
 }
 
 /// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
@@ -90,7 +81,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
             visit.remember_device(&mut response, &account);
             Ok(response)
         }
-        Err(ActionRefusal::NoAccount) => {
+        Err(ActionRefusal::Problem(Problem::NoAccount)) => {
             let unknown = Notice::at(Field::Phone, Message::NoAccount);
             Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
         }

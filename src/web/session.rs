@@ -10,13 +10,13 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuild
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
+use crate::accounts::{Account, AuthenticatedSession, SessionToken, SignedInBy};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
-use crate::web::http::page::set;
+use crate::web::http::page::{Requester, set};
 use crate::web::http::{
     ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, WebContext, WebError,
     WebResult, app_data, describe,
@@ -114,17 +114,36 @@ pub async fn require(
     signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page).into())
 }
 
-/// Starts a new session with a new token, and ends the session of this browser. None if the password was
+/// The answer with a new session and a new token, which ends the session of this browser. None if the password was
 /// changed since the account was verified.
-pub async fn renew(
+async fn begin(
+    sender: &Requester,
     services: &Services,
     account: &Account,
-    client: &SignInClient,
-    old: Option<&str>,
     by: SignedInBy,
-) -> Result<Option<SessionToken>, DbError> {
-    let old = old.and_then(SessionToken::parse);
-    services.sessions.renew(account, client, by, old.as_ref()).await
+    mut response: HttpResponse,
+) -> Result<Option<HttpResponse>, DbError> {
+    let old = sender.session_token().and_then(SessionToken::parse);
+    let renewed = services.sessions.renew(account, &sender.sign_in_client(), by, old.as_ref()).await?;
+    Ok(renewed.map(|token| {
+        sender.begin_session(&mut response, &token, services.session_lasts);
+        sender.remember_device(&mut response, account);
+        response
+    }))
+}
+
+/// The answer after the session of this browser has ended.
+async fn end(
+    sender: &Requester,
+    services: &Services,
+    mut response: HttpResponse,
+) -> Result<HttpResponse, DbError> {
+    if let Some(token) = sender.session_token().and_then(SessionToken::parse) {
+        services.sessions.end(&token).await?;
+    }
+    set(&mut response, sender.edge.cookies.end_session());
+    set(&mut response, sender.edge.cookies.end_lookup());
+    Ok(response)
 }
 
 /// The answer to a successful sign-in; None if it is no longer valid.
@@ -136,17 +155,12 @@ pub async fn welcome(
     flash: Option<Flash>,
     by: SignedInBy,
 ) -> Result<Option<HttpResponse>, DbError> {
-    let renewed = renew(services, account, &visit.sign_in_client(), visit.session_token(), by).await?;
-    let Some(token) = renewed else { return Ok(None) };
     let home = Next::home();
     let target = match account.must_change_password {
         true => Next::after(home.as_str(), next.filter(|next| *next != home).as_ref()),
         false => next.unwrap_or(home).as_str().to_owned(),
     };
-    let mut response = visit.see_other(&target, flash);
-    visit.begin_session(&mut response, &token, services.session_lasts);
-    visit.remember_device(&mut response, account);
-    Ok(Some(response))
+    begin(visit, services, account, by, visit.see_other(&target, flash)).await
 }
 
 /// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
@@ -206,13 +220,7 @@ pub async fn logout(visit: PageRequest, form: Form<TokenForm>, services: Service
     if !visit.admits_form(&form.csrf_token) {
         return Err(Problem::Csrf.into());
     }
-    if let Some(token) = visit.session_token().and_then(SessionToken::parse) {
-        services.sessions.end(&token).await?;
-    }
-    let mut response = visit.see_other("/login", Some(Flash::SignedOut));
-    set(&mut response, visit.cookies().end_session());
-    set(&mut response, visit.cookies().end_lookup());
-    Ok(response)
+    Ok(end(&visit, &services, visit.see_other("/login", Some(Flash::SignedOut))).await?)
 }
 
 /// `GET /`
@@ -270,13 +278,7 @@ pub async fn welcome_program(
     by: SignedInBy,
     mut response: HttpResponseBuilder,
 ) -> Result<Option<HttpResponse>, Problem> {
-    let token = renew(&call.services, account, &call.sign_in_client(), call.session_token(), by).await?;
-    Ok(token.map(|token| {
-        let mut response = response.json(UserBody::from(account));
-        call.begin_session(&mut response, &token, call.services.session_lasts);
-        call.remember_device(&mut response, account);
-        response
-    }))
+    Ok(begin(call, &call.services, account, by, response.json(UserBody::from(account))).await?)
 }
 
 /// Who is signed in
@@ -306,11 +308,5 @@ pub async fn api_show(who: SignedIn) -> HttpResponse {
     extensions(("x-problems" = json!(["csrf", "unavailable"])))
 )]
 pub async fn api_logout(call: ApiRequest) -> Result<HttpResponse, Problem> {
-    if let Some(token) = call.session_token().and_then(SessionToken::parse) {
-        call.services.sessions.end(&token).await?;
-    }
-    let mut response = HttpResponse::NoContent().finish();
-    set(&mut response, call.edge.cookies.end_session());
-    set(&mut response, call.edge.cookies.end_lookup());
-    Ok(response)
+    Ok(end(&call, &call.services, HttpResponse::NoContent().finish()).await?)
 }

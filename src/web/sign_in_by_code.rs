@@ -7,7 +7,6 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, SignedInBy};
 use crate::captcha::CaptchaForm;
-use crate::login::ByCodeOutcome;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
@@ -40,13 +39,7 @@ async fn sign_in(
     (phone, code): (Phone, SmsCode),
 ) -> Result<(Box<Account>, bool), ActionRefusal> {
     let solved = by.redeem().await?;
-    match by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await? {
-        ByCodeOutcome::SignedIn { account, made } => Ok((account, made)),
-        ByCodeOutcome::PasswordRequired => Err(ActionRefusal::PasswordRequired),
-        ByCodeOutcome::AccountDisabled => Err(ActionRefusal::AccountDisabled),
-        ByCodeOutcome::WrongCode => Err(ActionRefusal::WrongCode),
-        ByCodeOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
-    }
+    Ok(by.services.by_code.sign_in(by.live, by.entry(&phone, &code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {

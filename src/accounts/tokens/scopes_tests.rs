@@ -55,12 +55,12 @@ fn what_is_no_scope_is_named_with_the_nearest_one() {
 #[test]
 fn a_token_asks_for_the_login_of_one_realm() {
     let shop = parse("reply guard:shop").unwrap();
-    assert_eq!(shop.realm().map(Realm::as_str), Some("shop"));
+    assert_eq!(shop.program(ProgramScope::Guard).map(Realm::as_str), Some("shop"));
     assert!(shop.hold("reply") && !shop.hold("shop") && !shop.hold("guard:shop") && !shop.open_any());
     assert_eq!(parse(&shop.to_string()), Ok(shop));
     let alone = parse("guard:mail-2").unwrap();
     assert!(!alone.hold("mail-2") && alone.to_string() == "guard:mail-2");
-    assert_eq!(parse("*").unwrap().realm(), None);
+    assert_eq!(parse("*").unwrap().program(ProgramScope::Guard), None);
     assert_eq!(parse("guard:shop guard:mail"), Err(ScopesError::TooManyRealms));
     for text in ["guard:", "guard:Shop", "guard:*", "guard:a/b", "guard:a:b"] {
         assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
@@ -70,16 +70,25 @@ fn a_token_asks_for_the_login_of_one_realm() {
 #[test]
 fn a_token_has_codes_sent_for_one_program() {
     let shop = parse("verify:shop guard:mail reply").unwrap();
-    assert_eq!(shop.verify().map(Realm::as_str), Some("shop"));
+    assert_eq!(shop.program(ProgramScope::Verify).map(Realm::as_str), Some("shop"));
     assert_eq!(
-        (shop.realm().map(Realm::as_str), shop.to_string()),
+        (shop.program(ProgramScope::Guard).map(Realm::as_str), shop.to_string()),
         (Some("mail"), "reply guard:mail verify:shop".into())
     );
     assert_eq!(parse(&shop.to_string()), Ok(shop));
-    assert_eq!((parse("*").unwrap().verify(), parse("guard:shop").unwrap().verify()), (None, None));
+    assert_eq!(
+        (
+            parse("*").unwrap().program(ProgramScope::Verify),
+            parse("guard:shop").unwrap().program(ProgramScope::Verify)
+        ),
+        (None, None)
+    );
     assert_eq!(parse("verify:shop verify:mail"), Err(ScopesError::TooManyPrograms));
     let relay = parse("relay:logto").unwrap();
-    assert_eq!((relay.relay().map(Realm::as_str), relay.verify()), (Some("logto"), None));
+    assert_eq!(
+        (relay.program(ProgramScope::Relay).map(Realm::as_str), relay.program(ProgramScope::Verify)),
+        (Some("logto"), None)
+    );
     assert_eq!(
         (relay.to_string(), parse("relay:a relay:b")),
         ("relay:logto".into(), Err(ScopesError::TooManyPrograms))

@@ -167,7 +167,7 @@ async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not(databa
     let junk = async || {
         let many: Vec<_> = (0..500)
             .map(|_| {
-                let (tokens, token) = (elsewhere.clone(), ApiToken(Entropy::Os.bytes()));
+                let (tokens, token) = (elsewhere.clone(), ApiToken(SessionToken::random(&Entropy::Os)));
                 tokio::spawn(async move { shown(&tokens, &token).await })
             })
             .collect();

@@ -5,26 +5,23 @@ use actix_web::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use actix_web::web::Form;
 use serde_json::{Value, json};
 
-use crate::accounts::{Account, AccountAct, AccountChange, AuthenticatedSession};
+use crate::accounts::{Account, AccountAct, AccountChange};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
-use crate::captcha::CaptchaForm;
-use crate::login::SignedInOwner;
-use crate::web::account::require_open;
-use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{CodeForm, CodePage, DELETION, EXPORT, FormTexts};
-use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::account::{show_form, verified};
+use crate::web::code::{CodeForm, DELETION, EXPORT};
+use crate::web::form::{FormPairs, FormReach, once};
 use crate::web::http::page::{self};
 use crate::web::http::{
-    Field, Flash, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
+    Flash, Moment, PageRequest, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
 use crate::web::session::{self, Member};
 
 pub async fn show_export(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    show(&visit, &services, &who, &EXPORT).await
+    show_form(&visit, &services, &who, &EXPORT).await
 }
 
 pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    show(&visit, &services, &who, &DELETION).await
+    show_form(&visit, &services, &who, &DELETION).await
 }
 
 /// `POST /account/export`: the account, its sessions and its recent sign-ins as a JSON file. Events name it by a
@@ -66,41 +63,6 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
     page::set(&mut response, visit.cookies().end_session());
     Ok(response)
-}
-
-async fn show(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    what: &'static FormTexts,
-) -> WebResult {
-    require_open(visit, services, who).await?;
-    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-    let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
-    Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
-}
-
-/// The owner, who has just shown the password once more.
-async fn verified(
-    visit: &PageRequest,
-    services: &Services,
-    who: &AuthenticatedSession,
-    form: &CodeForm,
-    what: &'static FormTexts,
-) -> Result<Box<SignedInOwner>, WebError> {
-    require_open(visit, services, who).await?;
-    let live = visit.live(services);
-    let show = |notice, captcha| {
-        let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
-        page.again(notice, captcha).respond(visit)
-    };
-    let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
-    if who.account.password_hash.is_none() {
-        return Err(reply.plain(Notice::PasswordFirst).into());
-    }
-    let password = reply.current_password(&form.guarded, &form.current_password).await?;
-    let verified = reply.actor(&form.guarded).verify(&who.account, password, Field::CurrentPassword).await;
-    Ok(reply.told(verified).await?.0)
 }
 
 async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Result<Value, WebError> {

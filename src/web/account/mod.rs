@@ -18,8 +18,9 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
-use crate::login::{HashCaller, Password, PasswordChangeOutcome};
+use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{CodeForm, CodePage, FormTexts};
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
 };
@@ -28,7 +29,7 @@ use crate::web::http::{
     ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
     SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::session::{self, SignedIn, renew};
+use crate::web::session::{self, SignedIn, welcome};
 
 /// How far back the account page shows what failed, and from how many networks.
 const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -64,6 +65,44 @@ async fn require_open(
         true => Ok(()),
         false => Err(visit.see_other("/account", None).into()),
     }
+}
+
+/// A form that asks for the current password.
+async fn show_form(
+    visit: &PageRequest,
+    services: &Services,
+    who: &AuthenticatedSession,
+    what: &'static FormTexts,
+) -> WebResult {
+    require_open(visit, services, who).await?;
+    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+    let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
+    Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
+}
+
+/// The owner, who has just shown the password once more, in a form that asks for nothing else.
+async fn verified(
+    visit: &PageRequest,
+    services: &Services,
+    who: &AuthenticatedSession,
+    form: &CodeForm,
+    what: &'static FormTexts,
+) -> Result<Box<SignedInOwner>, WebError> {
+    require_open(visit, services, who).await?;
+    let live = visit.live(services);
+    let show = |notice, captcha| {
+        let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
+        page.again(notice, captcha).respond(visit)
+    };
+    let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
+    if who.account.password_hash.is_none() {
+        return Err(reply.plain(Notice::PasswordFirst).into());
+    }
+    let parse =
+        |errors: &mut FieldErrors| errors.take(Field::CurrentPassword, parse_current(&form.current_password));
+    let password = reply.read(&form.guarded, parse).await?;
+    let verified = reply.actor(&form.guarded).verify(&who.account, password, Field::CurrentPassword).await;
+    Ok(reply.told(verified).await?.0)
 }
 
 pub async fn show(
@@ -106,7 +145,10 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
     let new = form.new_password.expose();
     match services.registration.change_password(&caller, &owner, new).await? {
         PasswordChangeOutcome::Done(account) => {
-            signed_in_anew(&visit, &services, &account, form.to.target(&visit, &live)).await
+            // Every session has ended. This browser gets a new one.
+            let (next, flash) = (form.to.target(&visit, &live), Some(Flash::PasswordChanged));
+            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
+            Ok(response.unwrap_or_else(|| visit.see_other("/login", flash)))
         }
         PasswordChangeOutcome::Stale => {
             Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))
@@ -118,24 +160,6 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
             Err(reply.refused(ActionRefusal::Denied(denied, CountedAs::Password)).await)
         }
     }
-}
-
-/// Changing the password ends every session. This browser gets a new one.
-async fn signed_in_anew(
-    visit: &PageRequest,
-    services: &Services,
-    account: &Account,
-    next: Option<Next>,
-) -> WebResult {
-    let Some(token) = renew(services, account, &visit.sign_in_client(), None, SignedInBy::Password).await?
-    else {
-        return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
-    };
-    let next = next.unwrap_or_else(Next::home);
-    let mut response = visit.see_other(next.as_str(), Some(Flash::PasswordChanged));
-    visit.begin_session(&mut response, &token, services.session_lasts);
-    visit.remember_device(&mut response, account);
-    Ok(response)
 }
 
 fn parse(form: &PasswordForm, errors: &mut FieldErrors) -> Option<Password> {
@@ -252,7 +276,7 @@ async fn apps(
         return Ok((Vec::new(), Vec::new()));
     }
     let groups = services.accounts.groups(account.id).await?;
-    let scheme = if visit.cookies().secure() { "https" } else { "http" };
+    let scheme = if visit.cookies().secure { "https" } else { "http" };
     let open = live.apps.all().iter().filter(|app| may_use(app, account.login.as_str(), &groups));
     let links = open.filter_map(|app| {
         Some(AppLink { name: app.name.clone(), url: format!("{scheme}://{}/", app.hosts.first()?) })

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession};
 use crate::captcha::CaptchaForm;
-use crate::login::{Password, PhoneOutcome};
+use crate::login::Password;
 use crate::sms::{Phone, Purpose, SmsCode};
-use crate::web::account::require_open;
+use crate::web::account::{require_open, show_form, verified};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
     CodeForm, CodePage, CodeStep, PHONE, REMOVAL, before_entry, parse_both, parse_sent_code,
@@ -22,8 +22,8 @@ use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message,
-    PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
+    Problem, SecretField, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::session::{self, Member};
 
@@ -65,25 +65,11 @@ async fn set_phone(
     ((phone, code), password): ((&Phone, &SmsCode), Password),
 ) -> Result<(), ActionRefusal> {
     let (owner, solved) = by.verify(account, password, Field::CurrentPassword).await?;
-    match by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await? {
-        PhoneOutcome::Done => Ok(()),
-        PhoneOutcome::PhoneTaken => Err(ActionRefusal::PhoneTaken),
-        PhoneOutcome::WrongCode => Err(ActionRefusal::WrongCode),
-        PhoneOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Guess)),
-    }
-}
-
-/// False if the number is the only way in.
-async fn remove_phone(by: &Actor<'_>, account: &Account, password: Password) -> Result<bool, ActionRefusal> {
-    let (owner, _) = by.verify(account, password, Field::CurrentPassword).await?;
-    Ok(by.services.by_code.take_away(&owner).await?)
+    Ok(by.services.by_code.give(by.live, &owner, by.entry(phone, code, solved)).await?)
 }
 
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    require_open(&visit, &services, &who).await?;
-    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-    let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
-    Ok(page.again(notice, CaptchaBlock::Absent).respond(&visit))
+    show_form(&visit, &services, &who, &PHONE).await
 }
 
 pub async fn submit(
@@ -121,7 +107,7 @@ async fn submit_once(
     let ((phone, code), password) = reply.read(&form.guarded, parse).await?;
     match set_phone(&reply.actor(&form.guarded), &who.account, ((&phone, &code), password)).await {
         Ok(()) => Ok(visit.see_other("/account", Some(Flash::PhoneSet))),
-        Err(ActionRefusal::PhoneTaken) => {
+        Err(ActionRefusal::Problem(Problem::PhoneTaken)) => {
             let taken = Notice::at(Field::Phone, Message::PhoneTaken);
             Ok(page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent))
         }
@@ -154,23 +140,12 @@ async fn remove_once(
     form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
-    require_open(&visit, &services, &who).await?;
-    let live = visit.live(&services);
-    let show = |notice, captcha| {
-        let page = CodePage::new(&visit, &REMOVAL, Some(who.account.login.as_str()), None);
-        page.again(notice, captcha).respond(&visit)
-    };
-    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    if who.account.password_hash.is_none() {
-        return Ok(reply.plain(Notice::PasswordFirst));
-    }
     if who.account.password_disabled_at.is_some() {
         return Ok(visit.see_other("/account", None));
     }
-    let password = reply.current_password(&form.guarded, &form.current_password).await?;
-    let removed = remove_phone(&reply.actor(&form.guarded), &who.account, password).await;
+    let owner = verified(&visit, &services, &who, &form, &REMOVAL).await?;
     // False only if the form is from an outdated page.
-    let flash = reply.told(removed).await?.then_some(Flash::PhoneRemoved);
+    let flash = services.by_code.take_away(&owner).await?.then_some(Flash::PhoneRemoved);
     Ok(visit.see_other("/account", flash))
 }
 
@@ -228,8 +203,10 @@ pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(wh
         return Err(Problem::PasswordDisabled.into());
     }
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
-    let removed = remove_phone(&call.actor(FORM, body.captcha.as_ref()), &who.account, password).await;
-    match call.told(FORM, removed).await? {
+    let actor = call.actor(FORM, body.captcha.as_ref());
+    let verified = actor.verify(&who.account, password, Field::CurrentPassword).await;
+    let (owner, _) = call.told(FORM, verified).await?;
+    match call.services.by_code.take_away(&owner).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::OnlyWayIn.into()),
     }

@@ -92,7 +92,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let current = services.tuning.current();
     let apps = &current.live.apps;
     let (proxy, app) = (value(&query, "proxy"), value(&query, "app").to_owned());
-    let proxy = ProxyFile::parse(proxy).unwrap_or(ProxyFile::Nginx);
+    let proxy = proxy.parse().unwrap_or(ProxyFile::Nginx);
     let only = (!app.is_empty()).then_some(app.as_str());
     let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only)).collect();
     let page = AppsPage {

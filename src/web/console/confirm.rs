@@ -259,6 +259,6 @@ mod tests {
         let token = SessionToken::parse(&"A".repeat(43)).unwrap();
         let answer = with_session(&visit, &token, Duration::from_secs(60), Err(Problem::BROKEN.into()));
         assert_eq!(answer.status(), 503);
-        assert!(answer.cookies().any(|cookie| cookie.name() == visit.cookies().session_name()));
+        assert!(answer.cookies().any(|cookie| cookie.name() == visit.cookies().session_name));
     }
 }

@@ -102,7 +102,7 @@ impl AskedHost {
 }
 
 pub fn allows_http(sender: &Requester) -> bool {
-    !sender.edge.cookies.secure()
+    !sender.edge.cookies.secure
 }
 
 /// The cookie of a session at an application's host, which that host alone gets.
@@ -150,7 +150,7 @@ fn sign_in_first(
     let target = if matches!(asked.method.as_str(), "GET" | "HEAD") { asked.target.as_str() } else { "/" };
     let back = asked.at.url(target, &live.apps, sender);
     let back = back.map_or_else(String::new, |back| back.as_str().to_owned());
-    let start = start_url(&format!("{}://{host}", asked.at.scheme.as_str()), &back);
+    let start = start_url(&format!("{}://{host}", asked.at.scheme.into_str()), &back);
     HttpResponse::build(status).insert_header((LOCATION, start)).finish()
 }
 

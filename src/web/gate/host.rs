@@ -91,7 +91,7 @@ impl AppHost {
     }
 
     fn origin(&self) -> String {
-        format!("{}://{}", self.at.scheme.as_str(), self.host)
+        format!("{}://{}", self.at.scheme.into_str(), self.host)
     }
 }
 

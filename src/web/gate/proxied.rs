@@ -70,7 +70,7 @@ impl AskedHost {
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
         let host =
             Some(host.1).filter(|text| is_host(text)).ok_or(ProxyHeaderError::Wrong(host.0))?.to_owned();
-        let scheme = Scheme::parse(scheme.1).ok_or(ProxyHeaderError::Wrong(scheme.0))?;
+        let scheme = scheme.1.parse().map_err(|_| ProxyHeaderError::Wrong(scheme.0))?;
         Ok(Self { scheme, host })
     }
 }

@@ -8,7 +8,8 @@ use crate::captcha::{CaptchaAnswer, RedeemResult};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    CodeEntry, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome, SignedInOwner,
+    CodeEntry, CodeRefusal, Password, PasswordError, RequestOrigin, SignInAttempt, SignInOutcome,
+    SignedInOwner,
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::http::challenge::ChallengeContext;
@@ -42,16 +43,9 @@ pub enum ActionRefusal {
         field: Field,
         captcha_required: bool,
     },
-    PasswordDisabled,
     WrongCode,
-    LoginTaken,
-    PhoneTaken,
-    NoAccount,
-    PasswordRequired,
-    AccountDisabled,
-    NotSent,
     Unfit(Field, PasswordError),
-    /// For no reason of the action's own.
+    /// The same for a form and a call; a form may have its own words for it.
     Problem(Problem),
 }
 
@@ -68,6 +62,21 @@ pub enum CountedAs {
 impl<P: Into<Problem>> From<P> for ActionRefusal {
     fn from(problem: P) -> Self {
         Self::Problem(problem.into())
+    }
+}
+
+impl From<CodeRefusal> for ActionRefusal {
+    fn from(refusal: CodeRefusal) -> Self {
+        match refusal {
+            CodeRefusal::WrongCode => Self::WrongCode,
+            CodeRefusal::Denied(denied) => Self::Denied(denied, CountedAs::Guess),
+            CodeRefusal::Unfit(unfit) => Self::Unfit(Field::NewPassword, unfit),
+            CodeRefusal::NoAccount => Problem::NoAccount.into(),
+            CodeRefusal::PasswordRequired => Problem::PasswordRequired.into(),
+            CodeRefusal::AccountDisabled => Problem::AccountDisabled.into(),
+            CodeRefusal::PhoneTaken => Problem::PhoneTaken.into(),
+            CodeRefusal::Broken(error) => error.into(),
+        }
     }
 }
 
@@ -136,7 +145,7 @@ impl<'a> Actor<'a> {
     ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
         let solved = self.redeem().await?;
         if !self.services.sign_in.is_open_to(self.live, account, &self.sender.sign_in_client()).await? {
-            return Err(ActionRefusal::PasswordDisabled);
+            return Err(Problem::PasswordDisabled.into());
         }
         match self.try_password(account.login.clone(), password, solved).await {
             Ok(owner) => Ok((owner, solved)),

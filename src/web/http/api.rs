@@ -159,13 +159,6 @@ impl ApiRequest {
             ActionRefusal::WrongCode => {
                 return self.with_quota(CountedAs::Guess, Problem::InvalidCode.respond(), None).into();
             }
-            ActionRefusal::PasswordDisabled => Problem::PasswordDisabled,
-            ActionRefusal::LoginTaken => Problem::LoginTaken,
-            ActionRefusal::PhoneTaken => Problem::PhoneTaken,
-            ActionRefusal::NoAccount => Problem::NoAccount,
-            ActionRefusal::PasswordRequired => Problem::PasswordRequired,
-            ActionRefusal::AccountDisabled => Problem::AccountDisabled,
-            ActionRefusal::NotSent => Problem::NotSent,
             ActionRefusal::Unfit(field, unfit) => Problem::at(field, unfit.into()),
             ActionRefusal::Problem(problem) => problem,
         };

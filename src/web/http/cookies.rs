@@ -15,89 +15,77 @@ use crate::web::http::locale::Locale;
 /// cookies, which neither a sibling site nor a plain-http page can set (RFC 6265bis §4.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookies {
-    secure: bool,
+    pub secure: bool,
+    pub session_name: &'static str,
+    pub browser_name: &'static str,
+    pub device_name: &'static str,
+    pub flash_name: &'static str,
+    lookup_name: &'static str,
 }
+
+pub const LANGUAGE_NAME: &str = "gh_lang";
 
 impl Cookies {
     pub fn new(public_url: &Url) -> Self {
-        Self { secure: public_url.scheme() == "https" }
-    }
-
-    pub const fn secure(self) -> bool {
-        self.secure
-    }
-
-    pub const fn session_name(self) -> &'static str {
-        if self.secure { "__Host-gh_session" } else { "gh_session" }
-    }
-
-    pub const fn browser_name(self) -> &'static str {
-        if self.secure { "__Host-gh_browser" } else { "gh_browser" }
-    }
-
-    pub const fn device_name(self) -> &'static str {
-        if self.secure { "__Host-gh_device" } else { "gh_device" }
-    }
-
-    pub const fn flash_name(self) -> &'static str {
-        if self.secure { "__Host-gh_flash" } else { "gh_flash" }
-    }
-
-    pub const fn lookup_name(self) -> &'static str {
-        if self.secure { "__Host-gh_lookup" } else { "gh_lookup" }
-    }
-
-    pub const fn language_name(self) -> &'static str {
-        "gh_lang"
+        let secure = public_url.scheme() == "https";
+        let name = |host_bound, plain| if secure { host_bound } else { plain };
+        Self {
+            secure,
+            session_name: name("__Host-gh_session", "gh_session"),
+            browser_name: name("__Host-gh_browser", "gh_browser"),
+            device_name: name("__Host-gh_device", "gh_device"),
+            flash_name: name("__Host-gh_flash", "gh_flash"),
+            lookup_name: name("__Host-gh_lookup", "gh_lookup"),
+        }
     }
 
     /// The session's token. The browser keeps it no longer than the session can last.
     pub fn session(self, token: &str, longest: Duration) -> Cookie<'static> {
-        self.lasting(self.session_name(), token.to_owned(), longest)
+        self.lasting(self.session_name, token.to_owned(), longest)
     }
 
     pub fn end_session(self) -> Cookie<'static> {
-        self.removal(self.session_name())
+        self.removal(self.session_name)
     }
 
     /// Identifies the browser to accounts that have signed in from it. Signing out keeps it: it opens
     /// nothing, and serves the next sign-in.
     pub fn device(self, entries: String) -> Cookie<'static> {
-        self.lasting(self.device_name(), entries, DEVICE_LIFE)
+        self.lasting(self.device_name, entries, DEVICE_LIFE)
     }
 
     /// Kept until the browser closes. It need only outlive a form that is being filled in.
     pub fn browser(self, id: String) -> Cookie<'static> {
-        self.fenced(self.browser_name(), id)
+        self.fenced(self.browser_name, id)
     }
 
     /// Five minutes: older news is of no use.
     pub fn flash(self, signed: String) -> Cookie<'static> {
-        self.lasting(self.flash_name(), signed, Duration::from_secs(300))
+        self.lasting(self.flash_name, signed, Duration::from_secs(300))
     }
 
     pub fn end_flash(self) -> Cookie<'static> {
-        self.removal(self.flash_name())
+        self.removal(self.flash_name)
     }
 
     /// The subject that an administrator looks up, so that no URL, log or history holds it. Kept for 15
     /// minutes, about as long as one case takes.
     pub fn lookup(self, asked: &str) -> Cookie<'static> {
-        self.lasting(self.lookup_name(), URL_SAFE_NO_PAD.encode(asked), Duration::from_secs(15 * 60))
+        self.lasting(self.lookup_name, URL_SAFE_NO_PAD.encode(asked), Duration::from_secs(15 * 60))
     }
 
     /// The next user of this browser must not see whom the administrator looked up.
     pub fn end_lookup(self) -> Cookie<'static> {
-        self.removal(self.lookup_name())
+        self.removal(self.lookup_name)
     }
 
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
-        let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name())?).ok()?;
+        let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name)?).ok()?;
         String::from_utf8(bytes).ok()
     }
 
     pub fn language(self, locale: Locale) -> Cookie<'static> {
-        self.lasting(self.language_name(), locale.code().to_owned(), Duration::from_secs(365 * 24 * 60 * 60))
+        self.lasting(LANGUAGE_NAME, locale.code().to_owned(), Duration::from_secs(365 * 24 * 60 * 60))
     }
 
     fn lasting(self, name: &'static str, value: String, span: Duration) -> Cookie<'static> {

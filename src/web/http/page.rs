@@ -91,16 +91,16 @@ impl WebContext {
     }
 
     pub fn browser(&self, headers: &HeaderMap) -> Option<Browser> {
-        cookies::value(headers, self.cookies.browser_name()).and_then(Browser::parse)
+        cookies::value(headers, self.cookies.browser_name).and_then(Browser::parse)
     }
 
     pub fn session_token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        cookies::value(headers, self.cookies.session_name())
+        cookies::value(headers, self.cookies.session_name)
     }
 
     /// What identifies this browser to accounts that have signed in from it.
     pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
-        let sent = cookies::only_value(headers, self.cookies.device_name());
+        let sent = cookies::only_value(headers, self.cookies.device_name);
         sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
     }
 }
@@ -177,12 +177,12 @@ impl PageRequest {
     pub fn of(request: &HttpRequest, edge: web::Data<WebContext>) -> Self {
         let headers = request.headers();
         let sent = edge.browser(headers);
-        let flash = cookies::value(headers, edge.cookies.flash_name());
+        let flash = cookies::value(headers, edge.cookies.flash_name);
         let chosen = form_urlencoded::parse(request.query_string().as_bytes())
             .find(|(name, _)| name == "lang")
             .and_then(|(_, code)| Locale::named(&code));
         Self {
-            locale: chosen.unwrap_or_else(|| language(headers, edge.cookies)),
+            locale: chosen.unwrap_or_else(|| language(headers)),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
             is_new: sent.is_none(),
@@ -308,8 +308,8 @@ pub fn set(response: &mut HttpResponse, cookie: Cookie<'static>) {
 }
 
 /// The language that the reader chose, or the one that the browser prefers.
-pub fn language(headers: &HeaderMap, jar: Cookies) -> Locale {
-    let kept = cookies::value(headers, jar.language_name()).and_then(Locale::named);
+pub fn language(headers: &HeaderMap) -> Locale {
+    let kept = cookies::value(headers, cookies::LANGUAGE_NAME).and_then(Locale::named);
     let accepted =
         || headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).and_then(Locale::accepted);
     kept.or_else(accepted).unwrap_or_default()

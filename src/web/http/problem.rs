@@ -15,7 +15,6 @@ use utoipa::ToSchema;
 
 use crate::captcha::{Challenge, ProofChallenge};
 use crate::db::DbError;
-use crate::login::ServiceError;
 use crate::lookup::LookupError;
 use crate::sms::PhoneError;
 use crate::tuning::DraftError;
@@ -414,7 +413,7 @@ macro_rules! broken {
     };
 }
 
-broken!(DbError, ServiceError, LookupError);
+broken!(DbError, LookupError);
 
 /// An outage is logged once, when it begins. Its later errors are not logged.
 pub fn log_failure(error: &impl Display) {

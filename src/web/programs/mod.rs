@@ -7,7 +7,7 @@ use std::sync::Arc;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 
-use crate::accounts::{Realm, TokenBearer};
+use crate::accounts::{ProgramScope, Realm, TokenBearer};
 use crate::captcha::RedeemResult;
 use crate::config::LiveSettings;
 use crate::web::http::challenge::BUSY;
@@ -40,17 +40,17 @@ impl Program {
 
     /// `guard:NAME`: it asks before it looks at passwords.
     pub fn guard(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.realm().ok_or(Problem::InsufficientScope)
+        self.bearer.scopes.program(ProgramScope::Guard).ok_or(Problem::InsufficientScope)
     }
 
     /// `verify:NAME`: it may have codes sent, and checks them.
     pub fn verify(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.verify().ok_or(Problem::InsufficientScope)
+        self.bearer.scopes.program(ProgramScope::Verify).ok_or(Problem::InsufficientScope)
     }
 
     /// `relay:NAME`: an identity provider whose codes are sent.
     pub fn relay(&self) -> Result<&Realm, Problem> {
-        self.bearer.scopes.relay().ok_or(Problem::InsufficientScope)
+        self.bearer.scopes.program(ProgramScope::Relay).ok_or(Problem::InsufficientScope)
     }
 
     /// A custom limit; what limits there are is nobody else's to know.

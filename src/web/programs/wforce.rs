@@ -11,7 +11,7 @@ use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use crate::accounts::{Realm, RealmLogin};
+use crate::accounts::{ProgramScope, Realm, RealmLogin};
 use crate::config::LiveSettings;
 use crate::login::{AttemptOutcome, PolicyAttempt};
 use crate::web::http::extract;
@@ -70,7 +70,7 @@ async fn answer(
 ) -> Result<HttpResponse, Problem> {
     let (request, edge) = (mail_server.request(), &mail_server.edge);
     let bearer = extract::admit_program(request, services, mail_server.client).await?;
-    let realm = bearer.scopes.realm().ok_or(Problem::InsufficientScope)?;
+    let realm = bearer.scopes.program(ProgramScope::Guard).ok_or(Problem::InsufficientScope)?;
     let (command, locale) = parse_query(request.query_string());
     let fields = body.read().await.ok();
     let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, edge));

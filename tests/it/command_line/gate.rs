@@ -23,7 +23,7 @@ fn print(home: &Home, more: &[&str]) -> Ended {
 fn a_file_for_each_proxy_is_printed_with_the_names_of_the_configuration() {
     let home = home(CONFIG);
     for file in ProxyFile::ALL {
-        let ended = print(&home, &[file.as_str()]);
+        let ended = print(&home, &[file.into_str()]);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{file:?}");
         let text = &ended.stdout;
         assert!(text.contains(&format!("127.0.0.1:{}", home.port)), "{text}");
