@@ -71,8 +71,8 @@ pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
     logs: [LimitLogs; COUNT],
-    own_devices: DevicesCounted,
-    realm_devices: DevicesCounted,
+    /// By [`ReplayedLogin`].
+    devices: [DevicesCounted; 2],
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
     queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
@@ -94,8 +94,7 @@ impl<'r> ReplayEngine<'r> {
             rows: &recording.rows,
             from,
             logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
-            own_devices: devices(ReplayedLogin::Own),
-            realm_devices: devices(ReplayedLogin::Realm),
+            devices: [ReplayedLogin::Own, ReplayedLogin::Realm].map(devices),
             queues: HashMap::new(),
             due: BinaryHeap::new(),
             scheduled: 0,
@@ -165,22 +164,15 @@ impl<'r> ReplayEngine<'r> {
 
     /// Whether the draft may decide differently from the record.
     fn differs(&self, row: &ReplayRow) -> bool {
-        row.action.from_device().is_some_and(|(login, _)| self.devices(login).changed)
+        row.action.from_device().is_some_and(|(login, _)| self.devices[login as usize].changed)
             || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
-    }
-
-    const fn devices(&self, login: ReplayedLogin) -> &DevicesCounted {
-        match login {
-            ReplayedLogin::Own => &self.own_devices,
-            ReplayedLogin::Realm => &self.realm_devices,
-        }
     }
 
     /// Tries one of a row's attempts, and then those after it.
     fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
         let action = match row.action.from_device() {
-            Some((login, stranger)) if !self.devices(login).apart => stranger,
+            Some((login, stranger)) if !self.devices[login as usize].apart => stranger,
             _ => row.action,
         };
         let left = row.count.saturating_sub(tried).max(1);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
+use super::PreviewError;
 use super::row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake, is_replayed};
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
@@ -16,7 +17,7 @@ use crate::db::{Db, DbError, on_db};
 use crate::sms::{MessagePurpose, ProgramKind};
 
 /// The most rows that one replay takes: 96 MB of them.
-pub const MOST_ROWS: usize = 2_000_000;
+const MOST_ROWS: usize = 2_000_000;
 const PAGE: i64 = 20_000;
 
 /// What was read.
@@ -31,14 +32,6 @@ pub struct RecordRead {
     pub oldest: Option<Micros>,
     /// Whether a part of the time before the span was left out.
     pub cut: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error("the period has more than {MOST_ROWS} events; choose a shorter one")]
-    TooMany,
-    #[error(transparent)]
-    Db(#[from] DbError),
 }
 
 /// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
@@ -116,14 +109,16 @@ type EventColumns =
     (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, TextColumn, TextColumn);
 
 /// Everything from `back` before the span to its end.
-pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, ReadError> {
+pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, PreviewError> {
     let oldest = oldest(db).await?;
     let wanted = from.minus(back);
     let mut warm_from = wanted;
     // If there is too much, the time before the span is cut first.
     if let Some(first) = nth_newest(db, to, MOST_ROWS).await? {
         if first >= from {
-            return Err(ReadError::TooMany);
+            return Err(PreviewError::Span(format!(
+                "the period has more than {MOST_ROWS} events; choose a shorter one"
+            )));
         }
         warm_from = warm_from.max(Micros(first.0 + 1));
     }
