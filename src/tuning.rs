@@ -218,13 +218,6 @@ impl Tuning {
         }
     }
 
-    /// Tells the others that this instance stops.
-    pub async fn leave(&self) {
-        if let Err(error) = self.gone().await {
-            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
-        }
-    }
-
     /// One round of [`Self::run`].
     pub async fn sync_once(&self) {
         for failed in [self.record().await.err(), self.heartbeat().await.err()].into_iter().flatten() {

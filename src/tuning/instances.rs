@@ -88,11 +88,13 @@ impl Tuning {
         Ok(())
     }
 
-    /// Removes this instance.
-    pub(super) async fn gone(&self) -> Result<(), DbError> {
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
         const SQL: &str = "DELETE FROM instances WHERE id = $1";
         let id = &self.0.instance;
-        on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop))?;
-        Ok(())
+        let gone = on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop));
+        if let Err(error) = gone {
+            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
+        }
     }
 }

@@ -45,7 +45,7 @@ use crate::db::{Db, DbError};
 use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
 pub use read::{RecordRead, read};
-pub use row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
+pub use row::{RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake};
 pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 
 /// The counts of all attempts, and of those of each limit.
@@ -65,7 +65,7 @@ pub struct Comparison {
 
 /// Counts the attempts from `from` on as they were recorded and as `draft` would have decided them; those before
 /// fill the logs.
-pub fn replay(recording: &Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
+pub fn replay(recording: &[ReplayRow], in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
     engine::ReplayEngine::new(recording, in_force, draft, from).run()
 }
 
@@ -201,8 +201,8 @@ impl PreviewService {
         Ok(PreviewReport {
             from: read.from,
             to: read.to,
-            rows: read.recording.rows.len() as u64,
-            bytes: read.recording.bytes() as u64,
+            rows: read.recording.len() as u64,
+            bytes: size_of_val(read.recording.as_slice()) as u64,
             incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
             recorded,
             draft,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
 use super::PreviewError;
-use super::row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake, is_replayed};
+use super::row::{RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake, is_replayed};
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
@@ -23,7 +23,7 @@ const PAGE: i64 = 20_000;
 /// What was read.
 #[derive(Debug)]
 pub struct RecordRead {
-    pub recording: Recording,
+    pub recording: Vec<ReplayRow>,
     pub from: Micros,
     pub to: Micros,
     /// From here on every event is included.
@@ -167,7 +167,8 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
     };
-    let detail = detail.as_deref().map(DetailFields::read).unwrap_or_default();
+    let detail = detail.as_deref().and_then(|detail| serde_json::from_str(detail).ok());
+    let detail: DetailFields = detail.unwrap_or_default();
     let realm = realm.as_ref().or(detail.realm.as_ref()).or(detail.name.as_ref());
     let in_realm = |key: &KeyColumn| realm.map_or(*key, |realm| Some(together((realm, (*key)?))));
     Some(RecordedEvent {
@@ -215,12 +216,6 @@ struct DetailFields {
     /// Of a log of a program that was cleared.
     name: Option<String>,
     forgave: Option<bool>,
-}
-
-impl DetailFields {
-    fn read(detail: &str) -> Self {
-        serde_json::from_str(detail).unwrap_or_default()
-    }
 }
 
 /// One key for several.
