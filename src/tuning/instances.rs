@@ -93,7 +93,7 @@ impl Tuning {
         const SQL: &str = "DELETE FROM instances WHERE id = $1";
         let id = &self.0.instance;
         let gone = on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop));
-        if let Err(error) = gone {
+        if let Err(error) = gone.map_err(DbError::from) {
             tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
         }
     }
