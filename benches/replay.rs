@@ -55,10 +55,10 @@ fn main() {
     }
     let kept = kept.expect("read above");
     let held = resident();
-    println!("read      {:>8.0?}   rows {}", median(reads), kept.recording.rows.len());
+    println!("read      {:>8.0?}   rows {}", median(reads), kept.recording.len());
     println!(
         "kept      {:>8} MiB in rows; the process has grown by {} MiB",
-        kept.recording.bytes() >> 20,
+        size_of_val(kept.recording.as_slice()) >> 20,
         (held - before) >> 20
     );
     for (name, limits) in [("unchanged", Limits::default()), ("a draft", draft())] {

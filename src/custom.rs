@@ -104,10 +104,7 @@ pub enum TokenCheck {
     /// Never created, revoked or expired.
     Unknown,
     /// Unknown, and its address has sent too many of those.
-    TooMany {
-        limit: &'static str,
-        retry_after: Duration,
-    },
+    TooMany(Refusal),
 }
 
 impl TokenGate {
@@ -124,9 +121,7 @@ impl TokenGate {
         }
         let bucket = self.unknown.bucket(&self.limit, address);
         Ok(match self.unknown.reserve(&[bucket], false).await {
-            Ok(HitDecision::Refused(refusal)) => {
-                TokenCheck::TooMany { limit: NAME, retry_after: refusal.retry_after }
-            }
+            Ok(HitDecision::Refused(refusal)) => TokenCheck::TooMany(refusal),
             // The in-process store does not fail, and this limit has no holds.
             Ok(HitDecision::Admitted(_)) | Err(_) => TokenCheck::Unknown,
         })

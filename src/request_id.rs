@@ -52,11 +52,7 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let future = spans::keep(future);
-    match RequestId::current() {
-        Some(id) => tokio::spawn(id.scope(future)),
-        None => tokio::spawn(future),
-    }
+    tokio::spawn(keep(future))
 }
 
 /// The same on a thread that serves nobody else, for what computes between its statements.
@@ -64,11 +60,8 @@ pub fn spawn_apart<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let (runtime, id, future) = (Handle::current(), RequestId::current(), spans::keep(future));
-    tokio::task::spawn_blocking(move || match id {
-        Some(id) => runtime.block_on(id.scope(future)),
-        None => runtime.block_on(future),
-    })
+    let (runtime, future) = (Handle::current(), keep(future));
+    tokio::task::spawn_blocking(move || runtime.block_on(future))
 }
 
 /// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.

@@ -40,7 +40,10 @@ struct TuningInner {
     clock: Clock,
     entropy: Entropy,
     audit: Audit,
-    this: instances::ThisInstance,
+    /// This instance's id, its name for the others, and since when it is there.
+    instance: String,
+    host: String,
+    started_at: Micros,
     /// The newest change in the history that was in force on this instance. Locked while one is recorded.
     recorded: Mutex<history::NewestChange>,
     previews: PreviewService,
@@ -59,39 +62,15 @@ pub struct CurrentLimits {
     pub overridden: Overridden,
     /// A newer document that is not in force, and why.
     pub refused: Option<RefusedChange>,
-    document: Arc<str>,
-}
-
-impl CurrentLimits {
-    /// The `[limits]` part of the document, with its comments.
-    pub fn limits_toml(&self) -> String {
-        config::limits_toml(&self.document)
-    }
-
-    /// The full names of the limits in the document; the others have their defaults.
-    pub fn set_limits(&self) -> Vec<String> {
-        config::named(&self.document)
-    }
-
-    /// The `[[apps]]` part of the document, with its comments.
-    pub fn apps_toml(&self) -> String {
-        config::apps_toml(&self.document)
-    }
+    pub document: Arc<str>,
 }
 
 /// The author of a change.
-#[derive(Debug, Clone, Copy)]
-pub struct ChangeActor<'a> {
+pub struct ChangeAuthor {
     /// The account's id.
-    pub account: &'a str,
-    pub login: &'a str,
-}
-
-/// The same with the reason, owned for the duration of a save.
-struct SaveAuthor {
-    account: String,
-    login: String,
-    reason: String,
+    pub account: String,
+    pub login: String,
+    pub reason: String,
 }
 
 /// Why nothing was saved; what is in force is unchanged.
@@ -124,14 +103,15 @@ impl From<DraftSaveError> for SaveError {
 impl Tuning {
     /// `host` is this instance's name for the others: the machine and the port.
     pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
-        let this = instances::ThisInstance::new(host, &clock, &entropy);
         Self(Arc::new(TuningInner {
+            instance: row_id(&entropy),
+            host,
+            started_at: clock.now(),
             live,
             db,
             clock,
             entropy,
             audit,
-            this,
             recorded: Mutex::new(None),
             previews: PreviewService::default(),
             draft_turns: turns::DraftTurns::default(),
@@ -163,7 +143,7 @@ impl Tuning {
         let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
         audit.flush().await;
         let limits = live.snapshot().limits.clone();
-        let since = self.changed_at().await.map_err(PreviewError::Db)?;
+        let since = self.changed_at().await?;
         previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
     }
 
@@ -173,8 +153,7 @@ impl Tuning {
         &self,
         edit: DocumentEdit,
         if_match: &str,
-        by: ChangeActor<'_>,
-        reason: &str,
+        author: ChangeAuthor,
     ) -> Result<SavedDraft, SaveError> {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
@@ -182,11 +161,6 @@ impl Tuning {
             return Err(SaveError::Backend(WHY.to_owned()));
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
-        let author = SaveAuthor {
-            account: by.account.to_owned(),
-            login: by.login.to_owned(),
-            reason: reason.to_owned(),
-        };
         // On its own task: the caller may hang up, and the change is still recorded.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
@@ -199,7 +173,7 @@ impl Tuning {
         control: &config::WatchControl,
         edit: DocumentEdit,
         seen: &str,
-        author: &SaveAuthor,
+        author: &ChangeAuthor,
     ) -> Result<SavedDraft, SaveError> {
         // Locked over both, so that the history is in the order of the saves.
         let mut recorded = self.0.recorded.lock().await;
@@ -221,13 +195,12 @@ impl Tuning {
         &self,
         change: &str,
         if_match: &str,
-        by: ChangeActor<'_>,
-        reason: &str,
+        author: ChangeAuthor,
     ) -> Result<SavedDraft, SaveError> {
         let change = self.change(change).await.map_err(SaveError::Db)?.ok_or(SaveError::NoSuchChange)?;
         let limits = DocumentDraft::Toml(&change.document);
         let edit = DocumentEdit::limits(limits).map_err(SaveError::Invalid)?;
-        self.save(edit.but_overridden(), if_match, by, reason).await
+        self.save(edit.but_overridden(), if_match, author).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
@@ -245,13 +218,6 @@ impl Tuning {
         }
     }
 
-    /// Tells the others that this instance stops.
-    pub async fn leave(&self) {
-        if let Err(error) = self.gone().await {
-            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
-        }
-    }
-
     /// One round of [`Self::run`].
     pub async fn sync_once(&self) {
         for failed in [self.record().await.err(), self.heartbeat().await.err()].into_iter().flatten() {
@@ -263,6 +229,11 @@ impl Tuning {
 /// Twelve hexadecimal digits; `none` if there is no document.
 fn version_of(in_force: &config::InForceConfig) -> String {
     in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
+}
+
+/// Of a change or an instance.
+fn row_id(entropy: &Entropy) -> String {
+    format!("{:016x}", u64::from_be_bytes(entropy.bytes()))
 }
 
 impl TuningInner {

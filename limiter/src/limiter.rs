@@ -101,7 +101,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         Bucket { limit, key: SubjectKey(self.0.subjects.short_hash(limit.tag(), subject)) }
     }
 
-    /// An id for a hit that is written by [`Limiter::restore`].
+    /// An id for a hit that is written by [`WindowStore::restore`].
     pub fn fresh_id(&self) -> HitId {
         self.0.ids.next()
     }
@@ -185,16 +185,6 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let cleared = self.0.store.clear(bucket).await;
         self.wake(bucket.key);
         cleared
-    }
-
-    /// Writes back hits that are known from another record; see [`WindowStore::restore`].
-    pub async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        self.0.store.restore(hits).await
-    }
-
-    /// The rebuild generation of `name`; see [`WindowStore::rebuild_generation`].
-    pub async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        self.0.store.rebuild_generation(name, shape).await
     }
 
     fn wake(&self, key: SubjectKey) {

@@ -77,7 +77,7 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
 
     /// The rebuild generation in which the windows are complete; see [`WindowStore::rebuild_generation`].
     pub async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
-        self.limiter.rebuild_generation(self.name, shape).await
+        self.limiter.store().rebuild_generation(self.name, shape).await
     }
 
     /// Rebuilds the windows if they are incomplete and returns the rebuild generation. Runs once at a time in

@@ -56,32 +56,27 @@ impl LocalMarks {
     /// As [`SpentMarks::spend`]; false, too, if there is no room.
     pub fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> bool {
         let now = self.clock.now();
-        let shard = &self.shards[usize::from(id_hash[0]) % SHARDS];
-        shard.lock().unwrap_or_else(PoisonError::into_inner).spend(id_hash, ttl, now, self.per_shard)
+        let shard = self.shards[usize::from(id_hash[0]) % SHARDS].lock();
+        let SpentShard { until: marks, swept } = &mut *shard.unwrap_or_else(PoisonError::into_inner);
+        if marks.get(&id_hash).is_some_and(|until| *until > now) {
+            return false;
+        }
+        let full = marks.len() >= self.per_shard;
+        if now.since(*swept) >= if full { SWEEP_WHEN_FULL } else { SWEEP_EVERY } {
+            marks.retain(|_, until| *until > now);
+            marks.shrink_to(marks.len() * 2);
+            *swept = now;
+        }
+        if marks.len() >= self.per_shard {
+            return false;
+        }
+        marks.insert(id_hash, now.plus(ttl));
+        true
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap().until.len()).sum()
-    }
-}
-
-impl SpentShard {
-    fn spend(&mut self, id_hash: [u8; 16], ttl: Duration, now: Micros, capacity: usize) -> bool {
-        if self.until.get(&id_hash).is_some_and(|until| *until > now) {
-            return false;
-        }
-        let full = self.until.len() >= capacity;
-        if now.since(self.swept) >= if full { SWEEP_WHEN_FULL } else { SWEEP_EVERY } {
-            self.until.retain(|_, until| *until > now);
-            self.until.shrink_to(self.until.len() * 2);
-            self.swept = now;
-        }
-        if self.until.len() >= capacity {
-            return false;
-        }
-        self.until.insert(id_hash, now.plus(ttl));
-        true
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod metric_points;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,17 +125,21 @@ impl Otlp {
     pub fn start(self, metrics: PrometheusHandle) -> RunningOtlp {
         let Self { receiver, resource, spans, provider, interval, clock, opened } = self;
         receiver.register_errors();
-        register_lost();
+        // Shows the counter at zero.
+        metrics::counter!(LOST).increment(0);
         let stopper = StopSender::new();
         let mut tasks = JoinSet::new();
-        let figures = MetricsExport {
-            receiver: Arc::clone(&receiver),
-            resource: resource.attributes.0.clone(),
-            metrics,
-            clock,
-            opened,
-        };
-        tasks.spawn(figures.run(interval, stopper.stop()));
+        let (to, about, mut stop) = (Arc::clone(&receiver), resource.attributes.0.clone(), stopper.stop());
+        tasks.spawn(async move {
+            // The last time when it is stopped. A failed export is not repeated: the next one has the same sums and more.
+            let mut goes_on = true;
+            while goes_on {
+                goes_on = stop.pause(interval).await;
+                let points = metric_points::of_text(&metrics.render(), nanos(opened), nanos(clock.now()));
+                let resource_metrics = vec![metric_points::of_resource(about.clone(), points)];
+                to.metrics(ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()).await;
+            }
+        });
         tasks.spawn(export_spans(receiver, resource, spans, stopper.stop()));
         RunningOtlp { stopper, tasks, _provider: provider }
     }
@@ -197,28 +200,6 @@ async fn export_spans(
     }
 }
 
-struct MetricsExport {
-    receiver: Arc<OtlpReceiver>,
-    resource: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>,
-    metrics: PrometheusHandle,
-    clock: Clock,
-    opened: Micros,
-}
-
-impl MetricsExport {
-    /// The last time when it is stopped. A failed export is not repeated: the next one has the same sums and more.
-    async fn run(self, interval: Duration, mut stop: StopSignal) {
-        let mut goes_on = true;
-        while goes_on {
-            goes_on = stop.pause(interval).await;
-            let (start, now) = (self.opened, self.clock.now());
-            let metrics = metric_points::of_text(&self.metrics.render(), nanos(start), nanos(now));
-            let resource_metrics = vec![metric_points::of_resource(self.resource.clone(), metrics)];
-            self.receiver.metrics(ExportMetricsServiceRequest { resource_metrics }.encode_to_vec()).await;
-        }
-    }
-}
-
 fn nanos(at: Micros) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
 }
@@ -245,11 +226,6 @@ impl SpanProcessor for SpanQueue {
 }
 
 const LOST: &str = "gatehouse_otlp_spans_lost_total";
-
-/// Shows the counter at zero; call it once the recorder is installed.
-fn register_lost() {
-    metrics::counter!(LOST).increment(0);
-}
 
 fn count_lost(spans: u64) {
     if spans > 0 {
@@ -288,16 +264,12 @@ impl Signal {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
 struct ExportError {
     reason: String,
     /// It may be accepted later; not before this time has passed, if the receiver says so.
     again: Option<Duration>,
-}
-
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
 }
 
 impl OtlpReceiver {

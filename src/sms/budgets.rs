@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{
     AdmittedHit, Bucket, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal, RuleAction,
-    StoreError, StoreState, WindowRecord,
+    StoreError, StoreState, WindowRecord, WindowStore,
 };
 
 use super::ledger::{Ledger, LedgerPosition};
@@ -131,7 +131,7 @@ impl SmsBudgets {
         {
             return Ok(*generation);
         }
-        let generation = match self.limiter.rebuild_generation(MARK, &shape).await.map_err(Some)? {
+        let generation = match self.limiter.store().rebuild_generation(MARK, &shape).await.map_err(Some)? {
             Some(generation) => generation,
             None => self.rebuild_windows(limits).await.ok_or(None)?,
         };
@@ -209,7 +209,7 @@ impl SmsBudgets {
     /// lost hits unnoticed. The next message is then refused without a transaction.
     pub async fn restore_number(&self, number: Bucket<'_>, sent: &[KeptHit]) {
         let hits: Vec<_> = sent.iter().map(|kept| (number, *kept)).collect();
-        if let Err(error) = self.limiter.restore(&hits).await {
+        if let Err(error) = self.limiter.store().restore(&hits).await {
             tracing::debug!(%error, "a number's window could not be rebuilt");
         }
     }
@@ -217,7 +217,7 @@ impl SmsBudgets {
     /// Whether the store has kept its data since that generation. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
     pub async fn is_current(&self, limits: &MessageLimits, generation: HitId) -> bool {
-        let now = self.limiter.rebuild_generation(MARK, &limits.shape()).await;
+        let now = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
         let current = now.is_ok_and(|now| now == Some(generation));
         if !current {
             *self.known() = None;
@@ -288,7 +288,7 @@ impl RecordedMessages<'_> {
                 ledger.wrong_guesses(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
             let bucket = |key| Bucket { limit: &limits.guess, key };
             let hits: Vec<_> = page.iter().map(|guess| (bucket(guess.log), guess.kept)).collect();
-            limiter.restore(&hits).await?;
+            limiter.store().restore(&hits).await?;
             guesses += page.len();
             match page.into_iter().last() {
                 Some(last) if hits.len() == PAGE as usize => position = last.position,
@@ -317,7 +317,7 @@ impl RecordedMessages<'_> {
                 hits.extend(counted.into_iter().map(|bucket| (bucket.to_owned(), kept)));
             }
             let hits: Vec<_> = hits.iter().map(|(log, kept)| (log.borrow(), *kept)).collect();
-            limiter.restore(&hits).await?;
+            limiter.store().restore(&hits).await?;
             if page.len() < PAGE as usize {
                 return Ok(messages);
             }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
 
-use super::{SaveAuthor, Tuning, version_of};
+use super::{ChangeAuthor, Tuning, row_id, version_of};
 use crate::clock::{Micros, as_time};
 use crate::config;
 use crate::db::{self, DbError, DbLock, Tx, from_row, on_db, on_tx};
@@ -133,9 +133,9 @@ impl Tuning {
         recorded: &mut NewestChange,
         version: &str,
         [limits, access, apps]: [&str; 3],
-        author: Option<&SaveAuthor>,
+        author: Option<&ChangeAuthor>,
     ) -> Result<(), DbError> {
-        let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
+        let id = row_id(&self.0.entropy);
         let mut tx = self.0.db.begin_exclusive(DbLock::on("limits.history")).await?;
         let now = tx.now(&self.0.clock).await?;
         let since = recorded.as_ref().map(|(place, _)| place.at.0);
@@ -189,10 +189,10 @@ async fn known_change(
 }
 
 /// Another instance has recorded it before its author was known.
-async fn sign(tx: &mut Tx, id: &str, author: &SaveAuthor) -> Result<(), DbError> {
+async fn sign(tx: &mut Tx, id: &str, author: &ChangeAuthor) -> Result<(), DbError> {
     const SQL: &str =
         "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
-    let SaveAuthor { account, login, reason } = author;
+    let ChangeAuthor { account, login, reason } = author;
     on_tx!(tx, connection => {
         query(SQL).bind(id).bind(account).bind(login).bind(reason).execute(connection).await.map(drop)
     })?;

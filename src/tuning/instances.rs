@@ -6,10 +6,9 @@ use serde::Serialize;
 use sqlx::{query, query_as};
 use utoipa::ToSchema;
 
-use super::{Tuning, version_of};
-use crate::clock::{Clock, Micros, as_time};
+use super::{Tuning, TuningInner, version_of};
+use crate::clock::{Micros, as_time};
 use crate::db::{DbError, on_db};
-use crate::entropy::Entropy;
 
 /// Between two signs of life.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
@@ -42,20 +41,6 @@ pub struct Instance {
     pub this: bool,
 }
 
-/// What an instance knows about itself.
-pub(super) struct ThisInstance {
-    id: String,
-    host: String,
-    started_at: Micros,
-}
-
-impl ThisInstance {
-    pub fn new(host: String, clock: &Clock, entropy: &Entropy) -> Self {
-        let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
-        Self { id, host, started_at: clock.now() }
-    }
-}
-
 type StoredInstance = (String, String, i64, i64, String, i64, Option<String>);
 
 impl Tuning {
@@ -68,7 +53,7 @@ impl Tuning {
             on_db!(&self.0.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?;
         let instance =
             |(id, host, started_at, seen_at, version, applied_at, refused): StoredInstance| Instance {
-                this: id == self.0.this.id,
+                this: id == self.0.instance,
                 id,
                 host,
                 started_at: Micros(started_at),
@@ -91,11 +76,11 @@ impl Tuning {
                 version = excluded.version";
         const DROP: &str = "DELETE FROM instances WHERE seen_at <= $1";
         let now = self.0.now().await?;
-        let (this, live) = (&self.0.this, &self.0.live);
+        let TuningInner { instance, host, started_at, live, .. } = &*self.0;
         let version = version_of(&live.in_force());
         let refused = live.last_error().or_else(|| live.backend_down());
         on_db!(&self.0.db, pool => {
-            query(SQL).bind(&this.id).bind(&this.host).bind(this.started_at.0).bind(now.0).bind(&version)
+            query(SQL).bind(instance).bind(host).bind(started_at.0).bind(now.0).bind(&version)
                 .bind(&refused).execute(pool).await.map(drop)
         })?;
         let gone = now.minus(GONE_AFTER);
@@ -103,11 +88,13 @@ impl Tuning {
         Ok(())
     }
 
-    /// Removes this instance.
-    pub(super) async fn gone(&self) -> Result<(), DbError> {
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
         const SQL: &str = "DELETE FROM instances WHERE id = $1";
-        let id = &self.0.this.id;
-        on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop))?;
-        Ok(())
+        let id = &self.0.instance;
+        let gone = on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop));
+        if let Err(error) = gone.map_err(DbError::from) {
+            tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
+        }
     }
 }

@@ -37,18 +37,19 @@ use std::time::{Duration, Instant};
 use gatehouse_limiter::Limit;
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use utoipa::ToSchema;
 
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time};
 use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
 use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
-pub use read::{MOST_ROWS, ReadError, RecordRead, read};
-pub use row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
+pub use read::{RecordRead, read};
+pub use row::{RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake};
 pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 
 /// The counts of all attempts, and of those of each limit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema, Default)]
 #[schema(as = PreviewSide)]
 pub struct ComparisonSide {
     pub all: AttemptCounts,
@@ -64,7 +65,7 @@ pub struct Comparison {
 
 /// Counts the attempts from `from` on as they were recorded and as `draft` would have decided them; those before
 /// fill the logs.
-pub fn replay(recording: &Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
+pub fn replay(recording: &[ReplayRow], in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
     engine::ReplayEngine::new(recording, in_force, draft, from).run()
 }
 
@@ -84,25 +85,42 @@ pub struct PreviewBase {
     pub since: Option<Micros>,
 }
 
-/// What a draft would have done, beside the record.
-#[derive(Debug, Clone, PartialEq)]
+// What a draft would have done, beside the record; as it is in the API.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
+#[schema(as = LimitsPreview, example = json!(PreviewReport {
+    from: Micros::from_seconds(1_795_168_800),
+    to: Micros::from_seconds(1_795_255_200),
+    not_replayed: vec!["captcha-address".to_owned()],
+    ..PreviewReport::default()
+}))]
 pub struct PreviewReport {
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub from: Micros,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub to: Micros,
-    /// Rows that were read, including those before the span that fill the windows.
+    // Rows that were read, including those before the span that fill the windows.
     pub rows: u64,
-    /// Their size in memory, in bytes.
+    // Their size in memory.
     pub bytes: u64,
-    /// Why the figures are incomplete.
+    /// What has to be known to read the numbers: the record begins after the span does; what came before the span, which
+    /// the windows look back on, is not all in the record; other limits were in force for a part of the span.
+    #[schema(inline)]
     pub incomplete: Vec<IncompleteReason>,
-    pub comparison: Comparison,
-    /// Limits for which the record is not detailed enough.
+    /// As it was recorded: nothing here is estimated.
+    #[serde(rename = "current")]
+    pub recorded: ComparisonSide,
+    /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
+    pub draft: ComparisonSide,
+    /// Limits of which the record does not say enough: changes to them are not tried. `login-device` is one of them unless
+    /// it and `login-account` are in force with rules that are enforced.
     pub not_replayed: Vec<String>,
     pub read_ms: u64,
     pub replay_ms: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IncompleteReason {
     /// The record begins later than the span does.
@@ -120,6 +138,12 @@ pub enum PreviewError {
     /// The span is not valid or contains too much; says why.
     Span(String),
     Db(DbError),
+}
+
+impl From<DbError> for PreviewError {
+    fn from(error: DbError) -> Self {
+        Self::Db(error)
+    }
 }
 
 /// Kept by whoever gives previews.
@@ -167,7 +191,7 @@ impl PreviewService {
             let begun = now();
             (replay(&read.recording, &current, &draft, read.from), begun.elapsed())
         });
-        let (comparison, took) = replayed.await.expect("a replay does not panic");
+        let (Comparison { recorded, draft }, took) = replayed.await.expect("a replay does not panic");
         let read = &kept.read;
         let reasons = [
             (read.oldest.is_none_or(|oldest| oldest > read.from), IncompleteReason::BeginsLater),
@@ -177,10 +201,11 @@ impl PreviewService {
         Ok(PreviewReport {
             from: read.from,
             to: read.to,
-            rows: read.recording.rows.len() as u64,
-            bytes: read.recording.bytes() as u64,
+            rows: read.recording.len() as u64,
+            bytes: size_of_val(read.recording.as_slice()) as u64,
             incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
-            comparison,
+            recorded,
+            draft,
             not_replayed,
             read_ms: read_took.as_millis() as u64,
             replay_ms: took.as_millis() as u64,
@@ -206,10 +231,7 @@ impl PreviewService {
         // Freed first, so that two of them are never in memory at once.
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let begun = now();
-        let read = read(db, now_is.minus(span), now_is, back).await.map_err(|error| match error {
-            ReadError::TooMany => PreviewError::Span(error.to_string()),
-            ReadError::Db(error) => PreviewError::Db(error),
-        })?;
+        let read = read(db, now_is.minus(span), now_is, back).await?;
         let kept = KeptRead { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
         Ok(kept)

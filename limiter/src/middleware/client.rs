@@ -120,16 +120,8 @@ impl ClientAddress {
 
     /// For people to recognise, too coarse to track them: `203.0.113.0/24`, `2001:db8::/48`.
     pub fn masked(self) -> String {
-        match self.0 {
-            IpAddr::V4(v4) => {
-                let [a, b, c, _] = v4.octets();
-                format!("{a}.{b}.{c}.0/24")
-            }
-            IpAddr::V6(v6) => {
-                let [a, b, c, ..] = v6.segments();
-                format!("{}/48", Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
-            }
-        }
+        let length = if self.0.is_ipv4() { 24 } else { 48 };
+        IpNet::new(self.0, length).expect("an address is longer").trunc().to_string()
     }
 }
 

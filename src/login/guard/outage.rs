@@ -10,7 +10,7 @@ use std::time::Duration;
 use gatehouse_limiter::window::{GatheredVerdict, TimesLog};
 use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, StoreError,
-    StoreState, WindowRecord, window,
+    StoreState, WindowRecord, WindowStore, window,
 };
 
 use super::counting::{CountingMode, GuardedLogin, OWN};
@@ -232,7 +232,7 @@ impl WindowRecord for RecordedFailures<'_> {
         // In flight first: an attempt is in the record before it stops being in flight.
         let in_flight = in_flight.begin_return();
         let hits: Vec<_> = in_flight.iter().map(|(bucket, kept)| (bucket.borrow(), *kept)).collect();
-        limiter.restore(&hits).await?;
+        limiter.store().restore(&hits).await?;
         entries += self.restore_since(begun.minus(MARGIN)).await?;
         Ok(entries)
     }
@@ -255,7 +255,7 @@ impl RecordedFailures<'_> {
                 limits.map(move |(limit, key)| (Bucket { limit, key }, kept)).collect::<Vec<_>>()
             };
             let hits: Vec<_> = page.iter().flat_map(counted).collect();
-            limiter.restore(&hits).await?;
+            limiter.store().restore(&hits).await?;
             if page.len() < PAGE as usize {
                 return Ok(entries);
             }

@@ -10,9 +10,8 @@ use gatehouse_limiter::{HitId, HitRing, KeptHit, Limit, Refusal, RuleAction};
 
 use super::Comparison;
 use super::row::{
-    COUNT, FORGAVE, HONEST, KEPT_ON_FAILURE, LogRef, NOBODY, Recording, ReplayAction, ReplayDecision,
-    ReplayOutcome, ReplayRow, ReplayedLogin, SOLVED, counts_answers, counts_devices, logs_of,
-    replayed_limits,
+    COUNT, KEPT_ON_FAILURE, LogRef, NOBODY, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow,
+    ReplayedLogin, counts_answers, counts_devices, logs_of, replayed_limits,
 };
 use super::tally::ReplayTally;
 use crate::clock::Micros;
@@ -71,8 +70,8 @@ pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
     logs: [LimitLogs; COUNT],
-    own_devices: DevicesCounted,
-    realm_devices: DevicesCounted,
+    /// By [`ReplayedLogin`].
+    devices: [DevicesCounted; 2],
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
     queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
@@ -84,18 +83,17 @@ pub struct ReplayEngine<'r> {
 }
 
 impl<'r> ReplayEngine<'r> {
-    pub fn new(recording: &'r Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Self {
+    pub fn new(rows: &'r [ReplayRow], in_force: &Limits, draft: &Limits, from: Micros) -> Self {
         let (old, new) = (replayed_limits(in_force), replayed_limits(draft));
         let devices = |login| {
             let apart = counts_devices(draft, login);
             DevicesCounted { apart, changed: apart != counts_devices(in_force, login) }
         };
         Self {
-            rows: &recording.rows,
+            rows,
             from,
             logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
-            own_devices: devices(ReplayedLogin::Own),
-            realm_devices: devices(ReplayedLogin::Realm),
+            devices: [ReplayedLogin::Own, ReplayedLogin::Realm].map(devices),
             queues: HashMap::new(),
             due: BinaryHeap::new(),
             scheduled: 0,
@@ -165,22 +163,15 @@ impl<'r> ReplayEngine<'r> {
 
     /// Whether the draft may decide differently from the record.
     fn differs(&self, row: &ReplayRow) -> bool {
-        row.action.from_device().is_some_and(|(login, _)| self.devices(login).changed)
+        row.action.from_device().is_some_and(|(login, _)| self.devices[login as usize].changed)
             || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
-    }
-
-    const fn devices(&self, login: ReplayedLogin) -> &DevicesCounted {
-        match login {
-            ReplayedLogin::Own => &self.own_devices,
-            ReplayedLogin::Realm => &self.realm_devices,
-        }
     }
 
     /// Tries one of a row's attempts, and then those after it.
     fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
         let action = match row.action.from_device() {
-            Some((login, stranger)) if !self.devices(login).apart => stranger,
+            Some((login, stranger)) if !self.devices[login as usize].apart => stranger,
             _ => row.action,
         };
         let left = row.count.saturating_sub(tried).max(1);
@@ -195,7 +186,7 @@ impl<'r> ReplayEngine<'r> {
             }
             ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, .. } => left,
             // The right person has signed in, and stops trying.
-            ReplayVerdict::Decided { .. } if row.has(HONEST) && action.is_compared() => left,
+            ReplayVerdict::Decided { .. } if row.honest && action.is_compared() => left,
             ReplayVerdict::Decided { .. } | ReplayVerdict::Held(_) => 1,
         };
         self.conclude(attempt, verdict, now);
@@ -209,7 +200,7 @@ impl<'r> ReplayEngine<'r> {
     /// An attempt that comes while others wait for the same log waits behind them.
     fn judge_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let row = self.row(attempt.row);
-        let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.has(SOLVED)));
+        let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.solved));
         match logs_of(attempt.action, row).find(queue) {
             Some(log) => ReplayVerdict::Held(log),
             None => self.evaluate(attempt, now),
@@ -247,7 +238,7 @@ impl<'r> ReplayEngine<'r> {
         let (row, mut gathered) = (self.row(attempt.row), GatheredVerdict::default());
         for (index, log) in logs_of(attempt.action, row).enumerate() {
             let logs = &self.logs[log.limit as usize];
-            if let Some(hits) = logs.get(log.subject) {
+            if let Some(hits) = logs.subjects.get(&log.subject) {
                 gathered.add(index, &logs.limit, hits, now, log.spares(row));
             }
         }
@@ -269,7 +260,7 @@ impl<'r> ReplayEngine<'r> {
     fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
             ReplayVerdict::Held(log) => {
-                let solved = self.row(attempt.row).has(SOLVED);
+                let solved = self.row(attempt.row).solved;
                 let queue = self.queues.entry((log, solved)).or_default();
                 queue.push_back(ReplayAttempt { waited: true, ..attempt });
             }
@@ -322,7 +313,7 @@ impl<'r> ReplayEngine<'r> {
     /// It was verified.
     fn settle(&mut self, attempt: &ReplayAttempt, now: Micros) {
         let row = self.row(attempt.row);
-        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.has(HONEST);
+        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.honest;
         self.each_log(attempt, now, |_, log, capacity| {
             log.holds -= 1;
             if !right {
@@ -338,8 +329,8 @@ impl<'r> ReplayEngine<'r> {
     /// before it came, if it came alone.
     fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
         let own = logs_of(attempt.action, row).next().expect("a password has a log");
-        if let Some(log) = self.logs[own.limit as usize].get_mut(own.subject)
-            && row.has(FORGAVE)
+        if let Some(log) = self.logs[own.limit as usize].subjects.get_mut(&own.subject)
+            && row.forgave
             && !attempt.waited
             && log.holds == 0
         {
@@ -358,7 +349,7 @@ impl<'r> ReplayEngine<'r> {
     /// The record does not say which device's log was cleared, so it keeps its hits.
     fn clear(&mut self, row: &ReplayRow) {
         let log = row.limit.map(|limit| LogRef::new(limit, row));
-        if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].get_mut(log.subject)) {
+        if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].subjects.get_mut(&log.subject)) {
             log.hits = HitRing::default();
         }
     }
@@ -460,7 +451,7 @@ pub struct LimitLogs {
     pub limit: Limit,
     is_changed: bool,
     longest: Duration,
-    logs: HashMap<u32, AttemptLog>,
+    pub subjects: HashMap<u32, AttemptLog>,
     sweep_at: usize,
 }
 
@@ -470,14 +461,14 @@ impl LimitLogs {
             limit: draft.clone(),
             is_changed: in_force != draft,
             longest: draft.longest_window(),
-            logs: HashMap::new(),
+            subjects: HashMap::new(),
             sweep_at: SWEEP_FROM,
         }
     }
 
     /// Whether an attempt that the log counts may be decided differently from its record.
     pub fn differs(&self, subject: u32, now: Micros) -> bool {
-        self.is_changed || self.get(subject).is_some_and(|log| log.differs_until > Some(now))
+        self.is_changed || self.subjects.get(&subject).is_some_and(|log| log.differs_until > Some(now))
     }
 
     /// An attempt was decided differently, or at another time: the log differs as long as its hit counts.
@@ -490,25 +481,17 @@ impl LimitLogs {
         }
     }
 
-    pub fn get(&self, subject: u32) -> Option<&AttemptLog> {
-        self.logs.get(&subject)
-    }
-
-    pub fn get_mut(&mut self, subject: u32) -> Option<&mut AttemptLog> {
-        self.logs.get_mut(&subject)
-    }
-
     /// The subject's log, created if there is none. None if there is no subject, or the limit has no rules.
     pub fn open(&mut self, subject: u32, now: Micros) -> Option<&mut AttemptLog> {
         if subject == NOBODY || self.limit.rules().is_empty() {
             return None;
         }
-        if self.logs.len() >= self.sweep_at {
+        if self.subjects.len() >= self.sweep_at {
             let longest = self.longest;
-            self.logs.retain(|_, log| !log.is_over(longest, now));
-            self.sweep_at = SWEEP_FROM.max(2 * self.logs.len());
+            self.subjects.retain(|_, log| !log.is_over(longest, now));
+            self.sweep_at = SWEEP_FROM.max(2 * self.subjects.len());
         }
-        Some(self.logs.entry(subject).or_default())
+        Some(self.subjects.entry(subject).or_default())
     }
 }
 

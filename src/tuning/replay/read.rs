@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
-use super::row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake, is_replayed};
+use super::PreviewError;
+use super::row::{RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake, is_replayed};
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
@@ -16,13 +17,13 @@ use crate::db::{Db, DbError, on_db};
 use crate::sms::{MessagePurpose, ProgramKind};
 
 /// The most rows that one replay takes: 96 MB of them.
-pub const MOST_ROWS: usize = 2_000_000;
+const MOST_ROWS: usize = 2_000_000;
 const PAGE: i64 = 20_000;
 
 /// What was read.
 #[derive(Debug)]
 pub struct RecordRead {
-    pub recording: Recording,
+    pub recording: Vec<ReplayRow>,
     pub from: Micros,
     pub to: Micros,
     /// From here on every event is included.
@@ -31,14 +32,6 @@ pub struct RecordRead {
     pub oldest: Option<Micros>,
     /// Whether a part of the time before the span was left out.
     pub cut: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error("the period has more than {MOST_ROWS} events; choose a shorter one")]
-    TooMany,
-    #[error(transparent)]
-    Db(#[from] DbError),
 }
 
 /// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
@@ -116,14 +109,16 @@ type EventColumns =
     (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, TextColumn, TextColumn);
 
 /// Everything from `back` before the span to its end.
-pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, ReadError> {
+pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, PreviewError> {
     let oldest = oldest(db).await?;
     let wanted = from.minus(back);
     let mut warm_from = wanted;
     // If there is too much, the time before the span is cut first.
     if let Some(first) = nth_newest(db, to, MOST_ROWS).await? {
         if first >= from {
-            return Err(ReadError::TooMany);
+            return Err(PreviewError::Span(format!(
+                "the period has more than {MOST_ROWS} events; choose a shorter one"
+            )));
         }
         warm_from = warm_from.max(Micros(first.0 + 1));
     }
@@ -172,7 +167,8 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
     };
-    let detail = detail.as_deref().map(DetailFields::read).unwrap_or_default();
+    let detail = detail.as_deref().and_then(|detail| serde_json::from_str(detail).ok());
+    let detail: DetailFields = detail.unwrap_or_default();
     let realm = realm.as_ref().or(detail.realm.as_ref()).or(detail.name.as_ref());
     let in_realm = |key: &KeyColumn| realm.map_or(*key, |realm| Some(together((realm, (*key)?))));
     Some(RecordedEvent {
@@ -220,12 +216,6 @@ struct DetailFields {
     /// Of a log of a program that was cleared.
     name: Option<String>,
     forgave: Option<bool>,
-}
-
-impl DetailFields {
-    fn read(detail: &str) -> Self {
-        serde_json::from_str(detail).unwrap_or_default()
-    }
 }
 
 /// One key for several.

@@ -136,13 +136,6 @@ pub struct RecordedEvent {
     pub keys: [Option<i64>; KINDS],
 }
 
-pub const SOLVED: u8 = 1;
-/// A limit in monitor mode would have refused it.
-const NOTED: u8 = 2;
-pub const FORGAVE: u8 = 4;
-/// Right, or soon followed by the right one from the same place.
-pub const HONEST: u8 = 8;
-
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayRow {
     pub at: Micros,
@@ -155,16 +148,17 @@ pub struct ReplayRow {
     /// The limit that refused it, would have refused it, or was cleared.
     pub limit: Option<LimitName>,
     rule: u8,
-    flags: u8,
+    /// A limit in monitor mode would have refused it.
+    noted: bool,
+    pub solved: bool,
+    pub forgave: bool,
+    /// Right, or soon followed by the right one from the same place.
+    pub honest: bool,
 }
 
 const _: () = assert!(size_of::<ReplayRow>() == 48);
 
 impl ReplayRow {
-    pub const fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
     pub const fn lasts(&self) -> Duration {
         Duration::from_micros(self.lasts as u64)
     }
@@ -185,7 +179,7 @@ impl ReplayRow {
         };
         match self.outcome {
             ReplayOutcome::Ok | ReplayOutcome::Wrong | ReplayOutcome::Failed => {
-                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.has(NOTED)) }
+                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.noted) }
             }
             ReplayOutcome::Challenged => refused(RuleAction::Captcha),
             ReplayOutcome::Throttled => refused(RuleAction::Block),
@@ -210,20 +204,8 @@ impl ReplayRow {
         match self.outcome {
             ReplayOutcome::Challenged | ReplayOutcome::Throttled => 2,
             ReplayOutcome::Ok if self.lasts == 0 => 3,
-            _ => u8::from(self.has(SOLVED)),
+            _ => u8::from(self.solved),
         }
-    }
-}
-
-/// Everything recorded in a span, and in the time before it that the limits look back over.
-#[derive(Debug)]
-pub struct Recording {
-    pub rows: Vec<ReplayRow>,
-}
-
-impl Recording {
-    pub fn bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<ReplayRow>()
     }
 }
 
@@ -243,7 +225,6 @@ impl RowIntake {
                 *place = *numbers.entry(key).or_insert(next);
             }
         }
-        let flag = |set: bool, flag| if set { flag } else { 0 };
         // Refused by no replayed limit: no draft admits it.
         let foreign = matches!(recorded.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
             && recorded.limit.is_none();
@@ -256,19 +237,20 @@ impl RowIntake {
             outcome: if foreign { ReplayOutcome::Undecided } else { recorded.outcome },
             limit: recorded.limit,
             rule: recorded.rule,
-            flags: flag(recorded.solved, SOLVED)
-                | flag(recorded.noted, NOTED)
-                | flag(recorded.forgave, FORGAVE),
+            noted: recorded.noted,
+            solved: recorded.solved,
+            forgave: recorded.forgave,
+            honest: false,
         });
     }
 
     /// Sorted, each row with what the others reveal about it.
-    pub fn finish(self) -> Recording {
+    pub fn finish(self) -> Vec<ReplayRow> {
         let mut rows = self.rows;
         rows.sort_by_key(|row| (row.at, row.rank()));
         rows.shrink_to_fit();
         find_honest(&mut rows);
-        Recording { rows }
+        rows
     }
 }
 
@@ -297,12 +279,12 @@ fn find_honest(rows: &mut [ReplayRow]) {
         let known = !pair.contains(&NOBODY);
         let right = &mut right[usize::from(who == PHONE)];
         if row.outcome == ReplayOutcome::Ok && !row.action.is_send() {
-            row.flags |= HONEST;
+            row.honest = true;
             if known {
                 right.insert(pair, row.at);
             }
         } else if known && right.get(&pair).is_some_and(|at| at.since(row.until()) <= SOON) {
-            row.flags |= HONEST;
+            row.honest = true;
         }
     }
 }
@@ -388,7 +370,7 @@ impl LogRef {
 
     /// Whether `captcha` rules let an attempt pass here.
     pub const fn spares(self, row: &ReplayRow) -> bool {
-        row.has(SOLVED) || matches!(self.part, LogPart::Blocks)
+        row.solved || matches!(self.part, LogPart::Blocks)
     }
 }
 

@@ -221,7 +221,7 @@ async fn save(
         let (tuning, from) = (services.tuning.clone(), admin.address());
         let edit = read_draft(admin, move |_| tuning.access_edit(&wanted, from)).await?;
         let saved = match edit {
-            Ok(edit) => services.tuning.save(edit, &current.version, admin.by(&admin.id()), reason).await,
+            Ok(edit) => services.tuning.save(edit, &current.version, admin.author(reason)).await,
             Err(mistakes) => Err(SaveError::Invalid(mistakes)),
         };
         let overtaken = matches!(saved, Err(SaveError::Stale { .. }));

@@ -24,7 +24,7 @@ use super::document::{
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
 use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts};
-use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who};
+use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, apps_toml};
 use crate::db::DbError;
 use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
@@ -107,7 +107,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `GET /admin/apps/edit`
 pub async fn show_editor(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
-    let (toml, controls) = (current.apps_toml(), Controls::at(&current.version));
+    let (toml, controls) = (apps_toml(&current.document), Controls::at(&current.version));
     let page = TomlDraft { part: DocumentPart::Apps, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
     let page = AppsEditPage { layout, page, trial: Trial::None, overridden: current.overridden.apps };
@@ -327,7 +327,7 @@ pub async fn api_show(_: Permitted<ReadApps>, services: ServicesData) -> HttpRes
     let body = AppsInForce {
         version: current.version.clone(),
         apps: current.live.apps.all().iter().map(|app| App::clone(app)).collect(),
-        toml: current.apps_toml(),
+        toml: apps_toml(&current.document),
         overridden: current.overridden.apps,
     };
     in_force_response(&current.version, body)

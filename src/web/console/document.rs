@@ -402,7 +402,7 @@ pub async fn save_edit(
     reason: &str,
 ) -> Result<SavedDraft, SaveError> {
     let saved = match edit {
-        Ok(edit) => admin.services.tuning.save(edit, seen, admin.by(&admin.id()), reason).await,
+        Ok(edit) => admin.services.tuning.save(edit, seen, admin.author(reason)).await,
         Err(mistakes) => Err(SaveError::Invalid(mistakes)),
     };
     record_save(admin, act, json!({ "reason": reason, "from": seen }), &saved);

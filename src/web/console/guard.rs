@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken};
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::tuning::ChangeActor;
+use crate::tuning::ChangeAuthor;
 use crate::web::console::FormProblem;
 use crate::web::form::value;
 use crate::web::http::client::SubjectBytes;
@@ -161,8 +161,8 @@ impl Admin {
     }
 
     /// Their name in the history of the limits.
-    pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
-        ChangeActor { account: id, login: &self.shown }
+    pub fn author(&self, reason: &str) -> ChangeAuthor {
+        ChangeAuthor { account: self.id(), login: self.shown.clone(), reason: reason.to_owned() }
     }
 }
 

@@ -24,7 +24,7 @@ use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{about, grouped, sentences, title};
 use crate::audit::MINUTE;
-use crate::config::{BackendKind, LimitName, LimitUnit, Limits, rule_json};
+use crate::config::{BackendKind, LimitName, LimitUnit, Limits, limits_toml, named, rule_json};
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
@@ -210,7 +210,7 @@ struct RefusedDocument {
 pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
-    let (sources, toml) = (sources(&current), current.limits_toml());
+    let (sources, toml) = (sources(&current), limits_toml(&current.document));
     let CurrentLimits { version, backend, backend_down, live, refused, .. } = current;
     let body = LimitsInForce {
         version: version.clone(),
@@ -253,7 +253,7 @@ fn limit_json(limit: &Limit) -> Value {
 }
 
 fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
-    let set = current.set_limits();
+    let set = named(&current.document);
     let source = |name: &str| match name {
         _ if current.overridden.limit(name) => "environment",
         _ if set.iter().any(|set| set == name) => "document",

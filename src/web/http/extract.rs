@@ -21,7 +21,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::accounts::{ApiToken, TokenBearer};
 use crate::config::LiveSettings;
-use crate::custom::TokenCheck;
+use crate::custom::{self, TokenCheck};
 use crate::sms::{Phone, PhoneError};
 use crate::web::http::client::ClientAddress;
 use crate::web::http::connections::BodyTime;
@@ -188,8 +188,8 @@ async fn admit_text(
     match services.token_gate.admit(&token, client.subject().as_ref()).await? {
         TokenCheck::Good(bearer) => Ok(bearer),
         TokenCheck::Unknown => Err(Problem::InvalidToken),
-        TokenCheck::TooMany { limit, retry_after } => {
-            Err(Problem::Throttled { limit: limit.into(), retry_after })
+        TokenCheck::TooMany(refusal) => {
+            Err(Problem::Throttled { limit: custom::NAME.into(), retry_after: refusal.retry_after })
         }
     }
 }

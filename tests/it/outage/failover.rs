@@ -26,7 +26,7 @@ async fn over(url: &str) -> Limiter<RedisStore> {
 async fn generation_when_up(limiter: &Limiter<RedisStore>) -> Option<HitId> {
     let answered = async {
         loop {
-            match limiter.rebuild_generation("it", "s").await {
+            match limiter.store().rebuild_generation("it", "s").await {
                 Ok(found) => return found,
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await, // servers fail over in real time
             }
@@ -39,7 +39,7 @@ async fn complete(limiter: &Limiter<RedisStore>) {
     let by = limiter.fresh_id();
     limiter.store().begin_rebuild("it", by).await.unwrap();
     assert!(limiter.store().finish_rebuild("it", "s", by).await.unwrap());
-    assert_eq!(limiter.rebuild_generation("it", "s").await.unwrap(), Some(by));
+    assert_eq!(limiter.store().rebuild_generation("it", "s").await.unwrap(), Some(by));
 }
 
 /// Four of five hits, which the replica has as well.
@@ -103,7 +103,7 @@ async fn a_master_that_is_cut_off_is_left_for_the_one_that_the_sentinels_name() 
     }
     trio.until_replaced();
     let moved = async {
-        while !matches!(limiter.rebuild_generation("it", "s").await, Ok(None)) {
+        while !matches!(limiter.store().rebuild_generation("it", "s").await, Ok(None)) {
             tokio::time::sleep(Duration::from_millis(10)).await; // the sentinels are asked each second
         }
     };

@@ -153,14 +153,14 @@ async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestD
     for (since, changed) in [(None, false), (Some(begin), false), (Some(begin.plus(DAY / 2)), true)] {
         let report = tried(since, Limits::default()).await;
         assert_eq!(report.incomplete.contains(&IncompleteReason::LimitsChanged), changed);
-        assert_eq!(report.comparison.recorded.all.admitted, 4, "as it was decided");
-        assert_eq!(report.comparison.draft, report.comparison.recorded);
+        assert_eq!(report.recorded.all.admitted, 4, "as it was decided");
+        assert_eq!(report.draft, report.recorded);
     }
     // A code that set a new password has cleared the log.
     let rule = |max| vec![Rule::sliding(max, DAY, RuleAction::Block)];
     let draft = |max| limits(&[enforced("login-account", rule(max))]);
-    assert_eq!(tried(None, draft(3)).await.comparison.draft.all.admitted, 4);
-    assert_eq!(tried(None, draft(2)).await.comparison.draft.all.admitted, 3);
+    assert_eq!(tried(None, draft(3)).await.draft.all.admitted, 4);
+    assert_eq!(tried(None, draft(2)).await.draft.all.admitted, 3);
 }
 
 async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) {
@@ -175,7 +175,7 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     let reported = attempts.iter().filter(|attempt| !attempt.action.is_answer());
     let counted = reported.filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
-    let recorded = &report.comparison.recorded.all;
+    let recorded = &report.recorded.all;
     assert_eq!(recorded.attempts, counted.count() as u64 - last, "the span ends before now");
     assert_eq!(report.incomplete, [IncompleteReason::NotWarm], "the prefixes' day begins before the record");
     assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
@@ -213,7 +213,7 @@ async fn an_address_counts_in_each_realm_for_itself(database: TestDatabase) {
         let draft = limits(&[enforced("guard-address", rule()), enforced("guard-network", rule())]);
         let current = PreviewBase { limits: Limits::default(), since: None };
         let report = PreviewService::default().preview((&db, &clock), current, draft, DAY).await.unwrap();
-        report.comparison.draft.all.throttled
+        report.draft.all.throttled
     };
     assert_eq!((refused(3).await, refused(2).await, refused(1).await), (0, 2, 4));
 }

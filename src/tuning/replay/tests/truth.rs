@@ -15,8 +15,8 @@ use crate::config::{LimitName, Limits};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::tuning::replay::row::{
-    self, DEVICE, HONEST, KEPT_ON_FAILURE, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome,
-    RowIntake, counts_devices,
+    self, DEVICE, KEPT_ON_FAILURE, KINDS, RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake,
+    counts_devices,
 };
 
 /// The result of an attempt.
@@ -35,7 +35,7 @@ pub struct Fate {
 
 pub struct Run {
     pub fates: Vec<Fate>,
-    pub recording: Recording,
+    pub recording: Vec<ReplayRow>,
     pub honest: Vec<bool>,
 }
 
@@ -359,17 +359,17 @@ fn frees(fate: &Fate) -> i64 {
     fate.at + fate.refused.map_or(0, |(_, refusal)| refusal.retry_after.as_micros() as i64)
 }
 
-fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &Recording) -> Vec<bool> {
+fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &[ReplayRow]) -> Vec<bool> {
     let mut honest = vec![false; count];
     // As many rows as went in, in another order: matched by time and subject.
-    let mut left: Vec<bool> = vec![true; recording.rows.len()];
+    let mut left: Vec<bool> = vec![true; recording.len()];
     let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
-    for (index, row) in recording.rows.iter().enumerate() {
+    for (index, row) in recording.iter().enumerate() {
         by_time.entry(row.at.0).or_default().push(index);
     }
     for (row, attempts) in rows {
         let same = |index: &&usize| {
-            let other = &recording.rows[**index];
+            let other = &recording[**index];
             left[**index]
                 && (other.action, other.outcome, other.until(), other.count)
                     == (row.action, row.outcome, row.until, row.count as u32)
@@ -377,7 +377,7 @@ fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &Record
         };
         let index = *by_time[&row.at.0].iter().find(same).expect("it went in");
         left[index] = false;
-        attempts.iter().for_each(|number| honest[*number] = recording.rows[index].has(HONEST));
+        attempts.iter().for_each(|number| honest[*number] = recording[index].honest);
     }
     honest
 }

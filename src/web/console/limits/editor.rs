@@ -10,7 +10,7 @@ use gatehouse_limiter::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan
 use rust_i18n::t;
 
 use super::preview::{PreviewView, tried};
-use crate::config::{LimitName, Limits};
+use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::confirm::FormPairs;
@@ -69,7 +69,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
         }
         Act::RemoveRule(_) | Act::Try | Act::Save => {}
     }
-    let (toml, table, limit_name) = (current.limits_toml(), form.toml(&name), name.to_string());
+    let (toml, table, limit_name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
     let draft = read_draft(&request.admin, move |_| with_limit(&toml, &limit_name, &table));
     let page = |controls, preview| respond(&request, &current, limit, form.clone(), controls, preview);
     let draft = match draft.await? {
@@ -96,7 +96,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
 /// `GET /admin/limits/toml`
 pub async fn show_toml(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
-    let (toml, controls) = (current.limits_toml(), Controls::at(&current.version));
+    let (toml, controls) = (limits_toml(&current.document), Controls::at(&current.version));
     let page = TomlDraft { part: DocumentPart::Limits, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
     Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None }))

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::config::limits_toml;
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
 use crate::web::console::confirm::{self, FormPairs, value};
@@ -88,7 +89,7 @@ async fn rollback_page(request: &AdminRequest, id: &str) -> Result<RollbackPage,
     let change = tuning.change(id).await?.ok_or_else(|| nothing(request))?;
     Ok(RollbackPage {
         layout: request.layout(format!("{HERE}/{}", change.id)),
-        diff: document::between(&current.limits_toml(), &change.document),
+        diff: document::between(&limits_toml(&current.document), &change.document),
         change,
         controls: Controls::at(&current.version),
     })
@@ -100,7 +101,7 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 
 /// Saves the limits of an earlier change again, and records that.
 async fn roll_back(admin: &Admin, change: &str, seen: &str, reason: &str) -> Result<SavedDraft, SaveError> {
-    let saved = admin.services.tuning.rollback(change, seen, admin.by(&admin.id()), reason).await;
+    let saved = admin.services.tuning.rollback(change, seen, admin.author(reason)).await;
     let detail = json!({ "reason": reason, "from": seen, "change": change });
     record_save(admin, "limits.rollback", detail, &saved);
     saved

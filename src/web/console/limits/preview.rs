@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 
 use actix_web::HttpResponse;
 use rust_i18n::t;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::LimitSettings;
 use crate::config::{Limits, LiveHandle};
-use crate::tuning::replay::{AttemptCounts, Comparison, ComparisonSide, IncompleteReason, LimitCounts};
+use crate::tuning::replay::{AttemptCounts, IncompleteReason, LimitCounts};
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
 use crate::web::console::RecordSpan;
 use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Trial, read_draft};
@@ -20,7 +20,7 @@ use crate::web::console::guard::{Admin, AdminRequest, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Locale, Moment, Problem, UnreadBody};
+use crate::web::http::{Locale, Problem, UnreadBody};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(admin: &Admin, body: DraftBody) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
@@ -54,7 +54,7 @@ pub async fn tried(
 
 /// `untried`: the draft also changes limits that cannot be replayed.
 fn view(report: PreviewReport, stretch: RecordSpan, untried: bool, locale: Locale) -> PreviewView {
-    let PreviewReport { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
+    let PreviewReport { recorded, draft, incomplete, .. } = report;
     let line = |key, of: fn(&AttemptCounts) -> u64, more_is_better| PreviewLine {
         label: locale.t(key),
         recorded: of(&recorded.all),
@@ -182,45 +182,6 @@ pub struct PreviewRequest {
     span: Option<String>,
 }
 
-#[derive(Default, Serialize, ToSchema)]
-#[schema(example = json!(LimitsPreview {
-    from: "2026-11-20T10:00:00Z".to_owned(),
-    to: "2026-11-21T10:00:00Z".to_owned(),
-    not_replayed: vec!["captcha-address".to_owned()],
-    ..LimitsPreview::default()
-}))]
-struct LimitsPreview {
-    #[schema(format = DateTime)]
-    from: String,
-    #[schema(format = DateTime)]
-    to: String,
-    rows: u64,
-    bytes: u64,
-    /// What has to be known to read the numbers: the record begins after the span does; what came before the span, which
-    /// the windows look back on, is not all in the record; other limits were in force for a part of the span.
-    #[schema(inline)]
-    incomplete: Vec<IncompleteReason>,
-    /// As it was recorded: nothing here is estimated.
-    current: ComparisonSide,
-    /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
-    draft: ComparisonSide,
-    /// Limits of which the record does not say enough: changes to them are not tried. `login-device` is one of them unless
-    /// it and `login-account` are in force with rules that are enforced.
-    not_replayed: Vec<String>,
-    read_ms: u64,
-    replay_ms: u64,
-}
-
-impl From<PreviewReport> for LimitsPreview {
-    fn from(report: PreviewReport) -> Self {
-        let PreviewReport { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
-            report;
-        let Comparison { recorded: current, draft } = comparison;
-        let (from, to) = (Moment(from).iso(), Moment(to).iso());
-        Self { from, to, rows, bytes, incomplete, current, draft, not_replayed, read_ms, replay_ms }
-    }
-}
-
 /// Try other limits on recorded traffic
 ///
 /// It counts what was recorded of the span, replays the same attempts under the draft, and changes nothing. The numbers
@@ -231,7 +192,7 @@ impl From<PreviewReport> for LimitsPreview {
     operation_id = "previewLimits",
     tag = "admin",
     request_body = PreviewRequest,
-    responses((status = 200, description = "What was recorded, and what the draft would have done.", body = LimitsPreview)),
+    responses((status = 200, description = "What was recorded, and what the draft would have done.", body = PreviewReport)),
     security(("session" = []), ("token" = ["limits:read"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
@@ -245,7 +206,7 @@ pub async fn api_preview(
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;
     match admin.services.tuning.preview(limits, span).await {
-        Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
+        Ok(report) => Ok(HttpResponse::Ok().json(report)),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         Err(PreviewError::Db(error)) => Err(error.into()),
