@@ -115,17 +115,15 @@ fn entries<'p, T>(
 
 fn network(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Option<AccessNetwork> {
     const MISSING: &str = "is missing; write a network: \"203.0.113.0/24\"";
-    let place = section.place().cloned();
     // All are read before the first failure ends it, so that every mistake is reported.
-    let network = section.required("network", MISSING, place, |node| parse_network(node, proxies));
+    let network = section.required("network", MISSING, |node| parse_network(node, proxies));
     let (until, reason) = end_and_reason(section);
     Some(AccessNetwork { network: network?, until: until?, reason: reason? })
 }
 
 fn pause(section: &mut SectionReader<'_>) -> Option<SmsPause> {
     const MISSING: &str = "is missing; write how the numbers begin: \"+86138\"";
-    let place = section.place().cloned();
-    let prefix = section.required("prefix", MISSING, place, prefix);
+    let prefix = section.required("prefix", MISSING, prefix);
     let (until, reason) = end_and_reason(section);
     Some(SmsPause { prefix: prefix?, until: until?, reason: reason? })
 }
@@ -133,9 +131,8 @@ fn pause(section: &mut SectionReader<'_>) -> Option<SmsPause> {
 fn end_and_reason(section: &mut SectionReader<'_>) -> (Option<Micros>, Option<String>) {
     const NO_END: &str = "is missing; write when it ends: \"2026-12-01T00:00:00Z\"";
     const NO_REASON: &str = "is missing; write why, for those who read it later";
-    let place = section.place().cloned();
-    let until = section.required("until", NO_END, place.clone(), end);
-    (until, section.required("reason", NO_REASON, place, reason))
+    let until = section.required("until", NO_END, end);
+    (until, section.required("reason", NO_REASON, reason))
 }
 
 fn end_if_any(node: ValueNode) -> ParseResult<Option<Micros>> {

@@ -171,8 +171,7 @@ pub(super) fn read(root: &mut SectionReader<'_>, public_url: &Url) -> Apps {
 
 fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
     let missing = "is missing; write a short name for the console: \"wiki\"";
-    let name = section.required("name", missing, section.place().cloned(), name);
-    let (path, at) = (section.path_of("hosts"), section.place_of("hosts"));
+    let name = section.required("name", missing, name);
     let hosts = section.list("hosts", MOST, |node| match host(node)? {
         host if Some(name_of(&host)) == public_url.host_str() => Err(format!(
             "{host:?} is the name of server.public_url, whose cookies browsers would send to it, whatever the port; an application needs a name of its own"
@@ -180,12 +179,9 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
         host => Ok(host),
     });
     let hosts = hosts.unwrap_or_default();
-    if let (true, Some(at)) = (hosts.is_empty() && !section.failed(), at) {
-        section.refuse(
-            at,
-            path,
-            "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"]",
-        );
+    if hosts.is_empty() && !section.failed() {
+        let missing = "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"]";
+        section.refuse_key("hosts", missing);
     }
     let who = section.list("who", MOST, who).unwrap_or_default();
     let public = section.list("public", MOST, PathPattern::read).unwrap_or_default();
@@ -194,16 +190,14 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
 }
 
 fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
-    let place = section.place().cloned();
     let missing = "is missing; write which paths it is about: \"/admin/*\"";
-    let path = section.required("path", missing, place.clone(), PathPattern::read);
+    let path = section.required("path", missing, PathPattern::read);
     let who = section.list("who", MOST, who);
     let signed_in_within = section.optional("signed_in_within", age);
     let password_within = section.optional("password_within", age);
     let asks_nothing = who.is_none() && signed_in_within.is_none() && password_within.is_none();
-    if let (true, false, Some(place)) = (asks_nothing, section.failed(), place) {
-        let reason = "requires nothing; add who, signed_in_within or password_within";
-        section.refuse(place, section.path().to_owned(), reason);
+    if asks_nothing && !section.failed() {
+        section.refuse_table("requires nothing; add who, signed_in_within or password_within");
     }
     Some(AppPart { path: path?, who, signed_in_within, password_within })
 }

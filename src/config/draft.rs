@@ -27,7 +27,7 @@ use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
 use super::settings::{Config, LiveSettings};
 use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
-use section::{Section, SectionValue};
+use section::Section;
 
 pub use access::AccessSaver;
 pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, rule_json, with_limit};
@@ -75,9 +75,10 @@ fn unix_lines(text: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct DocumentEdit {
     section: Section,
-    draft: SectionValue,
+    /// The other sections have their defaults.
+    draft: Box<LiveSettings>,
     /// A draft of `[access]` without what has ended.
-    kept: Option<SectionValue>,
+    kept: Option<Box<LiveSettings>>,
     toml: DocumentMut,
     /// JSON has no comments: of such a draft only the differences are written.
     from_json: bool,
@@ -96,9 +97,9 @@ impl DocumentEdit {
     /// Reads an object with the structure of the `[access]` table; returns all of its problems.
     pub fn access(draft: &Json, saver: AccessSaver<'_>) -> Result<Self, Vec<DraftError>> {
         let edit = Self::read(Section::Access, DocumentDraft::Json(draft))?;
-        let SectionValue::Access(settings) = &edit.draft else { return Ok(edit) };
-        let kept = Some(SectionValue::Access(access::kept(settings, saver)?));
-        Ok(Self { kept, ..edit })
+        let access = access::kept(edit.draft.access.settings(), saver)?.into();
+        let kept = Box::new(LiveSettings { access, ..LiveSettings::default() });
+        Ok(Self { kept: Some(kept), ..edit })
     }
 
     /// Reads applications and nothing else; returns all of their problems. No application can have the host of
@@ -114,7 +115,15 @@ impl DocumentEdit {
         let value = section.read(root).map_err(|error| section.errors(&error))?;
         let toml = draft.toml(section.key()).map_err(|reason| vec![DraftError::at("", reason, None)])?;
         let from_json = matches!(draft, DocumentDraft::Json(_));
-        Ok(Self { section, draft: value, kept: None, toml, from_json, lines, but_overridden: false })
+        Ok(Self {
+            section,
+            draft: Box::new(value),
+            kept: None,
+            toml,
+            from_json,
+            lines,
+            but_overridden: false,
+        })
     }
 
     /// For a document that was in force once: leaves out limits that the environment sets by now.
@@ -133,21 +142,19 @@ impl DocumentEdit {
         let before = self.section.alone(&root);
         let overridden = Overridden::by(source.environment());
         let fixed = |part: &str| self.section.is_overridden(&overridden, part);
-        let put = |wanted: &SectionValue| {
+        let put = |wanted: &LiveSettings| {
             let merged = edited(text, |document| self.write(document, wanted, before.as_ref(), &fixed))?;
             let config = self.evaluate(source, &root, &merged)?;
-            let in_force = self.section.in_force(&config.live);
-            Ok::<_, DraftSaveError>((merged, config, in_force))
+            Ok::<_, DraftSaveError>((merged, config))
         };
         // With what has ended at first, so that a mistake is told at the entry as it was sent.
         let whole = put(&self.draft)?;
         if !self.but_overridden {
-            self.refuse_overridden(&fixed, before.as_ref(), &whole.2)?;
+            self.refuse_overridden(&fixed, before.as_ref(), &whole.1.live)?;
         }
         let wanted = self.kept.as_ref().unwrap_or(&self.draft);
-        let (merged, config, in_force) = if *wanted == self.draft { whole } else { put(wanted)? };
-        let mut parts = wanted.parts().into_iter().chain(in_force.parts());
-        if parts.all(|part| fixed(part) || wanted.same(&in_force, part)) {
+        let (merged, config) = if *wanted == self.draft { whole } else { put(wanted)? };
+        if self.section.all_same(wanted, &config.live, &fixed) {
             Ok((merged, config))
         } else {
             Err(cannot_write(&format!(" without changing its meaning; {}", self.section.usual_form())))
@@ -158,17 +165,17 @@ impl DocumentEdit {
     fn write(
         &self,
         document: &mut DocumentMut,
-        wanted: &SectionValue,
-        before: Option<&SectionValue>,
+        wanted: &LiveSettings,
+        before: Option<&LiveSettings>,
         fixed: &dyn Fn(&str) -> bool,
     ) -> Result<(), String> {
-        let same = |part: &str| before.is_some_and(|before| before.same(wanted, part));
-        match wanted {
-            SectionValue::Limits(limits) => self.write_limits(document, limits, &same, fixed)?,
-            SectionValue::Access(access) => {
-                access::write(document, access, &|key| fixed(key) || same(key))?;
+        let same = |part: &str| before.is_some_and(|before| self.section.same(before, wanted, part));
+        match self.section {
+            Section::Limits => self.write_limits(document, &wanted.limits, &same, fixed)?,
+            Section::Access => {
+                access::write(document, wanted.access.settings(), &|key| fixed(key) || same(key))?;
             }
-            SectionValue::Apps(_) => {
+            Section::Apps(_) => {
                 let stays = match self.from_json {
                     true => same(APPS),
                     // As it is shown.
@@ -219,14 +226,14 @@ impl DocumentEdit {
     fn refuse_overridden(
         &self,
         fixed: &dyn Fn(&str) -> bool,
-        before: Option<&SectionValue>,
-        in_force: &SectionValue,
+        before: Option<&LiveSettings>,
+        in_force: &LiveSettings,
     ) -> Result<(), DraftSaveError> {
         let drafted = splice::limit_names(&self.toml);
         let named =
             |part: &str| !matches!(self.section, Section::Limits) || drafted.iter().any(|name| name == part);
-        let same = |other: &SectionValue, part: &str| self.draft.same(other, part);
-        let mut refused = self.draft.parts();
+        let same = |other: &LiveSettings, part: &str| self.section.same(&self.draft, other, part);
+        let mut refused = self.section.parts(&self.draft);
         refused.retain(|part| {
             let stays = same(in_force, part) || before.is_some_and(|before| same(before, part));
             fixed(part) && named(part) && !stays
@@ -262,7 +269,7 @@ impl DocumentEdit {
     }
 
     pub(super) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
-        self.section.in_force(before) != self.section.in_force(now)
+        !self.section.all_same(before, now, &|_| false)
     }
 
     /// The author has not seen the current document: its version, and what the draft would change in it.

@@ -341,13 +341,10 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
         LimitMode::Enforce,
         word(&[("enforce", LimitMode::Enforce), ("monitor", LimitMode::Monitor)]),
     );
-    let missing = !section.has("rules");
-    let place = section.place_of("rules");
     let read = section.tables("rules", MOST_RULES, |inner| (inner.place().cloned(), rule(inner, captcha)));
-    let place = place?;
-    if missing {
+    if !section.has("rules") {
         let reason = "is missing; list the rules, or write rules = [] to switch the limit off";
-        section.refuse(place, section.path_of("rules"), reason);
+        section.refuse_key("rules", reason);
         return None;
     }
     let (places, rules): (Vec<Option<ConfigLocation>>, Vec<Option<Rule>>) = read?.into_iter().unzip();
@@ -357,10 +354,11 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
     let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
     let refused = |wrong: LimitError| match wrong.rule() {
         Some(index) => {
-            let place = places.get(index).cloned().flatten().unwrap_or(place);
-            section.refuse(place, format!("{}[{index}]", section.path_of("rules")), wrong.to_string());
+            if let Some(place) = places.get(index).cloned().flatten() {
+                section.refuse(place, format!("{}[{index}]", section.path_of("rules")), wrong.to_string());
+            }
         }
-        None => section.refuse(place, section.path_of("rules"), wrong.to_string()),
+        None => section.refuse_key("rules", wrong.to_string()),
     };
     Limit::new(name, rules, mode).map_err(refused).ok()
 }
@@ -368,7 +366,7 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
 fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> {
     // All are read before the first failure ends it, so that every mistake is reported.
     let missing = "is missing; write how many hits the rule admits";
-    let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
+    let max = section.required("max", missing, integer(1..=MAX_HITS));
     let then = section.value("then", RuleAction::Block, |node| then(node, captcha));
     let span = span(section);
     Some(Rule { max: max?, span: span?, then })
@@ -393,28 +391,24 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
 
 /// Exactly one of `window` and `per`.
 fn span(section: &mut SectionReader<'_>) -> Option<RuleSpan> {
-    let (sliding, calendar, zoned) = (section.has("window"), section.has("per"), section.has("timezone"));
-    let place = section.place_of("per");
-    let zone_place = section.place_of("timezone");
     let window = section.optional("window", duration(SHORTEST_WINDOW..=LONGEST_WINDOW));
     let unit = section.optional("per", word(&UNITS));
     let zone = section.value("timezone", TimeZone::UTC, zone);
-    let (place, zone_place) = (place?, zone_place?);
-    match (sliding, calendar) {
+    match (section.has("window"), section.has("per")) {
         (true, true) => {
             let reason = "cannot be combined with window; keep one of them: window is sliding, per follows the calendar";
-            section.refuse(place, section.path_of("per"), reason);
+            section.refuse_key("per", reason);
             None
         }
         (false, false) => {
             let reason =
                 "has neither window nor per; add window = \"1h\" (sliding) or per = \"day\" (calendar)";
-            section.refuse(place, section.path().to_owned(), reason);
+            section.refuse_table(reason);
             None
         }
-        (true, false) if zoned => {
+        (true, false) if section.has("timezone") => {
             let reason = "is only valid with per; a sliding window is the same in every time zone";
-            section.refuse(zone_place, section.path_of("timezone"), reason);
+            section.refuse_key("timezone", reason);
             None
         }
         (true, false) => window.map(|window: Duration| RuleSpan::Sliding(window)),

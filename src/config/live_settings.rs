@@ -7,7 +7,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::document::ValueNode;
 use super::error::ConfigLocation;
-use super::reader::{NoDefault, ParseResult, SectionReader, WithinSection, section};
+use super::reader::{ParseResult, SectionReader, WithinSection, section};
 use super::sections::{StoreUrl, redis_url};
 use super::values::{MINUTE, SECOND, SecretRef, duration, secret, text, word};
 
@@ -31,7 +31,7 @@ section! {
         nacos: Option<NacosSettings> = None, WithinSection(nacos);
         backend: BackendKind = BackendKind::File, word(&BACKENDS);
         /// The Redis server; `None`: that of the store.
-        url: Option<StoreUrl> = None, NoDefault(|node| redis_url(&text(node)?));
+        url: Option<StoreUrl> = None, |node| redis_url(&text(node)?).map(Some);
         key: String = "gh:live".to_owned(), text;
         /// How often a service is read, whatever it announces.
         poll: Duration = SECOND * 5, duration(Duration::from_millis(100)..=MINUTE * 60);
@@ -43,8 +43,8 @@ const BACKENDS: [(&str, BackendKind); 3] =
 
 fn nacos(section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<NacosSettings>> {
     let chosen = section.place_of("backend").filter(|_| section.says("backend", "nacos"));
-    if let (Some(reason), Some(place)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
-        section.refuse(place.clone(), section.path_of("backend"), reason);
+    if let (Some(reason), Some(_)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
+        section.refuse_key("backend", reason);
     }
     let nacos = section.section(key, |inner| NacosSettings::read(inner, chosen.as_ref()));
     Some(nacos.filter(|_| chosen.is_some()))
@@ -96,21 +96,17 @@ impl NacosSettings {
     pub(super) fn read(section: &mut SectionReader<'_>, chosen: Option<&ConfigLocation>) -> Option<Self> {
         let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
         let missing = "is missing; live.backend = \"nacos\" requires it: \"host:8848\"";
-        let server = section.required("server", missing, place, server);
+        let server = section.required_at(place, "server", missing, server);
         let namespace = section.value("namespace", String::new(), |node| name(node, true));
         let group = section.value("group", GROUP.to_owned(), |node| name(node, false));
         let data_id = section.value("data_id", DATA_ID.to_owned(), |node| name(node, false));
-        let (user_at, word_at) = (section.place_of("username"), section.place_of("password"));
-        let halves = (section.has("username"), section.has("password"));
         let username = section.optional("username", |node| SecretRef::parse(text(node)?));
         let password = section.optional("password", secret);
-        let half = match halves {
-            (true, false) => user_at.map(|place| (place, "password")),
-            (false, true) => word_at.map(|place| (place, "username")),
-            _ => None,
-        };
-        if let Some((place, other)) = half {
-            section.refuse(place, section.path_of(other), "is missing; set both or neither");
+        for (one, other) in [("username", "password"), ("password", "username")] {
+            if let (true, false, Some(place)) = (section.has(one), section.has(other), section.place_of(one))
+            {
+                section.refuse(place, section.path_of(other), "is missing; set both or neither");
+            }
         }
         let account = username.zip(password).map(|(username, password)| NacosAccount { username, password });
         Some(Self { server: server?, namespace, group, data_id, account })

@@ -26,15 +26,6 @@ impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<T> for F {
     }
 }
 
-/// A value without a default.
-pub(super) struct NoDefault<F>(pub F);
-
-impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<Option<T>> for NoDefault<F> {
-    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<T>> {
-        section.optional(key, self.0).map(Some)
-    }
-}
-
 pub(super) struct ListOf<F>(pub F);
 
 impl<T, F: FnMut(ValueNode) -> ParseResult<T>> KeyReader<Vec<T>> for ListOf<F> {
@@ -74,7 +65,8 @@ pub(super) struct SectionReader<'p> {
     /// The place of the table; `None` if the document has none and every key has its default.
     place: Option<ConfigLocation>,
     rest: ConfigTable,
-    asked: Vec<&'static str>,
+    /// The keys that were asked for, and where their values are.
+    asked: Vec<(&'static str, Option<ConfigLocation>)>,
     problems: &'p ProblemList,
     /// How many there were before it.
     problems_before: usize,
@@ -128,9 +120,8 @@ impl<'p> SectionReader<'p> {
         key: &'static str,
         read: impl FnOnce(&mut SectionReader<'p>) -> T,
     ) -> Option<T> {
-        let stands = self.rest.contains_key(key);
         let out = self.section(key, read);
-        stands.then_some(out)
+        self.has(key).then_some(out)
     }
 
     /// The value under `key`, or `None` if it is left out or wrong.
@@ -154,13 +145,22 @@ impl<'p> SectionReader<'p> {
         self.optional(key, parse).unwrap_or(default)
     }
 
-    /// Like [`Self::optional`], but refused with `missing` at `place` if it is left out. Without a `place` it
-    /// may be left out.
+    /// Like [`Self::optional`], but refused with `missing` if it is left out of the table.
     pub fn required<T>(
         &mut self,
         key: &'static str,
         missing: &str,
+        parse: impl FnOnce(ValueNode) -> ParseResult<T>,
+    ) -> Option<T> {
+        self.required_at(self.place.clone(), key, missing, parse)
+    }
+
+    /// The same, refused at `place`. Without a `place` it may be left out.
+    pub fn required_at<T>(
+        &mut self,
         place: Option<ConfigLocation>,
+        key: &'static str,
+        missing: &str,
         parse: impl FnOnce(ValueNode) -> ParseResult<T>,
     ) -> Option<T> {
         if let (false, Some(place)) = (self.has(key), place) {
@@ -277,13 +277,19 @@ impl<'p> SectionReader<'p> {
         self.take(key);
     }
 
+    /// Whether the document has the key.
     pub fn has(&self, key: &str) -> bool {
-        self.rest.contains_key(key)
+        self.place_of_value(key).is_some()
     }
 
-    /// The place of the key's value, if it has not been read yet; otherwise that of the table.
+    /// The place of the key's value; that of the table if the key is left out.
     pub fn place_of(&self, key: &str) -> Option<ConfigLocation> {
-        self.rest.get(key).map(|entry| entry.node.place.clone()).or_else(|| self.place.clone())
+        self.place_of_value(key).or(self.place.as_ref()).cloned()
+    }
+
+    fn place_of_value(&self, key: &str) -> Option<&ConfigLocation> {
+        let read = || self.asked.iter().find(|(asked, _)| *asked == key)?.1.as_ref();
+        self.rest.get(key).map(|entry| &entry.node.place).or_else(read)
     }
 
     /// The same for a key in a subsection that was not read yet; `None` if there is no such section.
@@ -297,10 +303,6 @@ impl<'p> SectionReader<'p> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
     pub fn place(&self) -> Option<&ConfigLocation> {
         self.place.as_ref()
     }
@@ -309,14 +311,28 @@ impl<'p> SectionReader<'p> {
         self.problems.push(ConfigProblem { place, field, reason: reason.into() });
     }
 
+    /// Refuses a key of the table. If the document has no such table, every key has its default, and none is refused.
+    pub fn refuse_key(&self, key: &str, reason: impl Into<String>) {
+        if let Some(place) = self.place_of(key) {
+            self.refuse(place, self.path_of(key), reason);
+        }
+    }
+
+    pub fn refuse_table(&self, reason: &str) {
+        if let Some(place) = self.place.clone() {
+            self.refuse(place, self.path.clone(), reason);
+        }
+    }
+
     /// Whether anything at or under this table has been refused so far.
     pub fn failed(&self) -> bool {
         self.problems.count() > self.problems_before
     }
 
     fn take(&mut self, key: &'static str) -> Option<ValueNode> {
-        self.asked.push(key);
-        self.rest.remove(key).map(|entry| entry.node)
+        let node = self.rest.remove(key).map(|entry| entry.node);
+        self.asked.push((key, node.as_ref().map(|node| node.place.clone())));
+        node
     }
 
     fn table_of(&self, path: &str, node: ValueNode) -> Option<(ConfigLocation, ConfigTable)> {
@@ -333,10 +349,15 @@ impl<'p> SectionReader<'p> {
     fn refuse_the_rest(&mut self) {
         let rest = std::mem::take(&mut self.rest);
         for (key, entry) in self.until_full(rest.into_iter()) {
-            let hint = nearest(&key, self.asked.iter().copied());
-            let hint = hint.map_or_else(|| known(&self.asked), |close| format!("did you mean {close}?"));
+            let hint = nearest(&key, self.asked.iter().map(|(name, _)| *name));
+            let hint = hint.map_or_else(|| self.known(), |close| format!("did you mean {close}?"));
             self.refuse(entry.key, self.path_of(&key), format!("is not a setting; {hint}"));
         }
+    }
+
+    fn known(&self) -> String {
+        let names: Vec<_> = self.asked.iter().map(|(name, _)| *name).collect();
+        format!("allowed here: {}", names.join(", "))
     }
 }
 
@@ -345,10 +366,6 @@ fn items(node: ValueNode) -> ParseResult<Vec<ValueNode>> {
         ConfigValue::Array(items) => Ok(items),
         other => Err(format!("is {}; it must be a list in [ ]", other.kind())),
     }
-}
-
-fn known(names: &[&str]) -> String {
-    format!("allowed here: {}", names.join(", "))
 }
 
 /// The name that a mistyped one is closest to.

@@ -13,7 +13,7 @@ use url::{Host, Url};
 
 use super::document::ValueNode;
 use super::error::ConfigLocation;
-use super::reader::{ListOf, NoDefault, ParseResult, SectionReader, SectionTable, WithinSection, section};
+use super::reader::{ListOf, ParseResult, SectionReader, SectionTable, WithinSection, section};
 use super::values::{
     DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, network, origin, path,
     path_if_any, share, shown, socket_address, text, without_password, word, yes_or_no,
@@ -29,7 +29,7 @@ section! {
         metrics_from: Vec<IpNet> =
             ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(), ListOf(network);
         /// Threads that serve requests; `None`: one for each core.
-        workers: Option<usize> = None, NoDefault(integer(1..=1024));
+        workers: Option<usize> = None, |node| integer(1..=1024)(node).map(Some);
     }
 }
 
@@ -224,15 +224,11 @@ section! {
 
 /// Also refuses values that can never be reached.
 pub(super) fn read_session(section: &mut SectionReader<'_>) -> SessionSettings {
-    let place = section.place_of("idle");
     let session = SessionSettings::read(section);
-    if session.idle > session.absolute
-        && !section.failed()
-        && let Some(place) = place
-    {
+    if session.idle > session.absolute && !section.failed() {
         let absolute = shown(session.absolute);
         let reason = format!("is longer than session.absolute ({absolute}), so it can never be reached");
-        section.refuse(place, section.path_of("idle"), reason);
+        section.refuse_key("idle", reason);
     }
     session
 }
@@ -299,10 +295,10 @@ fn contact(node: ValueNode) -> ParseResult<String> {
 }
 
 fn provider(section: &mut SectionReader<'_>, key: &'static str) -> Option<CaptchaProvider> {
-    let place = section.place_of(key);
     let fixed = section.value(key, false, word(&[("image", false), ("fixed", true)]));
     let missing = "is missing; captcha.provider = \"fixed\" requires it: the answer to every challenge";
-    let answer = section.required("fixed_answer", missing, place.filter(|_| fixed), text);
+    let place = section.place_of(key).filter(|_| fixed);
+    let answer = section.required_at(place, "fixed_answer", missing, text);
     answer.filter(|_| fixed).map(|answer| CaptchaProvider::Fixed { answer })
 }
 

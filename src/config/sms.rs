@@ -160,7 +160,7 @@ fn required<T>(
     parse: impl FnOnce(ValueNode) -> ParseResult<T>,
 ) -> Option<T> {
     let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
-    section.required(key, "is missing; the chosen sms.gateway requires it", place, parse)
+    section.required_at(place, key, "is missing; the chosen sms.gateway requires it", parse)
 }
 
 impl HttpGatewaySettings {

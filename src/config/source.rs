@@ -125,7 +125,7 @@ impl ConfigSource {
     }
 
     pub(super) fn read(&self, root: ConfigTable) -> Result<Config, ConfigError> {
-        read(root, &self.environment)
+        read(root, &self.environment).0
     }
 }
 
@@ -137,22 +137,16 @@ pub(super) struct CheckedDocument {
 
 /// A document with the variables over it; `path` names it in problems.
 pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    read(document::parse(path, text)?, environment)
+    read(document::parse(path, text)?, environment).0
 }
 
 /// How many entries of lists and tables are visited to read a document: for tests that bound its work.
 pub fn visited(path: &Path, text: &str) -> usize {
-    document::parse(path, text).map_or(0, |root| read_counting(root, &[]).1)
+    document::parse(path, text).map_or(0, |root| read(root, &[]).1)
 }
 
-fn read(root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    read_counting(root, environment).0
-}
-
-fn read_counting(
-    mut root: ConfigTable,
-    environment: &[(String, String)],
-) -> (Result<Config, ConfigError>, usize) {
+/// What a tree means, and how many entries were visited to know it.
+fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Config, ConfigError>, usize) {
     let mut problems = Vec::new();
     document::overlay(&mut root, environment, &mut problems);
     let warnings = document::rename_former_keys(&mut root, &mut problems);
@@ -198,18 +192,16 @@ pub(super) fn live_over(rest: &ConfigTable, document: ConfigTable) -> Result<Con
             problems.push(foreign(&entry, section));
             continue;
         };
-        let value = match entry.node.value {
+        let TableEntry { key, node: ValueNode { value, place } } = entry;
+        let value = match value {
             ConfigValue::Table(table) if !keys.is_empty() => table,
             value => {
-                root.insert(section, TableEntry { node: ValueNode { value, ..entry.node }, ..entry });
+                root.insert(section, TableEntry { key, node: ValueNode { value, place } });
                 continue;
             }
         };
-        let place = entry.node.place.clone();
-        let fresh = TableEntry {
-            key: entry.key,
-            node: ValueNode { value: ConfigValue::Table(ConfigTable::new()), place },
-        };
+        let fresh = ValueNode { value: ConfigValue::Table(ConfigTable::new()), place };
+        let fresh = TableEntry { key, node: fresh };
         let ConfigValue::Table(into) = &mut root.entry(section.clone()).or_insert(fresh).node.value else {
             continue;
         };

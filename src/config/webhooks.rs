@@ -4,7 +4,6 @@ use strum::{EnumString, IntoStaticStr, VariantArray, VariantNames};
 use url::{Host, Url};
 
 use super::document::ValueNode;
-use super::error::ConfigLocation;
 use super::reader::{MOST_ENTRIES, ParseResult, SectionReader};
 use super::values::{SecretRef, secret, yes_or_no};
 use crate::public_address::is_public;
@@ -65,25 +64,21 @@ pub(super) fn read(root: &mut SectionReader<'_>) -> Vec<WebhookSettings> {
 }
 
 fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {
-    let here = section.place().cloned();
-    let at = section.place_of("url").or_else(|| here.clone());
-    let url = section.required("url", "is missing; write where to post", here.clone(), address);
+    let url = section.required("url", "is missing; write where to post", address);
     let missing =
         "is missing; write \"env:NAME\" or \"file:PATH\" to say where the signing secret is read from";
-    let secret = section.required("secret", missing, here, secret);
+    let secret = section.required("secret", missing, secret);
     let events = section
         .list("events", MOST_ENTRIES, event)
         .map_or_else(|| <WebhookEvent as VariantArray>::VARIANTS.to_vec(), |lists| lists.concat());
     let allow_private = section.value("allow_private", false, yes_or_no);
-    if let (Some(url), Some(at)) = (&url, at)
-        && !allow_private
-    {
-        refuse_private(section, url, at);
+    if let (Some(url), false) = (&url, allow_private) {
+        refuse_private(section, url);
     }
     Some(WebhookSettings { url: url?, secret: secret?, events, allow_private })
 }
 
-fn refuse_private(section: &SectionReader<'_>, url: &Url, at: ConfigLocation) {
+fn refuse_private(section: &SectionReader<'_>, url: &Url) {
     let literal = match url.host() {
         Some(Host::Ipv4(address)) => Some(address.into()),
         Some(Host::Ipv6(address)) => Some(address.into()),
@@ -96,7 +91,7 @@ fn refuse_private(section: &SectionReader<'_>, url: &Url, at: ConfigLocation) {
     } else {
         return;
     };
-    section.refuse(at, section.path_of("url"), reason);
+    section.refuse_key("url", reason);
 }
 
 fn address(node: ValueNode) -> ParseResult<Url> {

@@ -61,12 +61,6 @@ enum NacosConnection {
     Up(ConfigService),
 }
 
-struct NacosDocument {
-    content: String,
-    /// As the server computes it; used in a swap.
-    md5: String,
-}
-
 impl NacosBackend {
     pub fn new(settings: NacosSettings, poll: Duration, waker: WatchWaker) -> std::io::Result<Self> {
         let account = settings.account.clone();
@@ -123,16 +117,14 @@ impl NacosBackend {
         }
     }
 
-    fn get(&mut self) -> Result<Option<NacosDocument>, String> {
+    fn get(&mut self) -> Result<Option<ConfigResponse>, String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
             let (data_id, group) = (data_id.clone(), group.clone());
             async move { service.get_config(data_id, group).await }
         });
         match answer {
-            Ok(found) => {
-                Ok(Some(NacosDocument { content: found.content().clone(), md5: found.md5().clone() }))
-            }
+            Ok(found) => Ok(Some(found)),
             Err(NacosError::Answered(Error::ConfigNotFound(_))) => Ok(None),
             Err(error) => Err(self.describe(&error)),
         }
@@ -205,7 +197,9 @@ impl LimitsBackend for NacosBackend {
             let place = self.settings.place();
             format!("{} cannot be written: {reason}; try again once it answers", place.display())
         })?;
-        let md5 = stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5.clone());
+        // As the server computes it.
+        let md5 =
+            stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5().clone());
         let stands = found(stands);
         if stands != *expected {
             return Ok(SwapResult::Overtaken(stands));
@@ -254,8 +248,9 @@ impl LimitsBackend for NacosBackend {
     }
 }
 
-fn found(document: Option<NacosDocument>) -> BackendRead {
-    document.map_or(BackendRead::Missing, |document| BackendRead::Bytes(document.content.into_bytes()))
+fn found(document: Option<ConfigResponse>) -> BackendRead {
+    document
+        .map_or(BackendRead::Missing, |document| BackendRead::Bytes(document.content().clone().into_bytes()))
 }
 
 /// How long a first connection may take, and how long an answer may take.

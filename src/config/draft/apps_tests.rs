@@ -62,10 +62,7 @@ fn apps(document: &str) -> Apps {
 }
 
 fn drafted(draft: &str) -> Apps {
-    match DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).unwrap().draft {
-        SectionValue::Apps(apps) => apps,
-        other => panic!("{other:?}"),
-    }
+    DocumentEdit::apps(DocumentDraft::Toml(draft), &ours()).unwrap().draft.apps
 }
 
 fn app(name: &str) -> String {

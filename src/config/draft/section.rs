@@ -1,10 +1,10 @@
-//! The live sections that drafts are about: how each is read and compared, on its own and part by part.
+//! The live sections that drafts are about: how each is read, on its own, and compared, part by part.
 
 use url::Url;
 
 use super::{APPS, DraftError, Overridden, draft_errors, splice};
 use crate::config::access::{AccessSettings, KEYS};
-use crate::config::apps::{self, Apps};
+use crate::config::apps;
 use crate::config::document::ConfigTable;
 use crate::config::error::ConfigError;
 use crate::config::limits::Limits;
@@ -18,13 +18,6 @@ pub(super) enum Section {
     Access,
     /// With our own URL, whose host no application can have.
     Apps(Url),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum SectionValue {
-    Limits(Box<Limits>),
-    Access(AccessSettings),
-    Apps(Apps),
 }
 
 impl Section {
@@ -45,42 +38,34 @@ impl Section {
         }
     }
 
-    /// Reads a document that contains nothing else, without the variables.
-    pub fn read(&self, root: ConfigTable) -> Result<SectionValue, ConfigError> {
-        let problems = ProblemList::default();
-        let value = reader::read(root, &problems, |root| match self {
-            Self::Limits => SectionValue::Limits(Box::new(root.section("limits", Limits::read))),
+    /// Reads a document that contains nothing else, without the variables. The other sections have their defaults.
+    pub fn read(&self, root: ConfigTable) -> Result<LiveSettings, ConfigError> {
+        let (problems, mut live) = (ProblemList::default(), LiveSettings::default());
+        reader::read(root, &problems, |root| match self {
+            Self::Limits => live.limits = root.section("limits", Limits::read),
             // Trusted proxies are those of the document that a draft is written into.
             Self::Access => {
-                SectionValue::Access(root.section("access", |section| AccessSettings::read(section, &[])))
+                live.access = root.section("access", |section| AccessSettings::read(section, &[])).into();
             }
-            Self::Apps(public_url) => SectionValue::Apps(apps::read(root, public_url)),
+            Self::Apps(public_url) => live.apps = apps::read(root, public_url),
         });
-        problems.into_result(value)
+        problems.into_result(live)
     }
 
     /// What a document says without the variables; `None` if it has a mistake there.
-    pub fn alone(&self, root: &ConfigTable) -> Option<SectionValue> {
+    pub fn alone(&self, root: &ConfigTable) -> Option<LiveSettings> {
         let own = root.get_key_value(self.key()).map(|(key, entry)| (key.clone(), entry.clone()));
         self.read(own.into_iter().collect()).ok()
-    }
-
-    pub fn in_force(&self, live: &LiveSettings) -> SectionValue {
-        match self {
-            Self::Limits => SectionValue::Limits(Box::new(live.limits.clone())),
-            Self::Access => SectionValue::Access(live.access.settings().clone()),
-            Self::Apps(_) => SectionValue::Apps(live.apps.clone()),
-        }
     }
 
     /// The section of a document as text, for people to compare.
     pub fn text(&self, source: &ConfigSource, document: &str) -> String {
         match self {
             Self::Limits => splice::limits_toml(document),
-            Self::Access => match source.tree(document).ok().and_then(|root| self.alone(&root)) {
-                Some(SectionValue::Access(settings)) => settings.toml(),
-                _ => String::new(),
-            },
+            Self::Access => {
+                let live = source.tree(document).ok().and_then(|root| self.alone(&root));
+                live.map(|live| live.access.settings().toml()).unwrap_or_default()
+            }
             Self::Apps(_) => splice::apps_toml(document),
         }
     }
@@ -111,23 +96,27 @@ impl Section {
         }
         errors
     }
-}
 
-impl SectionValue {
     /// What variables set, and drafts change, one by one: limits, the keys of `[access]`, all applications.
-    pub fn parts(&self) -> Vec<&str> {
+    pub fn parts<'l>(&self, live: &'l LiveSettings) -> Vec<&'l str> {
         match self {
-            Self::Limits(limits) => limits.iter().map(|limit| limit.name()).collect(),
-            Self::Access(_) => KEYS.to_vec(),
+            Self::Limits => live.limits.iter().map(|limit| limit.name()).collect(),
+            Self::Access => KEYS.to_vec(),
             Self::Apps(_) => vec![APPS],
         }
     }
 
-    pub fn same(&self, other: &Self, part: &str) -> bool {
-        match (self, other) {
-            (Self::Limits(one), Self::Limits(other)) => one.get(part) == other.get(part),
-            (Self::Access(one), Self::Access(other)) => one.same(other, part),
-            _ => self == other,
+    pub fn same(&self, one: &LiveSettings, other: &LiveSettings, part: &str) -> bool {
+        match self {
+            Self::Limits => one.limits.get(part) == other.limits.get(part),
+            Self::Access => one.access.settings().same(other.access.settings(), part),
+            Self::Apps(_) => one.apps == other.apps,
         }
+    }
+
+    /// Whether both have every part in common, except `ignored` ones.
+    pub fn all_same(&self, one: &LiveSettings, other: &LiveSettings, ignored: &dyn Fn(&str) -> bool) -> bool {
+        let mut parts = self.parts(one).into_iter().chain(self.parts(other));
+        parts.all(|part| ignored(part) || self.same(one, other, part))
     }
 }
