@@ -354,7 +354,7 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
     let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
     let refused = |wrong: LimitError| match wrong.rule() {
         Some(index) => {
-            if let Some(place) = places.get(index).cloned().flatten() {
+            if let Some(place) = places.get(index).cloned().flatten().or_else(|| section.place_of("rules")) {
                 section.refuse(place, format!("{}[{index}]", section.path_of("rules")), wrong.to_string());
             }
         }
