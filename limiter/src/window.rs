@@ -77,7 +77,7 @@ pub enum RuleVerdict {
     },
 }
 
-/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old no longer counts. A
+/// Evaluates one rule. A sliding window is open at its start: a hit exactly `window` old no longer counts. A
 /// rule that asks for a challenge ignores forgiven hits; one that blocks counts them.
 #[inline]
 pub fn evaluate(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {

@@ -327,7 +327,7 @@ fn parsed(text: &str) -> Result<DocumentMut, String> {
 }
 
 /// The full names of the limits in a document; the others have their defaults.
-pub fn named(text: &str) -> Vec<String> {
+pub fn named_limits(text: &str) -> Vec<String> {
     let root = document::parse(DRAFT.as_ref(), text).unwrap_or_default();
     limits_in(&root).into_iter().map(|(name, _)| name).collect()
 }

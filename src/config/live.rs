@@ -268,17 +268,17 @@ pub struct LoadedConfig {
 impl ConfigSource {
     /// Reads everything, or returns everything that is wrong with it.
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
-        let judged = self.interpret(&backend::find(self.path()), None)?;
-        let settings = judged.config.settings.clone();
-        let warnings = judged.config.warnings.clone();
+        let checked = self.interpret(&backend::find(self.path()), None)?;
+        let settings = checked.config.settings.clone();
+        let warnings = checked.config.warnings.clone();
         let live = match settings.backend.backend {
             BackendKind::Fixed | BackendKind::File => {
-                LiveHandle::new(judged, self.clone(), BackendKind::File)
+                LiveHandle::new(checked, self.clone(), BackendKind::File)
             }
             kind @ (BackendKind::Redis | BackendKind::Nacos) => {
-                let source = self.over_the_rest(settings.backend.place(), &judged.document)?;
+                let source = self.over_the_rest(settings.backend.place(), &checked.document)?;
                 // Until the backend was read once, the file applies.
-                let seed = BackendRead::Bytes(source::live_part_of(&judged.document).into_bytes());
+                let seed = BackendRead::Bytes(source::live_part_of(&checked.document).into_bytes());
                 LiveHandle::new(source.interpret(&seed, None)?, source, kind)
             }
         };
@@ -309,8 +309,8 @@ impl LoadedConfig {
             BackendRead::Missing => ReloadResult::Empty,
             BackendRead::Down(reason) => ReloadResult::Down(reason),
             found => match self.live.source().interpret(&found, None) {
-                Ok(judged) => {
-                    self.live.replace(judged.config.live, judged.fingerprint, judged.document);
+                Ok(checked) => {
+                    self.live.replace(checked.config.live, checked.fingerprint, checked.document);
                     ReloadResult::Followed
                 }
                 Err(error) => ReloadResult::Refused(error),

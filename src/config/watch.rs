@@ -240,9 +240,9 @@ impl ConfigReloader {
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
         }
-        let judged = self.evaluate(&found, config);
+        let outcome = self.evaluate(&found, config);
         self.seen = Some(found);
-        match judged {
+        match outcome {
             Ok(outcome @ ReloadOutcome::Unchanged { .. }) => {
                 let recovered = self.live.last_refused().is_some();
                 self.live.note(None);

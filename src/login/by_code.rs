@@ -53,13 +53,12 @@ pub enum CodeRefusal {
     /// By an administrator.
     AccountDisabled,
     PhoneTaken,
-    /// The database failed.
-    Broken(DbError),
+    Db(DbError),
 }
 
 impl From<DbError> for CodeRefusal {
     fn from(error: DbError) -> Self {
-        Self::Broken(error)
+        Self::Db(error)
     }
 }
 

@@ -38,7 +38,7 @@ pub struct BrakedPrefix {
 // In force, as an administrator sees it, and as it is in the API. The counts are those of its beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Brake)]
-pub struct ActiveBrake {
+pub struct HeldBrake {
     // A block or a range of numbers.
     pub prefix: String,
     /// The program that it is for, `verify:NAME` or `relay:NAME`. Missing: this installation's own pages and calls.

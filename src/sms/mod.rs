@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use crate::entropy::Entropy;
 
-pub use brake::ActiveBrake as HeldBrake;
+pub use brake::HeldBrake;
 pub use check::{CheckOutcome, CodeGuess, ProvenPhone, VerificationOutcome};
 pub use codes::{BudgetLevel, CodesDeps, PhoneOwners, SmsCodes, SpentRule};
 pub use gateway::{

@@ -191,7 +191,7 @@ pub enum HookSecretError {
     #[error(
         "relay.{relay}.secret: is the secret of relay.{other}, too; a signature does not say which of them a call is for, so each needs its own"
     )]
-    ServicesData { relay: String, other: String },
+    Shared { relay: String, other: String },
 }
 
 type HookSecret = Zeroizing<Vec<u8>>;
@@ -222,7 +222,7 @@ impl SignedHooks {
                     secret.read().map_err(|reason| HookSecretError::Secret { relay: relay(), reason })?;
                 let secret = parse(&text).ok_or_else(|| HookSecretError::Form { relay: relay() })?;
                 if let Some((other, _)) = hooks.iter().find(|(_, secrets)| secrets.contains(&secret)) {
-                    return Err(HookSecretError::ServicesData { relay: relay(), other: other.clone() });
+                    return Err(HookSecretError::Shared { relay: relay(), other: other.clone() });
                 }
                 secrets.push(secret);
             }

@@ -1,7 +1,7 @@
 //! Attacks: when there is much more traffic of a kind than usual at that hour, since when, and from whom to
 //! whom.
 //!
-//! `rule.rs` says what is unusual, `figures.rs` adds up what is known about the traffic and tells one attack from the next;
+//! `rule.rs` says what is unusual, `counts.rs` adds up what is known about the traffic and tells one attack from the next;
 //! both are pure. Here they are applied to the record every few seconds, and the result is kept in a table, once for all
 //! instances.
 

@@ -239,7 +239,7 @@ fn a_limit_that_a_variable_sets_is_refused_unless_it_stays_as_it_is_shown() {
         ("limits.sms-phone".to_owned(), Some(8))
     );
     let without = put(DOCUMENT, Toml(""), &variables).unwrap();
-    assert_eq!(named(&without), ["sms-phone"], "it is not the draft's to remove: {without}");
+    assert_eq!(named_limits(&without), ["sms-phone"], "it is not the draft's to remove: {without}");
 }
 
 #[test]

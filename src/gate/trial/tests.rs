@@ -1,4 +1,4 @@
-//! The trial and the authorize agree about everybody.
+//! The trial and `authorize` agree about everybody.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Dice {
     }
 }
 
-/// Everybody who may sign in, as the authorize sees them an instant after they did.
+/// Everybody who may sign in, as `authorize` sees them an instant after they did.
 async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
     let mut people = Vec::new();
     for number in 0..32 {

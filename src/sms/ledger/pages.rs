@@ -7,7 +7,7 @@ use super::{
     stored_purpose,
 };
 use crate::db::{self, DbError, execute, from_row, on_db};
-use crate::sms::brake::{self, ActiveBrake};
+use crate::sms::brake::{self, HeldBrake};
 use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
@@ -108,13 +108,13 @@ impl Ledger {
     }
 
     /// The brakes in force, newest first; at most 1000.
-    pub async fn brakes(&self) -> Result<Vec<ActiveBrake>, DbError> {
+    pub async fn brakes(&self) -> Result<Vec<HeldBrake>, DbError> {
         const SQL: &str = "SELECT prefix, scope, began_at, ends_at, sent, entered FROM sms_brakes
             WHERE ends_at > $1 ORDER BY began_at DESC, id LIMIT 1000";
         let now = self.now().await?;
         let rows: Vec<(String, String, i64, i64, i64, i64)> =
             on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-        let held = |(prefix, scope, began_at, ends_at, sent, entered): (_, String, _, _, _, _)| ActiveBrake {
+        let held = |(prefix, scope, began_at, ends_at, sent, entered): (_, String, _, _, _, _)| HeldBrake {
             prefix,
             program: Some(scope).filter(|scope| !scope.is_empty()),
             began_at: Micros(began_at),

@@ -177,7 +177,7 @@ impl<'r> ReplayEngine<'r> {
         let left = row.count.saturating_sub(tried).max(1);
         let step = row.lasts().as_micros() as u32 / row.count.saturating_sub(1).max(1);
         let mut attempt = ReplayAttempt { row: number, n: 1, action, at: now, waited: false };
-        let verdict = self.judge_in_turn(&mut attempt, now);
+        let verdict = self.evaluate_in_turn(&mut attempt, now);
         attempt.n = match verdict {
             _ if tried >= MOST_TRIED => left,
             ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, retry_after } if step > 0 => {
@@ -198,7 +198,7 @@ impl<'r> ReplayEngine<'r> {
     }
 
     /// An attempt that comes while others wait for the same log waits behind them.
-    fn judge_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
+    fn evaluate_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let row = self.row(attempt.row);
         let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.solved));
         match logs_of(attempt.action, row).find(queue) {
@@ -210,7 +210,7 @@ impl<'r> ReplayEngine<'r> {
     /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
     /// two refusals it gets the milder.
     fn evaluate(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
-        let own = self.judge_by(attempt, now);
+        let own = self.evaluate_by(attempt, now);
         let (
             ReplayVerdict::Decided {
                 decision: ReplayDecision::Refused { then: RuleAction::Block, .. },
@@ -222,7 +222,7 @@ impl<'r> ReplayEngine<'r> {
             return own;
         };
         let mut stranger = ReplayAttempt { action: as_stranger, ..*attempt };
-        match self.judge_in_turn(&mut stranger, now) {
+        match self.evaluate_in_turn(&mut stranger, now) {
             ReplayVerdict::Decided {
                 decision: ReplayDecision::Refused { then: RuleAction::Block, .. },
                 retry_after: longer,
@@ -234,7 +234,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    fn judge_by(&self, attempt: &ReplayAttempt, now: Micros) -> ReplayVerdict {
+    fn evaluate_by(&self, attempt: &ReplayAttempt, now: Micros) -> ReplayVerdict {
         let (row, mut gathered) = (self.row(attempt.row), GatheredVerdict::default());
         for (index, log) in logs_of(attempt.action, row).enumerate() {
             let logs = &self.logs[log.limit as usize];

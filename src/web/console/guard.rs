@@ -160,7 +160,7 @@ impl Admin {
         self.services.audit.act(act, outcome, who, Some(detail.to_string()));
     }
 
-    /// Their name in the history of the limits.
+    /// As the history of the limits names them.
     pub fn author(&self, reason: &str) -> ChangeAuthor {
         ChangeAuthor { account: self.id(), login: self.shown.clone(), reason: reason.to_owned() }
     }
@@ -196,9 +196,9 @@ impl AdminRequest {
         ours: bool,
         page: &str,
     ) -> Result<Self, WebError> {
-        let judged =
+        let authorized =
             authorize(services, visit.session_token(), visit.client, &visit.pattern(), kind, ours).await?;
-        match judged {
+        match authorized {
             Ok(admin) => Ok(Self { visit, services: services.clone(), admin }),
             Err(denied) => Err(page_instead(&visit, &denied, page).into()),
         }
@@ -273,7 +273,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
     let (services, edge) = data(request)?;
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
     let path = request.match_pattern().unwrap_or_default();
-    let judged = authorize(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
+    let authorized = authorize(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
     let problem = |denied: AccessDenied| match denied.reason {
         DenialReason::SignedOut => Problem::Unauthenticated,
         DenialReason::PasswordToChange => Problem::PasswordChangeRequired,
@@ -281,7 +281,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
         DenialReason::Foreign => Problem::Csrf,
         DenialReason::Unconfirmed => Problem::ConfirmationRequired,
     };
-    judged.map_err(|denied| problem(denied).into())
+    authorized.map_err(|denied| problem(denied).into())
 }
 
 /// Decides on a request, and records a refusal. `path` is the pattern in the URL table. `ours`: it does not come from

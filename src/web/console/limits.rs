@@ -24,7 +24,7 @@ use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{about, grouped, sentences, title};
 use crate::audit::MINUTE;
-use crate::config::{BackendKind, LimitName, LimitUnit, Limits, limits_toml, named, rule_json};
+use crate::config::{BackendKind, LimitName, LimitUnit, Limits, limits_toml, named_limits, rule_json};
 use crate::tuning::{CurrentLimits, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
@@ -253,7 +253,7 @@ fn limit_json(limit: &Limit) -> Value {
 }
 
 fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
-    let set = named(&current.document);
+    let set = named_limits(&current.document);
     let source = |name: &str| match name {
         _ if current.overridden.limit(name) => "environment",
         _ if set.iter().any(|set| set == name) => "document",

@@ -75,7 +75,7 @@ impl From<CodeRefusal> for ActionRefusal {
             CodeRefusal::PasswordRequired => Problem::PasswordRequired.into(),
             CodeRefusal::AccountDisabled => Problem::AccountDisabled.into(),
             CodeRefusal::PhoneTaken => Problem::PhoneTaken.into(),
-            CodeRefusal::Broken(error) => error.into(),
+            CodeRefusal::Db(error) => error.into(),
         }
     }
 }

@@ -37,7 +37,7 @@ enum DatabaseHome {
     /// SQLite's; removed with it.
     Folder { _folder: tempfile::TempDir },
     /// The database of this name on the shared PostgreSQL.
-    ServicesData(String),
+    Shared(String),
 }
 
 impl TestDatabase {
@@ -53,14 +53,14 @@ impl TestDatabase {
         let mut connection = shared_server().await;
         run(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
         connection.close().await.unwrap();
-        Self { url: shared_url(&name), home: DatabaseHome::ServicesData(name) }
+        Self { url: shared_url(&name), home: DatabaseHome::Shared(name) }
     }
 }
 
 impl Drop for TestDatabase {
     /// Each takes 8 MB, and a run makes hundreds.
     fn drop(&mut self) {
-        if let DatabaseHome::ServicesData(name) = &self.home {
+        if let DatabaseHome::Shared(name) = &self.home {
             let folder = shared_folder();
             let mut dropdb = command(program("dropdb"), &folder);
             let _ = dropdb.args(["--force", "-U", "gatehouse", "-h"]).arg(&folder).arg(name).status();
