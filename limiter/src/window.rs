@@ -18,8 +18,8 @@ use crate::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::store::{Bucket, LimitRoom, Refusal};
 
 /// How long a hold may stay unsettled before it counts as a failure, because its owner must have died. Longer
-/// than any verification waits and runs (5 s in the queue, 5 s in the hashing queue, well under 1 s of
-/// hashing). If a stalled database makes it longer still, the hold counts until it is settled.
+/// than any verification of the application takes: at most 5 s behind others at the account, 5 s in the hashing
+/// queue, and 4 s to answer. If a stalled database makes it longer still, the hold counts until it is settled.
 pub const HOLD_LIFE: Duration = Duration::from_secs(15);
 
 /// Added to a log's life beyond its longest window, so that the log still exists if the clock steps back by

@@ -22,8 +22,8 @@ use crate::accounts::{
 };
 use crate::db::DbError;
 
-/// How long an attempt may wait for others to end. Together with the hashing queue this stays well under
-/// [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
+/// How long an attempt may wait for others to end. With the hashing queue (5 s) and the time of an answer (4 s) this
+/// stays under [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The number of names without a password for which failures are remembered.

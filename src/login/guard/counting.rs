@@ -199,8 +199,7 @@ pub(super) fn account_key(id: AccountId) -> [u8; 19] {
     key
 }
 
-/// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
-/// under [`HOLD_LIFE`](gatehouse_limiter::window::HOLD_LIFE).
+/// How long an attempt may wait for others in flight to end. Meanwhile it holds no slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
