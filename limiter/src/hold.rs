@@ -195,6 +195,37 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 }
 
+/// A hold without an attempt yet. If the caller is dropped before there is one, as a server drops the request of a
+/// client that hangs up, it is refunded.
+#[derive(Debug)]
+pub struct UnclaimedHold<S: WindowStore + 'static>(Option<Hold<S>>);
+
+impl<S: WindowStore + 'static> UnclaimedHold<S> {
+    /// Until it is claimed.
+    pub const fn new(hold: Hold<S>) -> Self {
+        Self(Some(hold))
+    }
+
+    /// The attempt begins: from now on it must be settled.
+    pub fn claim(mut self) -> Hold<S> {
+        self.0.take().expect("claimed once")
+    }
+
+    /// There is no attempt. Runs to its end even if the caller is dropped.
+    pub async fn refund(self) -> Result<(), StoreError> {
+        tokio::spawn(self.claim().refund()).await.expect("a refund does not panic")
+    }
+}
+
+impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
+    fn drop(&mut self) {
+        if let (Some(hold), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            // If it fails, the hold expires by itself.
+            runtime.spawn(async move { drop(hold.refund().await) });
+        }
+    }
+}
+
 /// Counters, a power of two. Logs that share one only see more company than they have.
 const COUNTERS: usize = 16_384;
 
@@ -222,5 +253,45 @@ impl LogCounts {
     /// Keys are keyed hashes already, so any of their bits will do.
     fn counter(&self, key: SubjectKey) -> &AtomicU64 {
         &self.0[usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % COUNTERS]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::entropy::Entropy;
+    use crate::key::SubKey;
+    use crate::limit::{Limit, LimitMode, Rule, RuleAction};
+    use crate::memory::MemoryStore;
+
+    async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
+        let (entropy, clock) = (Entropy::seeded(1), Clock::manual(Micros(1_000_000)));
+        let limiter = Limiter::new(MemoryStore::new(clock), SubKey::random(&entropy), &entropy);
+        let rule = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
+        let limit = Limit::new("test", vec![rule], LimitMode::Enforce).unwrap();
+        let bucket = limiter.bucket(&limit, b"alice");
+        let Ok(HoldDecision::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
+            panic!("no hold");
+        };
+        then(UnclaimedHold::new(hold)).await;
+        // What it left to the runtime.
+        tokio::task::yield_now().await;
+        let peek = limiter.peek(bucket).await.unwrap();
+        (peek.holds, peek.rules[0].count)
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_nobody_claims_is_given_back() {
+        assert_eq!(holds_after(async |unclaimed| drop(unclaimed)).await, (0, 0));
+        assert_eq!(holds_after(async |unclaimed| unclaimed.refund().await.unwrap()).await, (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_claimed_is_its_attempts() {
+        let keep = async |unclaimed: UnclaimedHold<MemoryStore>| {
+            unclaimed.claim().keep().await.unwrap();
+        };
+        assert_eq!(holds_after(keep).await, (0, 1));
     }
 }

@@ -33,12 +33,12 @@ use std::time::Duration;
 
 use gatehouse_limiter::{
     AdmittedHit, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, MemoryStore, OwnedBucket,
-    Refusal, Rule, RuleAction, StoreError, SubjectKey,
+    Refusal, Rule, RuleAction, StoreError, SubjectKey, UnclaimedHold,
 };
 use metrics::Counter;
 
 use self::counting::{OWN, account_key};
-use self::slot::{InFlightAttempts, SlotHold, UnclaimedHold};
+use self::slot::{InFlightAttempts, SlotHold};
 use super::RequestOrigin;
 use crate::accounts::{Account, AccountId, Accounts, Username};
 use crate::audit::{Audit, AuditEvent, EventRule, Outcome};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{
     AdmittedHit, Bucket, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal, RuleAction,
-    StoreError, StoreState, WindowRecord, WindowStore,
+    StoreError, StoreState, UnclaimedHold, WindowRecord, WindowStore,
 };
 
 use super::ledger::{Ledger, LedgerPosition};
@@ -112,11 +112,11 @@ impl SmsBudgets {
         for _ in 0..MOST_TRIES {
             let generation = self.complete(limits).await?;
             let hold = match self.limiter.hold(buckets, solved, patience).await.map_err(Some)? {
-                HoldDecision::Held(hold) => hold,
+                HoldDecision::Held(hold) => UnclaimedHold::new(hold),
                 other => return Ok(other),
             };
             if self.is_current(limits, generation).await {
-                return Ok(HoldDecision::Held(hold));
+                return Ok(HoldDecision::Held(hold.claim()));
             }
             hold.refund().await.map_err(Some)?;
         }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use gatehouse_limiter::window::{GatheredVerdict, TimesLog};
 use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, RebuildError, Refusal, StoreError,
-    StoreState, WindowRecord, WindowStore, window,
+    StoreState, UnclaimedHold, WindowRecord, WindowStore, window,
 };
 
 use super::counting::{CountingMode, GuardedLogin, OWN};
 use super::failure_record::RecordedFailure;
-use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold, UnclaimedHold};
+use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold};
 use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
 use crate::config::Limits;

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError, WindowStore};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -31,32 +30,6 @@ pub struct AttemptSlot {
 pub(super) enum SlotHold {
     Store(Hold),
     Outage(HeldInOutage),
-}
-
-/// A hold without an attempt yet. If the caller is dropped before there is one, it is refunded.
-pub(super) struct UnclaimedHold<S: WindowStore + 'static>(Option<gatehouse_limiter::Hold<S>>);
-
-impl<S: WindowStore + 'static> UnclaimedHold<S> {
-    pub const fn new(hold: gatehouse_limiter::Hold<S>) -> Self {
-        Self(Some(hold))
-    }
-
-    pub fn claim(mut self) -> gatehouse_limiter::Hold<S> {
-        self.0.take().expect("claimed once")
-    }
-
-    /// Runs to its end even if the caller is dropped.
-    pub async fn refund(self) -> Result<(), StoreError> {
-        tokio::spawn(self.claim().refund()).await.expect("a refund does not panic").map(drop)
-    }
-}
-
-impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
-    fn drop(&mut self) {
-        if let (Some(hold), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(async move { settled(hold.refund().await) });
-        }
-    }
 }
 
 pub(super) struct HeldInOutage {
@@ -342,49 +315,10 @@ impl Drop for InFlightTicket {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use gatehouse_limiter::{HoldDecision, Limit, LimitMode, Rule, RuleAction, SubjectKey};
+    use gatehouse_limiter::{Limit, LimitMode, SubjectKey};
 
     use super::*;
     use crate::clock::Clock;
-    use crate::entropy::Entropy;
-    use crate::secret::MasterKey;
-
-    async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
-        let entropy = Entropy::seeded(1);
-        let key = MasterKey::random(&entropy).derive("test");
-        let limiter = gatehouse_limiter::Limiter::new(
-            MemoryStore::new(Clock::manual(Micros(1_000_000))),
-            key,
-            &entropy,
-        );
-        let rule = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
-        let limit = Limit::new("test", vec![rule], LimitMode::Enforce).unwrap();
-        let bucket = limiter.bucket(&limit, b"alice");
-        let Ok(HoldDecision::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
-            panic!("no hold");
-        };
-        then(UnclaimedHold::new(hold)).await;
-        // What it left to the runtime.
-        tokio::task::yield_now().await;
-        let peek = limiter.peek(bucket).await.unwrap();
-        (peek.holds, peek.rules[0].count)
-    }
-
-    #[tokio::test]
-    async fn a_hold_that_nobody_claims_is_given_back() {
-        assert_eq!(holds_after(async |unclaimed| drop(unclaimed)).await, (0, 0));
-        assert_eq!(holds_after(async |unclaimed| unclaimed.refund().await.unwrap()).await, (0, 0));
-    }
-
-    #[tokio::test]
-    async fn one_that_is_claimed_is_its_attempts() {
-        let keep = async |unclaimed: UnclaimedHold<MemoryStore>| {
-            unclaimed.claim().keep().await.unwrap();
-        };
-        assert_eq!(holds_after(keep).await, (0, 1));
-    }
 
     /// Otherwise an owner's right password would count as a failure.
     #[tokio::test]

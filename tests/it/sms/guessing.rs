@@ -1,5 +1,8 @@
 //! A code works once, for a while, for one number and one purpose; and a number has five wrong guesses.
 
+use std::future::Future;
+use std::task::Poll;
+
 use super::rig::*;
 use gatehouse::denied::Denied;
 use gatehouse::sms::*;
@@ -15,6 +18,7 @@ on_each_store! {
     right_guesses_cost_nothing,
     one_of_fifty_parallel_right_guesses_is_right,
     whoever_hangs_up_has_guessed,
+    whoever_hangs_up_holds_no_slot,
     a_code_is_compared_five_times_whatever_the_store_forgets,
     a_store_that_forgets_gives_a_number_no_new_guesses,
     one_address_has_so_many_wrong_guesses_at_all_numbers,
@@ -136,6 +140,27 @@ async fn whoever_hangs_up_has_guessed(store: Store) {
         let _ = instance.check(&phone, &guess).await;
     }
     assert!(refused(instance.check(&phone, &code).await));
+}
+
+/// At whatever point: others would wait for the slot, and it would count although nothing was compared.
+async fn whoever_hangs_up_holds_no_slot(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-guess]\nrules = [{ max = 1000, window = \"10m\" }]").await;
+    let (instance, phone, code) = sent_a_code(&rig).await;
+    let guess = other_than(&code);
+    // How many polls it takes varies a little, so all of its points are met several times.
+    for polls in (1..=8).cycle().take(80) {
+        let (mut checking, mut left) = (Box::pin(instance.check(&phone, &guess)), polls);
+        let given_up = std::future::poll_fn(|context| {
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            checking.as_mut().poll(context).map(drop)
+        });
+        given_up.await;
+        drop(checking);
+        until(async || instance.holds("sms-guess", phone.as_str().as_bytes()).await == 0).await;
+    }
 }
 
 async fn a_code_is_compared_five_times_whatever_the_store_forgets(store: Store) {

@@ -220,6 +220,12 @@ impl Instance {
         self.limiter.clear(bucket).await.unwrap();
     }
 
+    /// Slots in flight.
+    pub async fn holds(&self, limit: &str, subject: &[u8]) -> u32 {
+        let bucket = self.limiter.bucket(self.live.limits.get(limit).unwrap(), subject);
+        self.limiter.peek(bucket).await.unwrap().holds
+    }
+
     pub async fn ledger(&self) -> Vec<LedgerEntry> {
         self.codes.ledger().page(&LedgerFilter::default(), None, 1000).await.unwrap().entries
     }
