@@ -14,9 +14,9 @@ use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 
-use super::brake::{BrakedPrefix, SmsBrakes};
+use super::brake::SmsBrakes;
 use super::message_limits::BudgetShare;
-use super::{MessageId, MessagePurpose, Phone, hex};
+use super::{MessageId, MessagePurpose, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
@@ -30,7 +30,7 @@ pub struct Ledger {
     pub(super) db: Db,
     /// This process's time, for what is not counted.
     pub(super) clock: Clock,
-    brakes: Arc<SmsBrakes>,
+    pub(super) brakes: Arc<SmsBrakes>,
 }
 
 pub struct EarlierMessage {
@@ -47,11 +47,6 @@ pub struct EarlierMessage {
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
         Self { db, clock: clock.clone(), brakes: Arc::new(SmsBrakes::new(clock, entropy)) }
-    }
-
-    /// What the number's prefixes ask, if this process met it a moment ago.
-    pub fn known_brake(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
-        self.brakes.recall(scope, phone)
     }
 
     /// When a code for the number first came back to that program, by what the ledger keeps.

@@ -10,7 +10,6 @@ mod message;
 mod message_limits;
 mod metrics;
 mod phone;
-mod purpose;
 mod send;
 mod text;
 
@@ -28,9 +27,10 @@ pub use gateway::{
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use message::{RequestedMessage, SendOutcome, SendReceipt};
+pub use message::{
+    MessagePurpose, ProgramKind, ProgramPurpose, Purpose, RequestedMessage, SendOutcome, SendReceipt,
+};
 pub use phone::{Phone, PhoneError};
-pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
 pub use send::{InTurn, TurnResult};
 
 /// Identifies one message, here and in the reports of its gateway. Random, not secret.

@@ -8,7 +8,7 @@ use sqlx::{query, query_as};
 use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_id, stored_key};
 use crate::clock::Micros;
 use crate::db::{DbError, execute, on_db};
-use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
+use crate::sms::message::{ProgramPurpose, VERIFICATION};
 use crate::sms::{MessageId, Phone, Purpose};
 
 /// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and

@@ -51,6 +51,7 @@ pub enum WriteResult {
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),
+    /// Its prefix asks for a challenge or is under a brake, as `SmsBrakes::evaluate` found in the same transaction.
     Braked(BrakedPrefix),
 }
 
