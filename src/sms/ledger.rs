@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
 use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
+use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::brake::SmsBrakes;
 use super::message_limits::BudgetShare;
@@ -151,7 +152,7 @@ fn wait(limit: &Limit, sent: &[KeptHit], now: Micros) -> Duration {
     evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, String, String, i64, String, i64);
+type EarlierRow = (MessageId, MessageState, BudgetShare, i64, String, i64);
 
 impl EarlierMessage {
     /// None if the name is free again: it expires with its code.
@@ -161,9 +162,9 @@ impl EarlierMessage {
         let earlier = Self {
             hit: stored_hit(&hit)?,
             used_up: used_up != 0,
-            id: stored_id(&id)?,
-            state: MessageState::stored(&state)?,
-            short: stored_share(&share)? != BudgetShare::Open,
+            id,
+            state,
+            short: share != BudgetShare::Open,
             expires_in: Micros(expires_at).since(now),
         };
         Ok(known.then_some(earlier))
@@ -173,8 +174,9 @@ impl EarlierMessage {
 /// The most of a gateway's own words that is stored.
 const LONGEST_WORDS: usize = 200;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum MessageState {
     /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
     /// dies.
@@ -189,13 +191,7 @@ pub enum MessageState {
     Withheld,
 }
 
-impl MessageState {
-    pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
-
-    pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
-        text.parse().map_err(|_| decode("an unknown state"))
-    }
-}
+crate::db::text_column!(MessageState, text => text.parse::<Self>()?);
 
 pub type LedgerPosition = db::RowCursor<String>;
 
@@ -227,8 +223,8 @@ from_row!(HitRow, row => {
         once: once.as_deref().map(stored_key).transpose()?,
         hit: stored_hit(&text("hit")?)?,
         block: text("block")?,
-        share: stored_share(&text("share")?)?,
-        purpose: stored_purpose(&text("purpose")?)?,
+        share: row.try_get("share")?,
+        purpose: row.try_get("purpose")?,
         }
 });
 
@@ -237,7 +233,7 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
     let bytes = number.and_then(|number| number.to_be_bytes().last_chunk().copied());
-    bytes.ok_or_else(|| decode("hexadecimal digits of the wrong length"))
+    bytes.ok_or_else(|| sqlx::Error::Decode("a column holds hexadecimal digits of the wrong length".into()))
 }
 
 pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
@@ -246,22 +242,6 @@ pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
 
 pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
     unhex(text).map(HitId)
-}
-
-pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
-    MessageId::parse(text).ok_or_else(|| decode("an invalid id"))
-}
-
-pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
-    text.parse().map_err(|_| decode("an unknown share"))
-}
-
-pub fn stored_purpose(text: &str) -> Result<MessagePurpose, sqlx::Error> {
-    MessagePurpose::parse(text).ok_or_else(|| decode("an unknown purpose"))
-}
-
-pub fn decode(what: &str) -> sqlx::Error {
-    sqlx::Error::Decode(format!("a column holds {what}").into())
 }
 
 pub fn short(words: &str) -> &str {

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatehouse_limiter::Refusal;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use strum::{EnumString, IntoStaticStr};
 
 use super::{MessageId, Phone, SmsCode};
@@ -179,6 +179,14 @@ impl MessagePurpose {
             Self::Verification(of) => Some((ProgramKind::Verifier, of.program())),
             Self::Relayed(relay) => Some((ProgramKind::Relay, relay)),
         }
+    }
+}
+
+crate::db::text_column!(MessagePurpose, text => Self::parse(text).ok_or("an unknown purpose")?);
+
+impl Serialize for MessagePurpose {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.stored())
     }
 }
 

@@ -322,6 +322,8 @@ pub enum BudgetShare {
     Withheld,
 }
 
+crate::db::text_column!(BudgetShare, text => text.parse::<Self>()?);
+
 /// One of every five messages of a shared budget is reserved: enough for the account owners of a small
 /// service through the worst day, and so little that others notice it late. Of the total, as many again are
 /// left for programs.

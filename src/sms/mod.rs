@@ -15,6 +15,7 @@ mod text;
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::entropy::Entropy;
@@ -45,6 +46,14 @@ impl MessageId {
     pub fn parse(text: &str) -> Option<Self> {
         let hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+}
+
+crate::db::text_column!(MessageId, text => Self::parse(text).ok_or("an id is not 32 hexadecimal digits")?);
+
+impl Serialize for MessageId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

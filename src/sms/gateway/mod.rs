@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use strum::{EnumString, IntoStaticStr};
+use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::Url;
 
 use super::{MessageId, Phone, SmsCode};
@@ -104,13 +105,16 @@ pub enum ReportedMessage {
     Reference(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum ReportState {
     Pending,
     Delivered,
     Failed,
 }
+
+crate::db::text_column!(ReportState, text => text.parse::<Self>()?);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse_limiter::{HitId, SubjectKey};
 use sqlx::{query, query_as};
 
-use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_id, stored_key};
+use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_key};
 use crate::clock::Micros;
 use crate::db::{DbError, execute, on_db};
 use crate::sms::message::{ProgramPurpose, VERIFICATION};
@@ -101,10 +101,9 @@ impl Ledger {
         most: i64,
     ) -> Result<Option<CurrentCode>, DbError> {
         let now = self.now().await?;
-        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(sql).bind(phone).bind(purpose)
+        let row: Option<(MessageId, String)> = on_db!(&self.db, pool => query_as(sql).bind(phone).bind(purpose)
             .bind(now.0).bind(most).fetch_optional(pool).await)?;
-        let Some((message, code_hash)) = row else { return Ok(None) };
-        Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
+        Ok(row.map(|(message, code_hash)| CurrentCode { message, code_hash }))
     }
 
     /// A verification of the program by its id; None if it is none of its. `since` is how far back the first to ask is
