@@ -91,6 +91,9 @@ pub enum Outcome {
     Ended,
 }
 
+crate::db::text_column!(Action, text => text.parse::<Self>()?);
+crate::db::text_column!(Outcome, text => text.parse::<Self>()?);
+
 /// The detail of a right password beside other attempts: the failures of its account were not forgiven.
 pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 /// The name of a password attempt from a known device, which no log of the account counts. The detail says

@@ -104,15 +104,15 @@ impl EventLog {
             ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome, noted"
         );
         let place = EventCursor::NEWEST;
-        let rows: Vec<(i64, String, i64, i64)> = on_db!(&self.db, pool => {
+        let rows: Vec<(i64, Outcome, i64, i64)> = on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
             let question = question.bind(MOST_ROWS);
             texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
-        let count = |(at, ended, noted, count): (i64, String, i64, i64)| {
-            Ok((Micros(at), outcome(&ended)?.fate(noted != 0), count))
+        let count = |(at, outcome, noted, count): (i64, Outcome, i64, i64)| {
+            (Micros(at), outcome.fate(noted != 0), count)
         };
-        Ok(rows.into_iter().map(count).collect::<Result<_, sqlx::Error>>()?)
+        Ok(rows.into_iter().map(count).collect())
     }
 
     /// The newest events of one subject, which `filter` names.
@@ -222,7 +222,6 @@ fn one_of(column: &str, words: &[&str]) -> String {
 
 from_row!(EventEntry, row => {
     let number = |column| row.try_get::<i64, &'static str>(column);
-    let text = |column| row.try_get::<String, &'static str>(column);
     let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
     let shown = |key, mask| {
         let key: Option<i64> = row.try_get::<_, &'static str>(key)?;
@@ -234,8 +233,8 @@ from_row!(EventEntry, row => {
         id: number("id")?,
         until: Micros(number("until_at")?),
         count: number("count")?,
-        action: action(&text("action")?)?,
-        outcome: outcome(&text("outcome")?)?,
+        action: row.try_get("action")?,
+        outcome: row.try_get("outcome")?,
         name: maybe("name")?,
         limit: maybe("limit_name")?,
         rule: row.try_get("rule")?,
@@ -251,14 +250,6 @@ from_row!(EventEntry, row => {
         request: maybe("request")?,
         }
 });
-
-fn action(text: &str) -> Result<Action, sqlx::Error> {
-    text.parse().map_err(|_| sqlx::Error::Decode("an unknown action".into()))
-}
-
-fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
-    text.parse().map_err(|_| sqlx::Error::Decode("an unknown outcome".into()))
-}
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// Rows that are searched for a chart or a list of subjects: a quarter of a second of SQLite's time.
@@ -314,7 +305,7 @@ pub struct SharedAddress {
 
 /// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
 type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
-type SumRow = (i64, String, String, String, String, i64, i64);
+type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 
 /// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
 /// itself, which takes SQLite half the time.
@@ -351,8 +342,7 @@ impl EventLog {
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .bind(step).fetch_all(pool).await)?;
         let mut steps: Vec<FiguresStep> = Vec::new();
-        for (at, rest) in rows.into_iter().map(sum) {
-            let sum = rest?;
+        for (at, sum) in rows.into_iter().map(sum) {
             match steps.last_mut().filter(|step| step.at == at) {
                 Some(step) => step.sums.push(sum),
                 None => steps.push(FiguresStep { at, sums: vec![sum] }),
@@ -368,7 +358,7 @@ impl EventLog {
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|row| sum(row).1).collect::<Result<_, _>>()?)
+        Ok(rows.into_iter().map(|row| sum(row).1).collect())
     }
 
     /// The subjects with the most attempts since then, among the newest 100,000 rows.
@@ -418,15 +408,10 @@ impl EventLog {
     }
 }
 
-fn sum((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
-    let parsed = || {
-        let (action, outcome) = (action(&did)?, outcome(&ended)?);
-        let (limit, counted_by) =
-            limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
-        let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
-        Ok(EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
-    };
-    (Micros(at), parsed())
+fn sum((at, action, realm, outcome, limit, noted, count): SumRow) -> (Micros, EventCount) {
+    let (limit, counted_by) = limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
+    let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
+    (Micros(at), EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
 }
 
 /// The newest rows that are grouped: a few milliseconds of SQLite's time.

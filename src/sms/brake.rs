@@ -18,11 +18,6 @@ use crate::entropy::Entropy;
 #[cfg(test)]
 mod made_up_day_tests;
 
-/// Of one scope, or of all.
-pub const LIFT: &str = "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2
-    WHERE prefix = $3 AND ends_at > $1 AND ($4 = '*' OR scope = $4) RETURNING scope";
-pub const EVERY_SCOPE: &str = "*";
-
 /// The number's prefix asks for more than usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrakedPrefix {

@@ -107,20 +107,33 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, and as many expired codes and brakes; returns
-    /// the largest of these counts. Less than a batch means that none are left.
-    pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+    /// Deletes at most `batch` messages from before that time, as many expired codes and brakes, and as many of what
+    /// no window of guesses counts, which look back so far; returns the largest of these counts. Less than a batch means
+    /// that none are left.
+    pub async fn purge(&self, before: Micros, guesses: Duration, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
         const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
             WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
-        let now = self.now().await?;
         const EXCUSES: &str = "DELETE FROM sms_excuses WHERE phone_key IN (SELECT phone_key FROM sms_excuses
             WHERE up_to < $1 LIMIT $2)";
+        const WRONG: &str = "DELETE FROM sms_guesses WHERE (at, hit) IN (SELECT at, hit FROM sms_guesses
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        const ASKERS: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
+            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
+        let now = self.now().await?;
+        let over = now.minus(guesses);
         let mut most = 0;
-        for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before), (EXCUSES, before)] {
+        for (sql, until) in [
+            (MESSAGES, before),
+            (CODES, now),
+            (BRAKES, before),
+            (EXCUSES, before),
+            (WRONG, over),
+            (ASKERS, over),
+        ] {
             let gone = execute!(&self.db => query(sql).bind(until.0).bind(i64::from(batch)))?;
             most = gone.max(most);
         }

@@ -136,9 +136,7 @@ pub struct OpenedGateway {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{field}: {reason}")]
-    Secret { field: String, reason: SecretError },
-    #[error("{field}: {reason}")]
-    Setting { field: &'static str, reason: String },
+    Setting { field: String, reason: String },
     #[error("sms: TLS for the gateway cannot be set up: {0}")]
     Tls(String),
 }
@@ -146,7 +144,7 @@ pub enum OpenError {
 impl OpenError {
     fn secret(field: impl Into<String>) -> impl FnOnce(SecretError) -> Self {
         let field = field.into();
-        |reason| Self::Secret { field, reason }
+        |reason| Self::Setting { field, reason: reason.to_string() }
     }
 }
 
@@ -205,7 +203,7 @@ impl GatewayClient {
     pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
         let refused = |wrong: https::ClientError| match wrong {
             https::ClientError::Authorities(reason) => {
-                OpenError::Setting { field: "sms.http.ca_file", reason }
+                OpenError::Setting { field: "sms.http.ca_file".to_owned(), reason }
             }
             https::ClientError::Tls(reason) => OpenError::Tls(reason),
         };

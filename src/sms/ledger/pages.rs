@@ -8,7 +8,7 @@ use super::{Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey,
 use crate::audit::words_of;
 use crate::clock::{as_time, as_time_if};
 use crate::db::{self, DbError, execute, from_row, on_db};
-use crate::sms::brake::{self, HeldBrake};
+use crate::sms::brake::HeldBrake;
 use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
@@ -149,12 +149,15 @@ impl Ledger {
     /// Lifts the brakes on a prefix: that of a program, that of our pages (empty), or all; false if there is none.
     /// `by` is the account id that the ledger records. Messages from before no longer count for any later brake.
     pub async fn lift(&self, prefix: &str, program: Option<&str>, by: &str) -> Result<bool, DbError> {
-        let scope = program.unwrap_or(brake::EVERY_SCOPE);
+        const EVERY_SCOPE: &str = "*";
+        const SQL: &str = "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2
+            WHERE prefix = $3 AND ends_at > $1 AND ($4 = '*' OR scope = $4) RETURNING scope";
+        let scope = program.unwrap_or(EVERY_SCOPE);
         if prefix.contains('\0') || scope.contains('\0') {
             return Ok(false);
         }
         let now = self.now().await?;
-        let lifted: Vec<String> = on_db!(&self.db, pool => query_scalar(brake::LIFT).bind(now.0).bind(by)
+        let lifted: Vec<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(now.0).bind(by)
             .bind(prefix).bind(scope).fetch_all(pool).await)?;
         lifted.iter().for_each(|scope| self.brakes.forget(scope, prefix));
         Ok(!lifted.is_empty())
