@@ -363,7 +363,6 @@ fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
 
 // What a token is valid for: custom limits, the logins of one realm, and parts of the admin API.
 
-/// All custom limits.
 const ALL_CUSTOM: &str = "*";
 
 /// The most names in one token; for more limits, use `*`.

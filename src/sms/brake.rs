@@ -26,7 +26,6 @@ pub struct BrakedPrefix {
     /// the brake are later, and whoever requested them may have entered codes for theirs. None: a solved challenge
     /// is enough.
     pub proven_before: Option<Micros>,
-    /// This request tripped it.
     pub tripped: bool,
 }
 

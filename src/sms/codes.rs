@@ -65,7 +65,6 @@ pub struct CodesDeps {
     /// Over the store that every instance shares.
     pub limiter: Limiter,
     pub gateway: Arc<dyn SmsGateway>,
-    /// Knows which numbers belong to an account, for a shortage.
     pub owners: Arc<dyn PhoneOwners>,
     pub clock: Clock,
     pub entropy: Entropy,
@@ -107,7 +106,6 @@ impl SmsCodes {
         &*self.0.deps.gateway
     }
 
-    /// The key of a number in the ledger.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }

@@ -194,7 +194,6 @@ pub enum MessageState {
     /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
     /// dies.
     Pending,
-    /// The gateway has accepted it.
     Accepted,
     /// It was not sent, and its number's limit does not count it.
     Refused,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatehouse_limiter::Refusal;
+use gatehouse_limiter::middleware::RequestOrigin;
 use serde::{Deserialize, Serialize, Serializer};
 use strum::{EnumString, IntoStaticStr};
 
@@ -21,8 +22,8 @@ pub struct RequestedMessage {
     pub purpose: MessagePurpose,
     /// A code that somebody else has made, and checks.
     pub code: Option<SmsCode>,
-    /// The address of who asks for it and its network, in the form that limits count, if they are known.
-    pub origin: Option<[Vec<u8>; 2]>,
+    /// Who asks for it, if that is known.
+    pub origin: Option<RequestOrigin>,
     /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
     pub browser: Option<Vec<u8>>,
     /// A challenge was solved with the request.
@@ -54,7 +55,8 @@ impl RequestedMessage {
     /// The same, asked for from this address and network.
     #[must_use]
     pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
-        Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
+        let (address, network) = (address.to_owned(), network.to_owned());
+        Self { origin: Some(RequestOrigin { address, network }), ..self }
     }
 }
 

@@ -658,8 +658,8 @@ impl SendJob {
         self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),
             solved: *solved,
-            address: origin.map(|[address, _]| EventSubject::Address(address)),
-            network: origin.map(|[_, network]| EventSubject::Network(network)),
+            address: origin.map(|origin| EventSubject::Address(&origin.address)),
+            network: origin.map(|origin| EventSubject::Network(&origin.network)),
             phone: Some(EventSubject::Phone(phone.as_str())),
             prefix: Some(EventSubject::Prefix(phone.block())),
             ..event
