@@ -16,7 +16,9 @@ mod username;
 use std::pin::Pin;
 use std::time::Duration;
 
-use sqlx::{Row, query, query_as, query_scalar};
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row, query, query_as, query_scalar};
 
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
@@ -183,15 +185,15 @@ impl Accounts {
     }
 
     pub async fn find(&self, login: &Username) -> Result<Option<Account>, DbError> {
-        self.one(BY_LOGIN, login.as_str()).await
+        self.one(BY_LOGIN, &[login.as_str()]).await
     }
 
     pub async fn find_by_phone(&self, phone: &Phone) -> Result<Option<Account>, DbError> {
-        self.one(BY_PHONE, phone.as_str()).await
+        self.one(BY_PHONE, &[phone.as_str()]).await
     }
 
     pub async fn by_id(&self, id: AccountId) -> Result<Option<Account>, DbError> {
-        self.one(BY_ID, &id.to_string()).await
+        self.one(BY_ID, &[&id.to_string()]).await
     }
 
     /// The accounts whose masked names show these letters: one of a name of up to four, two of a longer one.
@@ -208,12 +210,20 @@ impl Accounts {
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(length).bind(letters).fetch_all(pool).await)?)
     }
 
-    async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
+    async fn one<T>(&self, sql: &'static str, keys: &[&str]) -> Result<Option<T>, DbError>
+    where
+        T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin,
+    {
+        macro_rules! question {
+            () => {
+                keys.iter().fold(query_as(sql), |question, key| question.bind(*key))
+            };
+        }
         Ok(match &self.db {
-            Db::Sqlite(pools) => traced!("sqlite", pools.read(query_as(sql).bind(key)).await)?,
+            Db::Sqlite(pools) => traced!("sqlite", pools.read(question!()).await)?,
             Db::Postgres(pools) => {
                 let pool = pools.reachable()?;
-                traced!("postgresql", query_as(sql).bind(key).fetch_optional(pool).await)?
+                traced!("postgresql", question!().fetch_optional(pool).await)?
             }
         })
     }
@@ -483,16 +493,7 @@ impl Accounts {
         const SQL: &str = "SELECT a.*, COALESCE(d.failures, 0) AS device_failures,
             CASE WHEN d.spent_at IS NULL THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END AS device_spent
             FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $2 WHERE a.login = $1";
-        let id = device.to_string();
-        let row: Option<DeviceRow> = match &self.db {
-            Db::Sqlite(pools) => {
-                traced!("sqlite", pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await)?
-            }
-            Db::Postgres(pools) => {
-                let (pool, question) = (pools.reachable()?, query_as(SQL).bind(login.as_str()).bind(id));
-                traced!("postgresql", question.fetch_optional(pool).await)?
-            }
-        };
+        let row: Option<DeviceRow> = self.one(SQL, &[login.as_str(), &device.to_string()]).await?;
         Ok(row.map(|DeviceRow { account, device_failures: failures, device_spent }| {
             (account, DeviceFailures { device, failures, spent: device_spent != 0 })
         }))

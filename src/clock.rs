@@ -3,7 +3,7 @@
 mod recent;
 mod uptime;
 
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
 pub use gatehouse_limiter::clock::{Clock, Micros};
 pub use recent::RecentTimes;
@@ -12,6 +12,11 @@ pub(crate) use uptime::Uptime;
 /// A moment in the JSON of the API.
 pub fn as_time<S: Serializer>(at: &Micros, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&iso(*at))
+}
+
+/// The same of a time that there may not be.
+pub fn as_time_if<S: Serializer>(at: &Option<Micros>, serializer: S) -> Result<S::Ok, S::Error> {
+    at.map(iso).serialize(serializer)
 }
 
 /// RFC 3339 in UTC, in whole seconds.

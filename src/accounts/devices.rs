@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ipnet::IpNet;
+use gatehouse_limiter::middleware::ClientAddress;
 
 use super::{Account, AccountId, DEVICE_LIFE, DeviceId};
 use crate::clock::{Clock, Micros};
@@ -179,19 +179,17 @@ impl SignInClient {
     /// that must not be stored goes further.
     pub fn new(address: IpAddr, user_agent: &str) -> Self {
         let user_agent = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect();
-        Self { network: network(address), user_agent, devices: KnownDevices::default() }
+        Self {
+            network: ClientAddress::stated(address).masked(),
+            user_agent,
+            devices: KnownDevices::default(),
+        }
     }
 
     /// The browser has signed in before.
     pub fn known_as(self, devices: KnownDevices) -> Self {
         Self { devices, ..self }
     }
-}
-
-fn network(address: IpAddr) -> String {
-    let address = address.to_canonical();
-    let prefix = if address.is_ipv4() { 24 } else { 48 };
-    IpNet::new(address, prefix).expect("24 of 32 bits, 48 of 128").trunc().to_string()
 }
 
 #[cfg(test)]

@@ -12,15 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::{Serialize, Serializer};
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::id::random_id;
 use super::realm::Realm;
 use super::sessions::hash_text;
 use super::{AccountId, SessionToken};
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::config::{is_custom_name, nearest};
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -51,18 +53,39 @@ random_id! {
 #[derive(Clone)]
 pub struct ApiToken(SessionToken);
 
-/// A token as administrators see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+// A token as administrators see it, and as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Token)]
 pub struct TokenEntry {
+    #[serde(serialize_with = "as_text")]
+    #[schema(value_type = String)]
     pub id: TokenId,
     pub name: String,
+    /// As the token was created with.
+    #[serde(serialize_with = "as_names")]
+    #[schema(value_type = Vec<String>)]
     pub scopes: TokenScopes,
-    /// The login of its creator; None if that account is gone.
+    /// The login of its administrator; left out if that account is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub created_at: Micros,
     /// To within a minute.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Micros>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Micros>,
+}
+
+fn as_text<S: Serializer>(id: &TokenId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(id)
+}
+
+fn as_names<S: Serializer>(scopes: &TokenScopes, serializer: S) -> Result<S::Ok, S::Error> {
+    scopes.names().serialize(serializer)
 }
 
 #[derive(Debug, Clone)]
@@ -340,7 +363,6 @@ fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
 
 // What a token is valid for: custom limits, the logins of one realm, and parts of the admin API.
 
-/// All custom limits.
 const ALL_CUSTOM: &str = "*";
 
 /// The most names in one token; for more limits, use `*`.

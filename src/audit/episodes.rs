@@ -7,8 +7,7 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::event::{Action, AuditEvent, Outcome};
-use super::log::EventEntry;
+use super::event::{Action, AuditEvent, EventEntry, Outcome};
 use super::writer::EventKeys;
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};

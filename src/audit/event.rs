@@ -3,10 +3,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use gatehouse_limiter::{Refusal, RuleAction};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::ObjectBuilder;
 
-use crate::clock::Micros;
+use crate::clock::{Micros, as_time};
 
 /// What was attempted; by these words in SQL and in the API.
 #[derive(
@@ -88,6 +90,9 @@ pub enum Outcome {
     Began,
     Ended,
 }
+
+crate::db::text_column!(Action, text => text.parse::<Self>()?);
+crate::db::text_column!(Outcome, text => text.parse::<Self>()?);
 
 /// The detail of a right password beside other attempts: the failures of its account were not forgiven.
 pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
@@ -311,6 +316,88 @@ impl AttackKind {
             Self::Messages | Self::Registrations => 30,
         }
     }
+}
+
+// One row: an event, or an episode of them; as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = SecurityEvent)]
+pub struct EventEntry {
+    /// When it was decided; of several, the first time.
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Micros,
+    #[serde(skip)]
+    pub id: i64,
+    /// Of several, the last time; of a failure, when it began to count.
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub until: Micros,
+    /// How many attempts this event stands for.
+    #[schema(minimum = 1)]
+    pub count: i64,
+    #[schema(schema_with = words_of::<Action>)]
+    pub action: Action,
+    #[schema(schema_with = words_of::<Outcome>)]
+    pub outcome: Outcome,
+    /// The purpose of a code, or `verify:` or `relay:` and the program that had it sent; the realm of an attempt; the
+    /// form of a challenge, the act of an administrator, why something failed, or `device`: a password from a browser that
+    /// the account knows; detail names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The limit that refused it, or would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Which of its rules, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub rule: Option<i64>,
+    /// The limit is in monitor mode: it was not refused.
+    pub noted: bool,
+    /// It came with a solved challenge.
+    pub solved: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<MaskedSubject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<MaskedSubject>,
+    #[serde(skip)]
+    pub network: Option<MaskedSubject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone: Option<MaskedSubject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<MaskedSubject>,
+    /// The id of the administrator's account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// More, if there is any: JSON, or text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The x-request-id of the request; of several, the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+}
+
+// A subject as it may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MaskedSubject {
+    /// For a filter. It does not tell who it is.
+    #[serde(serialize_with = "as_key")]
+    #[schema(value_type = String)]
+    pub key: i64,
+    /// How it begins.
+    pub mask: String,
+}
+
+/// What leads a key of a subject in the API.
+pub const KEY: &str = "key:";
+
+fn as_key<S: Serializer>(key: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{KEY}{key:016x}"))
+}
+
+/// In the description of the API: one of the words for it.
+pub fn words_of<T: VariantArray + Copy + Into<&'static str>>() -> ObjectBuilder {
+    let words = T::VARIANTS.iter().map(|word| (*word).into());
+    ObjectBuilder::new().schema_type(utoipa::openapi::Type::String).enum_values(Some(words))
 }
 
 /// How many digits of a number are hidden.

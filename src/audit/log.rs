@@ -3,14 +3,11 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
 use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
-use strum::{IntoStaticStr, VariantArray};
-use utoipa::ToSchema;
-use utoipa::openapi::schema::ObjectBuilder;
+use strum::IntoStaticStr;
 
-use super::event::{Action, AttackKind, Fate, Outcome};
-use crate::clock::{Micros, as_time};
+use super::event::{Action, AttackKind, EventEntry, Fate, MaskedSubject, Outcome};
+use crate::clock::Micros;
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
 /// Reads recorded events. Call [`Audit::flush`](super::Audit::flush) first to include what was recorded just
@@ -54,88 +51,6 @@ pub struct FoldedAttack {
 
 pub type EventCursor = db::RowCursor<i64>;
 pub type EventPage = db::RowPage<EventEntry, i64>;
-
-// One row: an event, or an episode of them; as it is in the API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = SecurityEvent)]
-pub struct EventEntry {
-    /// When it was decided; of several, the first time.
-    #[serde(serialize_with = "as_time")]
-    #[schema(value_type = String, format = DateTime)]
-    pub at: Micros,
-    #[serde(skip)]
-    pub id: i64,
-    /// Of several, the last time; of a failure, when it began to count.
-    #[serde(serialize_with = "as_time")]
-    #[schema(value_type = String, format = DateTime)]
-    pub until: Micros,
-    /// How many attempts this event stands for.
-    #[schema(minimum = 1)]
-    pub count: i64,
-    #[schema(schema_with = words_of::<Action>)]
-    pub action: Action,
-    #[schema(schema_with = words_of::<Outcome>)]
-    pub outcome: Outcome,
-    /// The purpose of a code, or `verify:` or `relay:` and the program that had it sent; the realm of an attempt; the
-    /// form of a challenge, the act of an administrator, why something failed, or `device`: a password from a browser that
-    /// the account knows; detail names it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The limit that refused it, or would have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<String>,
-    /// Which of its rules, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    pub rule: Option<i64>,
-    /// The limit is in monitor mode: it was not refused.
-    pub noted: bool,
-    /// It came with a solved challenge.
-    pub solved: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub account: Option<MaskedSubject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<MaskedSubject>,
-    #[serde(skip)]
-    pub network: Option<MaskedSubject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phone: Option<MaskedSubject>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<MaskedSubject>,
-    /// The id of the administrator's account.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub actor: Option<String>,
-    /// More, if there is any: JSON, or text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// The x-request-id of the request; of several, the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request: Option<String>,
-}
-
-// A subject as it may be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct MaskedSubject {
-    /// For a filter. It does not tell who it is.
-    #[serde(serialize_with = "as_key")]
-    #[schema(value_type = String)]
-    pub key: i64,
-    /// How it begins.
-    pub mask: String,
-}
-
-/// What leads a key of a subject in the API.
-pub const KEY: &str = "key:";
-
-fn as_key<S: Serializer>(key: &i64, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("{KEY}{key:016x}"))
-}
-
-/// In the description of the API: one of the words for it.
-pub fn words_of<T: VariantArray + Copy + Into<&'static str>>() -> ObjectBuilder {
-    let words = T::VARIANTS.iter().map(|word| (*word).into());
-    ObjectBuilder::new().schema_type(utoipa::openapi::Type::String).enum_values(Some(words))
-}
 
 impl EventCursor {
     const NEWEST: Self = Self { at: Micros(i64::MAX), id: i64::MAX };
@@ -189,15 +104,15 @@ impl EventLog {
             ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome, noted"
         );
         let place = EventCursor::NEWEST;
-        let rows: Vec<(i64, String, i64, i64)> = on_db!(&self.db, pool => {
+        let rows: Vec<(i64, Outcome, i64, i64)> = on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
             let question = question.bind(MOST_ROWS);
             texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
-        let count = |(at, ended, noted, count): (i64, String, i64, i64)| {
-            Ok((Micros(at), outcome(&ended)?.fate(noted != 0), count))
+        let count = |(at, outcome, noted, count): (i64, Outcome, i64, i64)| {
+            (Micros(at), outcome.fate(noted != 0), count)
         };
-        Ok(rows.into_iter().map(count).collect::<Result<_, sqlx::Error>>()?)
+        Ok(rows.into_iter().map(count).collect())
     }
 
     /// The newest events of one subject, which `filter` names.
@@ -307,7 +222,6 @@ fn one_of(column: &str, words: &[&str]) -> String {
 
 from_row!(EventEntry, row => {
     let number = |column| row.try_get::<i64, &'static str>(column);
-    let text = |column| row.try_get::<String, &'static str>(column);
     let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
     let shown = |key, mask| {
         let key: Option<i64> = row.try_get::<_, &'static str>(key)?;
@@ -319,8 +233,8 @@ from_row!(EventEntry, row => {
         id: number("id")?,
         until: Micros(number("until_at")?),
         count: number("count")?,
-        action: action(&text("action")?)?,
-        outcome: outcome(&text("outcome")?)?,
+        action: row.try_get("action")?,
+        outcome: row.try_get("outcome")?,
         name: maybe("name")?,
         limit: maybe("limit_name")?,
         rule: row.try_get("rule")?,
@@ -336,14 +250,6 @@ from_row!(EventEntry, row => {
         request: maybe("request")?,
         }
 });
-
-fn action(text: &str) -> Result<Action, sqlx::Error> {
-    text.parse().map_err(|_| sqlx::Error::Decode("an unknown action".into()))
-}
-
-fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
-    text.parse().map_err(|_| sqlx::Error::Decode("an unknown outcome".into()))
-}
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// Rows that are searched for a chart or a list of subjects: a quarter of a second of SQLite's time.
@@ -399,7 +305,7 @@ pub struct SharedAddress {
 
 /// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
 type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
-type SumRow = (i64, String, String, String, String, i64, i64);
+type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 
 /// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
 /// itself, which takes SQLite half the time.
@@ -436,8 +342,7 @@ impl EventLog {
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .bind(step).fetch_all(pool).await)?;
         let mut steps: Vec<FiguresStep> = Vec::new();
-        for (at, rest) in rows.into_iter().map(sum) {
-            let sum = rest?;
+        for (at, sum) in rows.into_iter().map(sum) {
             match steps.last_mut().filter(|step| step.at == at) {
                 Some(step) => step.sums.push(sum),
                 None => steps.push(FiguresStep { at, sums: vec![sum] }),
@@ -453,7 +358,7 @@ impl EventLog {
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|row| sum(row).1).collect::<Result<_, _>>()?)
+        Ok(rows.into_iter().map(|row| sum(row).1).collect())
     }
 
     /// The subjects with the most attempts since then, among the newest 100,000 rows.
@@ -503,15 +408,10 @@ impl EventLog {
     }
 }
 
-fn sum((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
-    let parsed = || {
-        let (action, outcome) = (action(&did)?, outcome(&ended)?);
-        let (limit, counted_by) =
-            limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
-        let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
-        Ok(EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
-    };
-    (Micros(at), parsed())
+fn sum((at, action, realm, outcome, limit, noted, count): SumRow) -> (Micros, EventCount) {
+    let (limit, counted_by) = limit.split_once(' ').unwrap_or((&limit, if noted == 0 { &limit } else { "" }));
+    let (limit, counted_by) = (limit.to_owned(), counted_by.to_owned());
+    (Micros(at), EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count })
 }
 
 /// The newest rows that are grouped: a few milliseconds of SQLite's time.

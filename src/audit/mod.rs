@@ -29,13 +29,12 @@ pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWatch};
 use episodes::EpisodeTable;
 pub use event::{
-    Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, Fate,
-    NOT_FORGIVEN, Outcome, mask,
+    Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
+    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, mask, words_of,
 };
 pub use log::{
-    EventCount, EventCursor, EventEntry, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
-    FiguresStep, FoldedAttack, KEY, MINUTE, MaskedSubject, RankedSubject, SharedAddress, SubjectKind,
-    words_of,
+    EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary, FiguresStep,
+    FoldedAttack, MINUTE, RankedSubject, SharedAddress, SubjectKind,
 };
 use writer::{EventKeys, EventWriter};
 

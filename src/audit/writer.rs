@@ -9,8 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{QueryBuilder, query};
 
-use super::event::{Action, AuditEvent, DEVICE_FIRST, EventSubject, FROM_DEVICE, Outcome, mask};
-use super::log::{COLUMNS, EventEntry, MaskedSubject};
+use super::event::{
+    Action, AuditEvent, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE, MaskedSubject, Outcome, mask,
+};
+use super::log::COLUMNS;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
 use crate::request_id::RequestId;

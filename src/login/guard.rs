@@ -20,11 +20,12 @@
 //! password is void (`is_void`): its slot is refunded, and it tries again as a stranger.
 //!
 //! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
-//! and the way back to the store are in outage.rs.
+//! are in outage.rs, the way back to the store in return_to_store.rs. Neither needs reading while the store is up.
 
 mod counting;
 mod failure_record;
 mod outage;
+mod return_to_store;
 mod slot;
 
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl LoginGuard {
     ) -> Self {
         let clock = failures.clock().clone();
         Self {
-            rebuild: WindowRebuild::new(limiter.clone(), outage::NAME, clock.clone()),
+            rebuild: WindowRebuild::new(limiter.clone(), return_to_store::NAME, clock.clone()),
             in_flight: InFlightAttempts::new(clock),
             returning: AtomicBool::new(false),
             limiter,
@@ -240,8 +241,8 @@ impl LoginGuard {
         GuardAdmission::Busy
     }
 
-    /// By windows that were complete before and after the slot was taken. None: the store is out or
-    /// incomplete.
+    /// By windows that were complete before and after the slot was taken; this is all that happens while the
+    /// store is up. None: it is out or incomplete, and the record decides (outage.rs).
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
@@ -262,7 +263,7 @@ impl LoginGuard {
                 Ok(HoldDecision::Held(hold)) => {
                     let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
                     let hold = UnclaimedHold::new(hold);
-                    let now = self.rebuild.generation(outage::SHAPE).await;
+                    let now = self.rebuild.generation(return_to_store::SHAPE).await;
                     if let Ok(Some(now)) = now
                         && now == generation
                     {

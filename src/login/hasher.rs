@@ -1,6 +1,7 @@
 //! The bounded pool for all password hashing: argon2id, and what imported passwords were hashed with.
 
 mod response_timing;
+mod scheduler;
 mod workers;
 
 use std::convert::Infallible;
@@ -24,7 +25,7 @@ use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::{secret, spans};
 
-pub use workers::{HashCaller, HashLane};
+pub use scheduler::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
 /// The longest wait for a worker: a slot taken at the limiter must not expire meanwhile.

@@ -312,9 +312,8 @@ impl Lookup {
         let keys: Vec<_> =
             logs.iter().flat_map(GuessLogs::all).map(|log| limiter.bucket(limit, log).key).collect();
         if let Some(phone) = subject.phone().filter(|_| logs.is_some()) {
-            codes
-                .forget_guesses(live, phone, subject.program().map(|program| program.name.as_str()), &keys)
-                .await?;
+            let program = subject.program().map(|program| program.name.as_str());
+            codes.ledger().forget_guesses(codes.phone_key(live, phone), program, &keys).await?;
         }
         for key in keys {
             limiter.clear(Bucket { limit, key }).await?;

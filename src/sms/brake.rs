@@ -18,11 +18,6 @@ use crate::entropy::Entropy;
 #[cfg(test)]
 mod made_up_day_tests;
 
-/// Of one scope, or of all.
-pub const LIFT: &str = "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2
-    WHERE prefix = $3 AND ends_at > $1 AND ($4 = '*' OR scope = $4) RETURNING scope";
-pub const EVERY_SCOPE: &str = "*";
-
 /// The number's prefix asks for more than usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrakedPrefix {
@@ -31,7 +26,6 @@ pub struct BrakedPrefix {
     /// the brake are later, and whoever requested them may have entered codes for theirs. None: a solved challenge
     /// is enough.
     pub proven_before: Option<Micros>,
-    /// This request tripped it.
     pub tripped: bool,
 }
 

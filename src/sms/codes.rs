@@ -65,7 +65,6 @@ pub struct CodesDeps {
     /// Over the store that every instance shares.
     pub limiter: Limiter,
     pub gateway: Arc<dyn SmsGateway>,
-    /// Knows which numbers belong to an account, for a shortage.
     pub owners: Arc<dyn PhoneOwners>,
     pub clock: Clock,
     pub entropy: Entropy,
@@ -107,7 +106,6 @@ impl SmsCodes {
         &*self.0.deps.gateway
     }
 
-    /// The key of a number in the ledger.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }
@@ -162,8 +160,7 @@ impl SmsCodes {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.message_limits(live).horizon(now));
-        let guesses = self.0.ledger.purge_guesses(live.limits.sms_guess.longest_window(), batch).await?;
-        Ok(self.0.ledger.purge(before, batch).await?.max(guesses))
+        self.0.ledger.purge(before, live.limits.sms_guess.longest_window(), batch).await
     }
 
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
@@ -277,18 +274,6 @@ impl SmsCodes {
     /// Of a limit whose `captcha` rules are for our own pages alone: the subject that counts them.
     pub fn beside(&self, limit: Option<LimitName>) -> Option<&'static [u8]> {
         (limit == Some(LimitName::SmsTotal)).then_some(PAGES)
-    }
-
-    /// Wrong guesses up to now no longer count for the number's valid codes of that program, of ours if there is none;
-    /// nor in these logs.
-    pub async fn forget_guesses(
-        &self,
-        live: &LiveSettings,
-        phone: &Phone,
-        program: Option<&str>,
-        logs: &[SubjectKey],
-    ) -> Result<(), DbError> {
-        self.0.ledger.forget_guesses(self.phone_key(live, phone), program, logs).await
     }
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
 use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
+use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
-use super::brake::{BrakedPrefix, SmsBrakes};
+use super::brake::SmsBrakes;
 use super::message_limits::BudgetShare;
-use super::{MessageId, MessagePurpose, Phone, hex};
+use super::{MessageId, MessagePurpose, hex};
 use crate::clock::{Clock, Micros};
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
@@ -30,7 +31,7 @@ pub struct Ledger {
     pub(super) db: Db,
     /// This process's time, for what is not counted.
     pub(super) clock: Clock,
-    brakes: Arc<SmsBrakes>,
+    pub(super) brakes: Arc<SmsBrakes>,
 }
 
 pub struct EarlierMessage {
@@ -47,11 +48,6 @@ pub struct EarlierMessage {
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
         Self { db, clock: clock.clone(), brakes: Arc::new(SmsBrakes::new(clock, entropy)) }
-    }
-
-    /// What the number's prefixes ask, if this process met it a moment ago.
-    pub fn known_brake(&self, scope: &str, phone: &Phone) -> Option<BrakedPrefix> {
-        self.brakes.recall(scope, phone)
     }
 
     /// When a code for the number first came back to that program, by what the ledger keeps.
@@ -111,20 +107,33 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, and as many expired codes and brakes; returns
-    /// the largest of these counts. Less than a batch means that none are left.
-    pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+    /// Deletes at most `batch` messages from before that time, as many expired codes and brakes, and as many of what
+    /// no window of guesses counts, which look back so far; returns the largest of these counts. Less than a batch means
+    /// that none are left.
+    pub async fn purge(&self, before: Micros, guesses: Duration, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
         const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
             WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
-        let now = self.now().await?;
         const EXCUSES: &str = "DELETE FROM sms_excuses WHERE phone_key IN (SELECT phone_key FROM sms_excuses
             WHERE up_to < $1 LIMIT $2)";
+        const WRONG: &str = "DELETE FROM sms_guesses WHERE (at, hit) IN (SELECT at, hit FROM sms_guesses
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        const ASKERS: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
+            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
+        let now = self.now().await?;
+        let over = now.minus(guesses);
         let mut most = 0;
-        for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before), (EXCUSES, before)] {
+        for (sql, until) in [
+            (MESSAGES, before),
+            (CODES, now),
+            (BRAKES, before),
+            (EXCUSES, before),
+            (WRONG, over),
+            (ASKERS, over),
+        ] {
             let gone = execute!(&self.db => query(sql).bind(until.0).bind(i64::from(batch)))?;
             most = gone.max(most);
         }
@@ -156,7 +165,7 @@ fn wait(limit: &Limit, sent: &[KeptHit], now: Micros) -> Duration {
     evaluate(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, String, String, i64, String, i64);
+type EarlierRow = (MessageId, MessageState, BudgetShare, i64, String, i64);
 
 impl EarlierMessage {
     /// None if the name is free again: it expires with its code.
@@ -166,9 +175,9 @@ impl EarlierMessage {
         let earlier = Self {
             hit: stored_hit(&hit)?,
             used_up: used_up != 0,
-            id: stored_id(&id)?,
-            state: MessageState::stored(&state)?,
-            short: stored_share(&share)? != BudgetShare::Open,
+            id,
+            state,
+            short: share != BudgetShare::Open,
             expires_in: Micros(expires_at).since(now),
         };
         Ok(known.then_some(earlier))
@@ -178,13 +187,13 @@ impl EarlierMessage {
 /// The most of a gateway's own words that is stored.
 const LONGEST_WORDS: usize = 200;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum MessageState {
     /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
     /// dies.
     Pending,
-    /// The gateway has accepted it.
     Accepted,
     /// It was not sent, and its number's limit does not count it.
     Refused,
@@ -194,13 +203,7 @@ pub enum MessageState {
     Withheld,
 }
 
-impl MessageState {
-    pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
-
-    pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
-        text.parse().map_err(|_| decode("an unknown state"))
-    }
-}
+crate::db::text_column!(MessageState, text => text.parse::<Self>()?);
 
 pub type LedgerPosition = db::RowCursor<String>;
 
@@ -232,8 +235,8 @@ from_row!(HitRow, row => {
         once: once.as_deref().map(stored_key).transpose()?,
         hit: stored_hit(&text("hit")?)?,
         block: text("block")?,
-        share: stored_share(&text("share")?)?,
-        purpose: stored_purpose(&text("purpose")?)?,
+        share: row.try_get("share")?,
+        purpose: row.try_get("purpose")?,
         }
 });
 
@@ -242,7 +245,7 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
     let bytes = number.and_then(|number| number.to_be_bytes().last_chunk().copied());
-    bytes.ok_or_else(|| decode("hexadecimal digits of the wrong length"))
+    bytes.ok_or_else(|| sqlx::Error::Decode("a column holds hexadecimal digits of the wrong length".into()))
 }
 
 pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
@@ -251,22 +254,6 @@ pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
 
 pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
     unhex(text).map(HitId)
-}
-
-pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
-    MessageId::parse(text).ok_or_else(|| decode("an invalid id"))
-}
-
-pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
-    text.parse().map_err(|_| decode("an unknown share"))
-}
-
-pub fn stored_purpose(text: &str) -> Result<MessagePurpose, sqlx::Error> {
-    MessagePurpose::parse(text).ok_or_else(|| decode("an unknown purpose"))
-}
-
-pub fn decode(what: &str) -> sqlx::Error {
-    sqlx::Error::Decode(format!("a column holds {what}").into())
 }
 
 pub fn short(words: &str) -> &str {

@@ -1,13 +1,18 @@
-//! What the code service is asked for, and what it answers.
+//! What the code service is asked for, what the code of a message is for, and what it answers.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatehouse_limiter::Refusal;
+use gatehouse_limiter::middleware::RequestOrigin;
+use serde::{Deserialize, Serialize, Serializer};
+use strum::{EnumString, IntoStaticStr};
 
-use super::{MessageId, MessagePurpose, Phone, SmsCode};
+use super::{MessageId, Phone, SmsCode};
 use crate::audit::Outcome;
 use crate::clock::Micros;
+use crate::config::is_custom_name;
 use crate::denied::Denied;
 
 /// A message with a code, as a page, a program or an identity provider asks for it.
@@ -17,8 +22,8 @@ pub struct RequestedMessage {
     pub purpose: MessagePurpose,
     /// A code that somebody else has made, and checks.
     pub code: Option<SmsCode>,
-    /// The address of who asks for it and its network, in the form that limits count, if they are known.
-    pub origin: Option<[Vec<u8>; 2]>,
+    /// Who asks for it, if that is known.
+    pub origin: Option<RequestOrigin>,
     /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
     pub browser: Option<Vec<u8>>,
     /// A challenge was solved with the request.
@@ -50,7 +55,152 @@ impl RequestedMessage {
     /// The same, asked for from this address and network.
     #[must_use]
     pub fn asked_from(self, address: &[u8], network: &[u8]) -> Self {
-        Self { origin: Some([address.to_owned(), network.to_owned()]), ..self }
+        let (address, network) = (address.to_owned(), network.to_owned());
+        Self { origin: Some(RequestOrigin { address, network }), ..self }
+    }
+}
+
+/// The purpose of a code; a code for one purpose does not work for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, Deserialize)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
+pub enum Purpose {
+    Login,
+    Register,
+    Reset,
+    /// Adds a number to the account that is signed in.
+    Verify,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
+}
+
+/// What a message is for. A code for one purpose does not work for another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessagePurpose {
+    Own(Purpose),
+    /// A code of another program: it opens nothing here, and nothing at any third program.
+    Verification(ProgramPurpose),
+    /// A code that an identity provider has made and will check itself, by the name of the relay.
+    Relayed(String),
+}
+
+/// Who asks for messages by token, each with a budget of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramKind {
+    Verifier,
+    Relay,
+}
+
+impl ProgramKind {
+    /// What stands before its name, in the ledger and in the scope of its tokens.
+    pub const fn lead(self) -> &'static str {
+        match self {
+            Self::Verifier => VERIFICATION,
+            Self::Relay => RELAYED,
+        }
+    }
+
+    /// The subject of a limit that counts for each program: its name cannot contain what separates it.
+    pub fn subject(self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        [self.lead().as_bytes(), name.as_bytes(), b"/", bytes].concat()
+    }
+}
+
+/// A program, as the scope of its tokens names it, and what it wants the code for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramPurpose {
+    program: String,
+    purpose: String,
+}
+
+/// Before the name of a program, in the ledger.
+pub const VERIFICATION: &str = "verify:";
+const RELAYED: &str = "relay:";
+
+impl ProgramPurpose {
+    /// None unless both are names as custom limits have: 1 to 64 of a-z, 0-9 and -.
+    pub fn new(program: &str, purpose: &str) -> Option<Self> {
+        let named = is_custom_name(program) && is_custom_name(purpose);
+        named.then(|| Self { program: program.to_owned(), purpose: purpose.to_owned() })
+    }
+
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// What the purposes of a program begin with in the ledger.
+    pub fn stored_program(program: &str) -> String {
+        format!("{VERIFICATION}{program}:")
+    }
+}
+
+impl MessagePurpose {
+    /// The value in the ledger, by which a number's codes are told apart. Names contain no colon, so that nothing of
+    /// a program is ever something of ours or of another program.
+    pub fn stored(&self) -> Cow<'static, str> {
+        match self {
+            Self::Own(purpose) => purpose.into_str().into(),
+            Self::Verification(ProgramPurpose { program, purpose }) => {
+                format!("{VERIFICATION}{program}:{purpose}").into()
+            }
+            Self::Relayed(relay) => format!("{RELAYED}{relay}").into(),
+        }
+    }
+
+    pub fn parse(stored: &str) -> Option<Self> {
+        if let Some(relay) = stored.strip_prefix(RELAYED) {
+            return Self::relayed(relay);
+        }
+        match stored.strip_prefix(VERIFICATION) {
+            None => stored.parse().ok().map(Self::Own),
+            Some(rest) => {
+                let (program, purpose) = rest.split_once(':')?;
+                ProgramPurpose::new(program, purpose).map(Self::Verification)
+            }
+        }
+    }
+
+    pub fn relayed(relay: &str) -> Option<Self> {
+        is_custom_name(relay).then(|| Self::Relayed(relay.to_owned()))
+    }
+
+    /// Whose brakes it counts for and is held to: empty for ours, or the program as its tokens' scope names it.
+    pub fn scope(&self) -> Cow<'static, str> {
+        match self {
+            Self::Own(_) => "".into(),
+            Self::Verification(of) => format!("{VERIFICATION}{}", of.program).into(),
+            Self::Relayed(_) => self.stored(),
+        }
+    }
+
+    pub fn program(&self) -> Option<(ProgramKind, &str)> {
+        match self {
+            Self::Own(_) => None,
+            Self::Verification(of) => Some((ProgramKind::Verifier, of.program())),
+            Self::Relayed(relay) => Some((ProgramKind::Relay, relay)),
+        }
+    }
+}
+
+crate::db::text_column!(MessagePurpose, text => Self::parse(text).ok_or("an unknown purpose")?);
+
+impl Serialize for MessagePurpose {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.stored())
+    }
+}
+
+impl From<ProgramPurpose> for MessagePurpose {
+    fn from(purpose: ProgramPurpose) -> Self {
+        Self::Verification(purpose)
+    }
+}
+
+impl From<Purpose> for MessagePurpose {
+    fn from(purpose: Purpose) -> Self {
+        Self::Own(purpose)
     }
 }
 
@@ -166,5 +316,38 @@ mod tests {
         let called_off = HandoverFlag::default();
         assert_eq!((called_off.call_off(), called_off.hand_over(id)), (None, false));
         assert!(called_off.is_called_off());
+    }
+
+    #[test]
+    fn no_purpose_of_a_program_is_one_of_ours_or_of_another_program() {
+        let of =
+            |program, purpose| MessagePurpose::Verification(ProgramPurpose::new(program, purpose).unwrap());
+        for own in Purpose::ALL {
+            assert_eq!(MessagePurpose::parse(own.into_str()), Some(own.into()));
+            assert_ne!(of("shop", own.into_str()).stored(), own.into_str());
+        }
+        assert_eq!(of("shop", "pay").stored(), "verify:shop:pay");
+        assert_eq!(
+            (of("shop", "pay").scope(), of("shop", "login").scope()),
+            ("verify:shop".into(), "verify:shop".into())
+        );
+        assert_eq!(MessagePurpose::relayed("shop").unwrap().scope(), "relay:shop");
+        assert_eq!(MessagePurpose::parse("verify:shop:pay"), Some(of("shop", "pay")));
+        assert_ne!(of("a", "b-c").stored(), of("a-b", "c").stored());
+        for (program, purpose) in
+            [("", "pay"), ("shop", ""), ("shop:a", "pay"), ("shop", "a:b"), ("Shop", "pay")]
+        {
+            assert_eq!(ProgramPurpose::new(program, purpose), None, "{program} {purpose}");
+        }
+        assert_eq!(MessagePurpose::parse("relay:logto"), MessagePurpose::relayed("logto"));
+        for text in ["relay:", "relay:a:b", "relay:A"] {
+            assert_eq!(MessagePurpose::parse(text), None, "{text}");
+        }
+        for text in
+            ["verify", "verify:", "verify:shop", "verify:shop:", "verify::pay", "verify:a:b:c", "decoy"]
+        {
+            let parsed = MessagePurpose::parse(text);
+            assert!(matches!(parsed, None | Some(MessagePurpose::Own(Purpose::Verify))), "{text}");
+        }
     }
 }

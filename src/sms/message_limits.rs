@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatehouse_limiter::middleware::RequestOrigin;
 use gatehouse_limiter::{
     Bucket, Limit, LimitMode, OwnedBucket, Refusal, Rule, RuleAction, SubjectKey, window,
 };
@@ -208,7 +209,8 @@ impl MessageLogs {
         });
         // Nobody knows who asks, so the request has an address of its own.
         let nobody = || [b"nobody ", once.as_deref().unwrap_or_default().as_bytes()].concat();
-        let [address, network] = origin.clone().unwrap_or_else(|| [nobody(), nobody()]);
+        let of_nobody = || RequestOrigin { address: nobody(), network: nobody() };
+        let RequestOrigin { address, network } = origin.clone().unwrap_or_else(of_nobody);
         let keys = [
             limiter.bucket(&limits.pages.phone, number).key,
             limiter.bucket(&own.address, &subject(sender, &address)).key,
@@ -321,6 +323,8 @@ pub enum BudgetShare {
     /// None: the answer said that it was sent, but it was not.
     Withheld,
 }
+
+crate::db::text_column!(BudgetShare, text => text.parse::<Self>()?);
 
 /// One of every five messages of a shared budget is reserved: enough for the account owners of a small
 /// service through the worst day, and so little that others notice it late. Of the total, as many again are

@@ -10,12 +10,12 @@ mod message;
 mod message_limits;
 mod metrics;
 mod phone;
-mod purpose;
 mod send;
 mod text;
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::entropy::Entropy;
@@ -28,9 +28,10 @@ pub use gateway::{
     ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use ledger::{Guesser, Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
-pub use message::{RequestedMessage, SendOutcome, SendReceipt};
+pub use message::{
+    MessagePurpose, ProgramKind, ProgramPurpose, Purpose, RequestedMessage, SendOutcome, SendReceipt,
+};
 pub use phone::{Phone, PhoneError};
-pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
 pub use send::{InTurn, TurnResult};
 
 /// Identifies one message, here and in the reports of its gateway. Random, not secret.
@@ -45,6 +46,14 @@ impl MessageId {
     pub fn parse(text: &str) -> Option<Self> {
         let hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+}
+
+crate::db::text_column!(MessageId, text => Self::parse(text).ok_or("an id is not 32 hexadecimal digits")?);
+
+impl Serialize for MessageId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -1,6 +1,5 @@
 //! A mobile number that can receive messages: parsed, canonical, and safe to print.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use rlibphonenumber::{PHONE_NUMBER_UTIL, PhoneNumber, PhoneNumberFormat, PhoneNumberType, Region};
@@ -50,7 +49,7 @@ impl Phone {
         }
         match number.get_type() {
             PhoneNumberType::Mobile | PhoneNumberType::FixedLineOrMobile if !is_of_the_past(&number) => {
-                Ok(Self(e164(&number).into_owned()))
+                Ok(Self(number.format_as(PhoneNumberFormat::E164).into_owned()))
             }
             _ => Err(PhoneError::NotMobile),
         }
@@ -168,10 +167,6 @@ fn is_invisible(letter: char) -> bool {
 
 fn parsed(dialled: &str, default_region: &str) -> Option<PhoneNumber> {
     PHONE_NUMBER_UTIL.parse(dialled, Region::from_code(default_region).ok()).ok()
-}
-
-fn e164(number: &PhoneNumber) -> Cow<'_, str> {
-    number.format_as(PhoneNumberFormat::E164)
 }
 
 /// In 2019 Mexico abolished the digits before mobile numbers (1, 01, 044, 045), but people still write them;

@@ -1,4 +1,6 @@
-//! Sends one message, from top to bottom: budgets, ledger, gateway, and what its answer means for both.
+//! Sends one message, from top to bottom: [`SmsCodes::send`], [`SendJob::wait`] for its turn, [`InTurn::send`] on a
+//! task of its own, [`SendJob::admit`] by brake and budgets, [`SendJob::enter`] into the ledger,
+//! [`SendJob::deliver`] to the gateway, and what its answer means for both.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -10,6 +12,7 @@ use gatehouse_limiter::{HitId, StoreError, SubjectKey};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
+use zeroize::Zeroizing;
 
 use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
@@ -17,7 +20,7 @@ use super::codes::SmsCodes;
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, WriteResult};
 use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
 use super::message_limits::{BudgetShare, MessageLogs, RELAYED, SendPath};
-use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage};
+use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::{Brake, LiveSettings, SMS_BRAKE};
@@ -39,12 +42,12 @@ const READING: Duration = Duration::from_millis(500);
 
 /// One request on its own task, and the limits that were in force when it came.
 pub struct SendJob {
-    pub codes: SmsCodes,
-    pub message: RequestedMessage,
+    codes: SmsCodes,
+    message: RequestedMessage,
     logs: MessageLogs,
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
-    pub code_ttl: Duration,
+    code_ttl: Duration,
     asker: Option<String>,
     guess_window: Duration,
     /// How long everybody is challenged.
@@ -69,7 +72,7 @@ impl SmsCodes {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
     /// end.
     pub async fn send(&self, live: &LiveSettings, message: RequestedMessage) -> Result<SendOutcome, DbError> {
-        SendJob::new(self.clone(), live, message).send(live).await
+        SendJob::new(self.clone(), live, message).wait_and_send(live).await
     }
 
     /// Waits until no request with the same name is in progress in this process. Runs in the caller, not on a
@@ -82,7 +85,7 @@ impl SmsCodes {
         message: RequestedMessage,
         look: bool,
     ) -> Result<TurnResult, DbError> {
-        SendJob::new(self.clone(), live, message).turn(live, look).await
+        SendJob::new(self.clone(), live, message).wait(live, look).await
     }
 
     /// Sends the code of an identity provider once for its name, within the time that the provider waits. If that takes
@@ -96,7 +99,7 @@ impl SmsCodes {
         let flag = HandoverFlag::default();
         let job = SendJob { handover: Some(flag.clone()), ..SendJob::new(self.clone(), live, message) };
         let once = job.once();
-        match tokio::time::timeout(RELAY_PATIENCE, job.send(live)).await {
+        match tokio::time::timeout(RELAY_PATIENCE, job.wait_and_send(live)).await {
             Ok(outcome) => outcome,
             Err(_) => Ok(match flag.call_off() {
                 Some(id) => on_its_way(id, RELAYED),
@@ -132,7 +135,7 @@ impl InTurn {
         self.job.everyone = live.access.challenges_everyone(codes.0.deps.clock.now());
         let task = async move {
             let job = Arc::<SendJob>::from(self.job);
-            let answer = job.run().await?;
+            let answer = job.admit().await?;
             job.record(&answer);
             // The next request with this name sees the outcome.
             drop(self.held);
@@ -164,15 +167,15 @@ impl SendJob {
         }
     }
 
-    async fn send(self, live: &LiveSettings) -> Result<SendOutcome, DbError> {
+    async fn wait_and_send(self, live: &LiveSettings) -> Result<SendOutcome, DbError> {
         let solved = self.message.solved;
-        match self.turn(live, false).await? {
+        match self.wait(live, false).await? {
             TurnResult::Mine(turn) => turn.send(live, solved).await,
             TurnResult::Answered(outcome) => Ok(outcome),
         }
     }
 
-    async fn turn(self, live: &LiveSettings, look: bool) -> Result<TurnResult, DbError> {
+    async fn wait(self, live: &LiveSettings, look: bool) -> Result<TurnResult, DbError> {
         let inner = &*self.codes.0;
         let answered = |answer: SendAnswer| {
             inner.metrics.answer(&answer);
@@ -199,7 +202,7 @@ impl SendJob {
         Ok(TurnResult::Mine(InTurn { job: Box::new(self), held: Some(held) }))
     }
 
-    async fn run(self: &Arc<Self>) -> Result<SendAnswer, DbError> {
+    async fn admit(self: &Arc<Self>) -> Result<SendAnswer, DbError> {
         let inner = &*self.codes.0;
         self.free_name().await?;
         if let Some(left) = self.everyone.filter(|_| !self.message.solved)
@@ -221,7 +224,7 @@ impl SendJob {
             }
             let share = path.counted_as();
             match inner.budgets.admit(&self.logs, share, self.message.solved).await {
-                BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
+                BudgetAdmission::In(ticket) => match self.enter(ticket, path).await? {
                     Break(answer) => return Ok(answer),
                     Continue(on) => {
                         path = on;
@@ -260,12 +263,12 @@ impl SendJob {
         }
     }
 
-    /// A flood at a braked prefix writes nothing and asks nobody. A repeated request still learns its
-    /// outcome.
+    /// What the number's prefixes ask, if this process met it a moment ago: a flood at a braked prefix writes nothing
+    /// and asks nobody. A repeated request still learns its outcome.
     async fn known_brake(&self) -> Option<BrakedPrefix> {
         let inner = &*self.codes.0;
         let (scope, phone) = (self.message.purpose.scope(), &self.message.phone);
-        let known = inner.ledger.known_brake(&scope, phone).filter(|_| self.brake.enabled)?;
+        let known = inner.ledger.brakes.recall(&scope, phone).filter(|_| self.brake.enabled)?;
         let repeated = inner.budgets.is_repeated(&self.logs).await;
         (!repeated).then_some(known)
     }
@@ -302,7 +305,7 @@ impl SendJob {
     /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
     /// tried again, on the returned path: if the store lost its data in the meantime, or in a shortage that only the
     /// ledger knows.
-    async fn write(
+    async fn enter(
         self: &Arc<Self>,
         ticket: BudgetTicket,
         path: SendPath,
@@ -356,7 +359,7 @@ impl SendJob {
                     let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
-                    self.hand_over_later((id, code), share, ticket.at, permit);
+                    self.deliver_later((id, code), share, ticket.at, permit);
                     let (id, expires_in) = (self.shown_id(id), self.code_ttl);
                     let (confirmed, short) = (false, true);
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
@@ -416,8 +419,8 @@ impl SendJob {
 
     /// Hands the message to the gateway once, and writes the outcome: first to the ledger, which decides.
     async fn deliver(&self, id: MessageId, hit: HitId, code: SmsCode) -> DeliveryResult {
-        let delivery = self.hand_over(id, code).await;
-        match self.settle(id, Some(&delivery)).await {
+        let delivery = self.call_gateway(id, code).await;
+        match self.note_delivery(id, Some(&delivery)).await {
             Some(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
                 self.codes.0.budgets.refund_all_but_asker(&self.logs, hit).await;
             }
@@ -434,7 +437,7 @@ impl SendJob {
 
     /// In a shortage nobody waits for the gateway: the waiting time would show whether a message was sent. If
     /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
-    fn hand_over_later(
+    fn deliver_later(
         self: &Arc<Self>,
         (id, code): (MessageId, SmsCode),
         share: BudgetShare,
@@ -446,7 +449,7 @@ impl SendJob {
             let delivery = match share {
                 BudgetShare::Withheld => None,
                 BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
-                    Some(match job.hand_over(id, code).await {
+                    Some(match job.call_gateway(id, code).await {
                         DeliveryResult::Refused { reason } => {
                             DeliveryResult::Unknown { reason: format!("refused: {reason}") }
                         }
@@ -454,7 +457,7 @@ impl SendJob {
                     })
                 }
             };
-            job.settle(id, delivery.as_ref()).await;
+            job.note_delivery(id, delivery.as_ref()).await;
             let outcome = match delivery {
                 None => Outcome::Withheld,
                 Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
@@ -467,7 +470,7 @@ impl SendJob {
     }
 
     /// Writes the outcome to the ledger; None if that is not possible.
-    async fn settle(&self, id: MessageId, delivery: Option<&DeliveryResult>) -> Option<bool> {
+    async fn note_delivery(&self, id: MessageId, delivery: Option<&DeliveryResult>) -> Option<bool> {
         let settled = self.codes.ledger().settle(id, delivery).await;
         settled
             .inspect_err(|error| {
@@ -476,7 +479,25 @@ impl SendJob {
             .ok()
     }
 
-    async fn hand_over(&self, id: MessageId, code: SmsCode) -> DeliveryResult {
+    /// As secret as the code.
+    fn text(&self, code: &SmsCode) -> Zeroizing<String> {
+        let inner = &*self.codes.0;
+        let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
+        match &self.message.purpose {
+            MessagePurpose::Own(purpose) => {
+                text::text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
+            }
+            MessagePurpose::Verification(of) => {
+                let (name, ttl) = (of.program(), Some(self.code_ttl));
+                text::program_text(name, inner.deps.programs.get(name), code, ttl, locale, language)
+            }
+            MessagePurpose::Relayed(relay) => {
+                text::program_text(relay, inner.deps.relays.get(relay), code, None, locale, language)
+            }
+        }
+    }
+
+    async fn call_gateway(&self, id: MessageId, code: SmsCode) -> DeliveryResult {
         let inner = &*self.codes.0;
         let text = self.text(&code);
         let (gateway, phone) = (Arc::clone(&inner.deps.gateway), self.message.phone.clone());
@@ -637,8 +658,8 @@ impl SendJob {
         self.codes.0.deps.audit.record(AuditEvent {
             name: Some(&purpose.stored()),
             solved: *solved,
-            address: origin.map(|[address, _]| EventSubject::Address(address)),
-            network: origin.map(|[_, network]| EventSubject::Network(network)),
+            address: origin.map(|origin| EventSubject::Address(&origin.address)),
+            network: origin.map(|origin| EventSubject::Network(&origin.network)),
             phone: Some(EventSubject::Phone(phone.as_str())),
             prefix: Some(EventSubject::Prefix(phone.block())),
             ..event

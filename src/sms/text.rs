@@ -5,29 +5,8 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::send::SendJob;
-use super::{MessagePurpose, Purpose, SmsCode};
+use super::{Purpose, SmsCode};
 use crate::config::{ProgramText, fits_one_segment};
-
-impl SendJob {
-    /// As secret as the code.
-    pub fn text(&self, code: &SmsCode) -> Zeroizing<String> {
-        let inner = &*self.codes.0;
-        let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
-        match &self.message.purpose {
-            MessagePurpose::Own(purpose) => {
-                text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
-            }
-            MessagePurpose::Verification(of) => {
-                let (name, ttl) = (of.program(), Some(self.code_ttl));
-                program_text(name, inner.deps.programs.get(name), code, ttl, locale, language)
-            }
-            MessagePurpose::Relayed(relay) => {
-                program_text(relay, inner.deps.relays.get(relay), code, None, locale, language)
-            }
-        }
-    }
-}
 
 /// Whole minutes, rounded down, so that nobody is told a longer time than the code is valid.
 fn minutes(ttl: Duration) -> u64 {
@@ -36,7 +15,7 @@ fn minutes(ttl: Duration) -> u64 {
 
 /// In the program's own words, if it has some, and otherwise in ours, which name it. No line binds the code to our
 /// site: it is not for us.
-fn program_text(
+pub fn program_text(
     name: &str,
     template: Option<&ProgramText>,
     code: &SmsCode,
@@ -77,7 +56,7 @@ fn in_one_segment(words: Zeroizing<String>, program: &str, code: &str, locale: &
 /// Fits in one SMS segment in every language. If there is room, its last line binds the code to the site
 /// (`@login.example #012345`): browsers offer it there and nowhere else
 /// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
-fn text(
+pub fn text(
     purpose: Purpose,
     code: &SmsCode,
     ttl: Duration,

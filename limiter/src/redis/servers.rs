@@ -30,14 +30,17 @@ enum RedisDeployment {
     /// One server.
     Standalone,
     /// The hosts are Sentinels; they name the master.
-    Sentinel {
-        master: String,
-        /// Who we are at the Sentinels; they have accounts of their own.
-        user: Option<String>,
-        password: Option<String>,
-    },
+    Sentinel(SentinelAccount),
     /// The hosts are some of the nodes of a cluster.
     Cluster,
+}
+
+/// Who we are at the Sentinels, which have accounts of their own, and what master we ask for.
+#[derive(Clone, PartialEq, Eq)]
+struct SentinelAccount {
+    master: String,
+    user: Option<String>,
+    password: Option<String>,
 }
 
 impl RedisUrl {
@@ -80,7 +83,7 @@ impl RedisUrl {
 
     /// Whether Sentinels name the server.
     pub const fn is_sentinel(&self) -> bool {
-        matches!(self.deployment, RedisDeployment::Sentinel { .. })
+        matches!(self.deployment, RedisDeployment::Sentinel(_))
     }
 
     /// The servers at this address. `roots` are certificates in PEM that may have signed theirs; without any,
@@ -96,8 +99,9 @@ impl RedisUrl {
         let roots = RootCertificates(roots.filter(|_| self.tls));
         match &self.deployment {
             RedisDeployment::Standalone => roots.client(self.hosts[0].clone()).map(RedisServers::Standalone),
-            RedisDeployment::Sentinel { .. } => {
-                let servers = SentinelServers { url: self.clone(), roots };
+            RedisDeployment::Sentinel(account) => {
+                let (hosts, tls, account) = (self.hosts.clone(), self.tls, account.clone());
+                let servers = SentinelServers { hosts, tls, account, roots };
                 servers.client().map(|_| RedisServers::Sentinel(servers))
             }
             RedisDeployment::Cluster => {
@@ -113,7 +117,7 @@ impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, path) = match &self.deployment {
             RedisDeployment::Standalone => ("", self.hosts[0].path().to_owned()),
-            RedisDeployment::Sentinel { master, .. } => ("-sentinel", format!("/{master}")),
+            RedisDeployment::Sentinel(account) => ("-sentinel", format!("/{}", account.master)),
             RedisDeployment::Cluster => ("-cluster", String::new()),
         };
         let host =
@@ -149,7 +153,7 @@ fn deployment(kind: &str, path: &str, query: &str) -> Result<RedisDeployment, St
             // Decoded as a form's value is, but for the plus sign.
             let named = format!("name={}", path.replace('+', "%2B"));
             let (_, master) = url::form_urlencoded::parse(named.as_bytes()).next().unwrap_or_default();
-            Ok(RedisDeployment::Sentinel { master: master.into_owned(), user, password })
+            Ok(RedisDeployment::Sentinel(SentinelAccount { master: master.into_owned(), user, password }))
         }
         "-cluster" if !path.is_empty() => Err("has a path; a cluster has only one database".to_owned()),
         "-cluster" => Ok(RedisDeployment::Cluster),
@@ -195,18 +199,18 @@ impl From<Client> for RedisServers {
 /// The master that Sentinels name.
 #[derive(Clone)]
 pub struct SentinelServers {
-    url: RedisUrl,
+    hosts: Vec<Url>,
+    tls: bool,
+    account: SentinelAccount,
     roots: RootCertificates,
 }
 
 impl SentinelServers {
     /// Asks the Sentinels each time a client is wanted.
     pub fn client(&self) -> Result<SentinelClient, RedisError> {
-        let RedisDeployment::Sentinel { master, user, password } = &self.url.deployment else {
-            unreachable!("made from such a URL only");
-        };
+        let SentinelAccount { master, user, password } = &self.account;
         let infos: Result<Vec<ConnectionInfo>, _> =
-            self.url.hosts.iter().map(|host| host.clone().into_connection_info()).collect();
+            self.hosts.iter().map(|host| host.clone().into_connection_info()).collect();
         let infos = infos?;
         let addresses: Vec<ConnectionAddr> = infos.iter().map(|info| info.addr().clone()).collect();
         let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
@@ -223,7 +227,7 @@ impl SentinelServers {
         if let Some(word) = password {
             builder = builder.set_client_to_sentinel_password(word);
         }
-        self.roots.sentinels(builder, self.url.tls).build()
+        self.roots.sentinels(builder, self.tls).build()
     }
 }
 

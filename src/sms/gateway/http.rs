@@ -163,7 +163,8 @@ impl SmsGateway for HttpGateway {
 
 fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, HeaderTemplate), OpenError> {
     let field = || format!("sms.http.headers.{name}");
-    let setting = |reason: &str| OpenError::Setting { field: "sms.http.headers", reason: reason.to_owned() };
+    let setting =
+        |reason: &str| OpenError::Setting { field: "sms.http.headers".to_owned(), reason: reason.to_owned() };
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("contains an invalid name"))?;
     if let SecretRef::Literal(text) = value {
         let template = GatewayTemplate::parse(text).map_err(|wrong| setting(&wrong))?;

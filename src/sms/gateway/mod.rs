@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use strum::{EnumString, IntoStaticStr};
+use serde::Serialize;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::Url;
 
 use super::{MessageId, Phone, SmsCode};
@@ -104,13 +105,16 @@ pub enum ReportedMessage {
     Reference(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "lowercase", const_into_str)]
+#[serde(rename_all = "lowercase")]
 pub enum ReportState {
     Pending,
     Delivered,
     Failed,
 }
+
+crate::db::text_column!(ReportState, text => text.parse::<Self>()?);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
@@ -132,9 +136,7 @@ pub struct OpenedGateway {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{field}: {reason}")]
-    Secret { field: String, reason: SecretError },
-    #[error("{field}: {reason}")]
-    Setting { field: &'static str, reason: String },
+    Setting { field: String, reason: String },
     #[error("sms: TLS for the gateway cannot be set up: {0}")]
     Tls(String),
 }
@@ -142,7 +144,7 @@ pub enum OpenError {
 impl OpenError {
     fn secret(field: impl Into<String>) -> impl FnOnce(SecretError) -> Self {
         let field = field.into();
-        |reason| Self::Secret { field, reason }
+        |reason| Self::Setting { field, reason: reason.to_string() }
     }
 }
 
@@ -201,7 +203,7 @@ impl GatewayClient {
     pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
         let refused = |wrong: https::ClientError| match wrong {
             https::ClientError::Authorities(reason) => {
-                OpenError::Setting { field: "sms.http.ca_file", reason }
+                OpenError::Setting { field: "sms.http.ca_file".to_owned(), reason }
             }
             https::ClientError::Tls(reason) => OpenError::Tls(reason),
         };

@@ -3,24 +3,13 @@
 use std::time::Duration;
 
 use gatehouse_limiter::{HitId, SubjectKey};
-use sqlx::{query, query_as};
+use sqlx::{AssertSqlSafe, query, query_as};
 
-use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_id, stored_key};
+use super::{KeptHit, Ledger, LedgerPosition, hex, stored_hit, stored_key};
 use crate::clock::Micros;
 use crate::db::{DbError, execute, on_db};
-use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
+use crate::sms::message::{ProgramPurpose, VERIFICATION};
 use crate::sms::{MessageId, Phone, Purpose};
-
-/// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
-/// the code outlives it.
-const TRY_ANYONE: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE phone_key = $1 AND purpose = $2
-    AND expires_at > $3 AND tries < $4 RETURNING message, code_hash";
-const TRY_ASKER: &str =
-    "UPDATE sms_codes SET asker_tries = asker_tries + 1 WHERE phone_key = $1 AND purpose = $2
-    AND expires_at > $3 AND asker_tries < $4 RETURNING message, code_hash";
-const TRY_KNOWN: &str =
-    "UPDATE sms_codes SET known_tries = known_tries + 1 WHERE phone_key = $1 AND purpose = $2
-    AND expires_at > $3 AND known_tries < $4 RETURNING message, code_hash";
 
 pub struct CurrentCode {
     pub message: MessageId,
@@ -69,8 +58,8 @@ impl Ledger {
         Ok(FoundCode { code: codes > 0, asked: askers > 0 })
     }
 
-    /// The code to compare one guess with. None if there is none any more, or if this guesser has used up its
-    /// guesses.
+    /// The code to compare one guess with. It counts the guess first: the window store may forget guesses, and the code
+    /// outlives it. None if there is none any more, or if this guesser has used up its guesses.
     pub async fn try_code(
         &self,
         phone: SubjectKey,
@@ -78,33 +67,36 @@ impl Ledger {
         guesser: Guesser,
         most: Option<u32>,
     ) -> Result<Option<CurrentCode>, DbError> {
-        let sql = match guesser {
-            Guesser::Anyone => TRY_ANYONE,
-            Guesser::Asker => TRY_ASKER,
-            Guesser::Known => TRY_KNOWN,
-        };
-        self.try_row(sql, &hex(&phone.0), purpose, most.map_or(i64::MAX, i64::from)).await
+        self.try_row(&hex(&phone.0), purpose, guesser, most.map_or(i64::MAX, i64::from)).await
     }
 
     /// The same work if there is no code, on one of 256 rows, so that guesses at different numbers seldom
     /// collide. No guess matches it.
     pub async fn try_decoy(&self, phone: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
         let decoy = format!("decoy-{}", phone.0[0]);
-        self.try_row(TRY_ANYONE, &decoy, "decoy", i64::MAX).await
+        self.try_row(&decoy, "decoy", Guesser::Anyone, i64::MAX).await
     }
 
     async fn try_row(
         &self,
-        sql: &'static str,
         phone: &str,
         purpose: &str,
+        guesser: Guesser,
         most: i64,
     ) -> Result<Option<CurrentCode>, DbError> {
+        let tries = match guesser {
+            Guesser::Anyone => "tries",
+            Guesser::Asker => "asker_tries",
+            Guesser::Known => "known_tries",
+        };
+        let sql = format!(
+            "UPDATE sms_codes SET {tries} = {tries} + 1 WHERE phone_key = $1 AND purpose = $2
+            AND expires_at > $3 AND {tries} < $4 RETURNING message, code_hash"
+        );
         let now = self.now().await?;
-        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(sql).bind(phone).bind(purpose)
-            .bind(now.0).bind(most).fetch_optional(pool).await)?;
-        let Some((message, code_hash)) = row else { return Ok(None) };
-        Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
+        let row: Option<(MessageId, String)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(phone)
+            .bind(purpose).bind(now.0).bind(most).fetch_optional(pool).await)?;
+        Ok(row.map(|(message, code_hash)| CurrentCode { message, code_hash }))
     }
 
     /// A verification of the program by its id; None if it is none of its. `since` is how far back the first to ask is
@@ -211,22 +203,6 @@ impl Ledger {
             Ok(WrongGuess { position: LedgerPosition { at, id: hit }, log, kept })
         };
         Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
-    }
-
-    /// Deletes at most `batch` wrong codes that no window counts, and as many browsers that requested codes; returns
-    /// the larger count. `window` is how far back guesses count.
-    pub async fn purge_guesses(&self, window: Duration, batch: u32) -> Result<u64, DbError> {
-        const WRONG: &str = "DELETE FROM sms_guesses WHERE (at, hit) IN (SELECT at, hit FROM sms_guesses
-            WHERE at <= $1 ORDER BY at LIMIT $2)";
-        const ASKERS: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
-            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
-        let over = self.now().await?.minus(window);
-        let mut most = 0;
-        for sql in [WRONG, ASKERS] {
-            let gone = execute!(&self.db => query(sql).bind(over.0).bind(i64::from(batch)))?;
-            most = gone.max(most);
-        }
-        Ok(most)
     }
 }
 

@@ -1,13 +1,14 @@
 //! The ledger for administrators, and what gateways report to it.
 
+use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
+use utoipa::ToSchema;
 
-use super::{
-    Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, decode, hex, short, stored_id,
-    stored_purpose,
-};
+use super::{Ledger, LedgerPosition, MessageId, MessageState, Micros, SubjectKey, hex, short};
+use crate::audit::words_of;
+use crate::clock::{as_time, as_time_if};
 use crate::db::{self, DbError, execute, from_row, on_db};
-use crate::sms::brake::{self, HeldBrake};
+use crate::sms::brake::HeldBrake;
 use crate::sms::{DeliveryReport, MessagePurpose, ReportState, ReportedMessage};
 
 /// Which part of the ledger to read. If all are None, everything.
@@ -24,22 +25,42 @@ pub struct LedgerFilter {
 pub type LedgerCursor = db::RowCursor<MessageId>;
 pub type LedgerPage = db::RowPage<LedgerEntry, MessageId>;
 
-/// One message as an administrator sees it: it contains no number and no code.
-#[derive(Debug, Clone)]
+// One message as an administrator sees it, and as it is in the API: it contains no number and no code.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = SentMessage)]
 pub struct LedgerEntry {
+    #[schema(value_type = String)]
     pub id: MessageId,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub at: Micros,
+    /// Without its last four digits.
     pub phone: String,
+    #[serde(rename = "prefix")]
     pub block: String,
+    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:` with a name.
+    #[schema(value_type = String)]
     pub purpose: MessagePurpose,
     pub gateway: String,
+    #[schema(schema_with = words_of::<MessageState>)]
     pub state: MessageState,
+    /// The gateway's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Why it was refused, or why the outcome is unknown.
+    /// Why it was refused, or why its state is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// When its code was entered.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub entered_at: Option<Micros>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words_of::<ReportState>)]
     pub report: Option<ReportState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub report_detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
     pub reported_at: Option<Micros>,
 }
 
@@ -128,12 +149,15 @@ impl Ledger {
     /// Lifts the brakes on a prefix: that of a program, that of our pages (empty), or all; false if there is none.
     /// `by` is the account id that the ledger records. Messages from before no longer count for any later brake.
     pub async fn lift(&self, prefix: &str, program: Option<&str>, by: &str) -> Result<bool, DbError> {
-        let scope = program.unwrap_or(brake::EVERY_SCOPE);
+        const EVERY_SCOPE: &str = "*";
+        const SQL: &str = "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2
+            WHERE prefix = $3 AND ends_at > $1 AND ($4 = '*' OR scope = $4) RETURNING scope";
+        let scope = program.unwrap_or(EVERY_SCOPE);
         if prefix.contains('\0') || scope.contains('\0') {
             return Ok(false);
         }
         let now = self.now().await?;
-        let lifted: Vec<String> = on_db!(&self.db, pool => query_scalar(brake::LIFT).bind(now.0).bind(by)
+        let lifted: Vec<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(now.0).bind(by)
             .bind(prefix).bind(scope).fetch_all(pool).await)?;
         lifted.iter().for_each(|scope| self.brakes.forget(scope, prefix));
         Ok(!lifted.is_empty())
@@ -162,25 +186,22 @@ impl Ledger {
 }
 
 from_row!(LedgerEntry, row => {
-    let text = |column| row.try_get::<String, &'static str>(column);
-    let maybe = |column| row.try_get::<Option<String>, &'static str>(column);
     let time =
         |column| Ok::<_, sqlx::Error>(row.try_get::<Option<i64>, &'static str>(column)?.map(Micros));
-    let block = text("block")?;
-    let report = maybe("report")?.map(|state| state.parse().map_err(|_| decode("an unknown report")));
+    let block: String = row.try_get("block")?;
         LedgerEntry {
-        id: stored_id(&text("id")?)?,
+        id: row.try_get("id")?,
         at: Micros(row.try_get("created_at")?),
         phone: format!("{block}****"),
         block,
-        purpose: stored_purpose(&text("purpose")?)?,
-        gateway: text("gateway")?,
-        state: MessageState::stored(&text("state")?)?,
-        reference: maybe("reference")?,
-        reason: maybe("reason")?,
+        purpose: row.try_get("purpose")?,
+        gateway: row.try_get("gateway")?,
+        state: row.try_get("state")?,
+        reference: row.try_get("reference")?,
+        reason: row.try_get("reason")?,
         entered_at: time("entered_at")?,
-        report: report.transpose()?,
-        report_detail: maybe("report_detail")?,
+        report: row.try_get("report")?,
+        report_detail: row.try_get("report_detail")?,
         reported_at: time("reported_at")?,
         }
 });

@@ -6,8 +6,7 @@ use gatehouse_limiter::{Bucket, HitId, KeptHit, Refusal, SubjectKey, window};
 use sqlx::{query, query_as, query_scalar};
 
 use super::{
-    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short,
-    stored_purpose, wait,
+    EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short, wait,
 };
 use crate::clock::Micros;
 use crate::config::Brake;
@@ -51,6 +50,7 @@ pub enum WriteResult {
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),
+    /// Its prefix asks for a challenge or is under a brake, as `SmsBrakes::evaluate` found in the same transaction.
     Braked(BrakedPrefix),
 }
 
@@ -222,9 +222,8 @@ impl Ledger {
             ON CONFLICT (relay) DO UPDATE SET told_at = excluded.told_at";
         const USED: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2 AND entered_at IS NULL";
         let now = self.now().await?;
-        let purpose: Option<String> = on_db!(&self.db, pool => query_scalar(MESSAGE).bind(id.to_string())
+        let purpose: Option<MessagePurpose> = on_db!(&self.db, pool => query_scalar(MESSAGE).bind(id.to_string())
             .fetch_optional(pool).await)?;
-        let purpose = purpose.as_deref().map(stored_purpose).transpose()?;
         if purpose.as_ref() != Some(relay) {
             return Ok(false);
         }

@@ -10,10 +10,11 @@ use askama::Template;
 use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use strum::VariantArray;
 use url::form_urlencoded;
-use utoipa::openapi::schema::ObjectBuilder;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::audit::words_of;
 use crate::db::DbError;
 use crate::sms::{
     HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, Purpose, ReportState,
@@ -22,8 +23,8 @@ use crate::web::console::confirm::{self, FormPairs, value};
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
-use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::http::{Flash, Layout, Locale, Moment, Problem, ServicesData, WebResult};
+use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
+use crate::web::http::{Flash, Layout, Locale, Problem, ServicesData, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -47,7 +48,7 @@ async fn lift_brake(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MessageQuery {
-    #[param(schema_with = states)]
+    #[param(schema_with = words_of::<MessageState>)]
     state: Option<String>,
     /// A number without its last four digits, or without its last six.
     prefix: Option<String>,
@@ -63,51 +64,10 @@ pub struct MessageQuery {
     "prefix": "+861380013", "purpose": "login", "gateway": "outbox", "state": "accepted"
 }] }))]
 struct SentMessages {
-    messages: Vec<SentMessage>,
+    messages: Vec<LedgerEntry>,
     /// For `after`; left out on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct SentMessage {
-    id: String,
-    #[schema(format = DateTime)]
-    at: String,
-    /// Without its last four digits.
-    phone: String,
-    prefix: String,
-    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:` with a name.
-    purpose: String,
-    gateway: String,
-    #[schema(schema_with = states)]
-    state: &'static str,
-    /// The gateway's name for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reference: Option<String>,
-    /// Why it was refused, or why its state is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// When its code was entered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    entered_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = reports)]
-    report: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    report_detail: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    reported_at: Option<String>,
-}
-
-fn states() -> ObjectBuilder {
-    describe::one_of(MessageState::ALL.map(|state| state.into_str()))
-}
-
-fn reports() -> ObjectBuilder {
-    describe::one_of(["pending", "delivered", "failed"])
 }
 
 /// The ledger of messages, newest first
@@ -133,24 +93,8 @@ pub async fn api_list(
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await?;
-    let iso = |at| Moment(at).iso();
-    let body = |entry: LedgerEntry| SentMessage {
-        id: entry.id.to_string(),
-        at: iso(entry.at),
-        phone: entry.phone,
-        prefix: entry.block,
-        purpose: entry.purpose.stored().into_owned(),
-        gateway: entry.gateway,
-        state: entry.state.into_str(),
-        reference: entry.reference,
-        reason: entry.reason,
-        entered_at: entry.entered_at.map(iso),
-        report: entry.report.map(|report| report.into_str()),
-        report_detail: entry.report_detail,
-        reported_at: entry.reported_at.map(iso),
-    };
     let next = page.next.map(|cursor| cursor.to_string());
-    Ok(HttpResponse::Ok().json(SentMessages { messages: page.entries.into_iter().map(body).collect(), next }))
+    Ok(HttpResponse::Ok().json(SentMessages { messages: page.entries, next }))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -315,7 +259,7 @@ impl MessagesPage {
     fn states(&self) -> Vec<Choice> {
         let chosen = |state| self.asked.state == Some(state);
         let choice = |it: MessageState| Choice::new(it.into_str(), self.state_key(&it), chosen(it));
-        MessageState::ALL.into_iter().map(choice).collect()
+        MessageState::VARIANTS.iter().copied().map(choice).collect()
     }
 
     fn newest(&self) -> String {

@@ -18,7 +18,7 @@ use crate::web::console::guard::{Admin, AdminRequest, ChangeTokens, Permitted, R
 use crate::web::form::{FormPairs, FormReach, once};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
 use crate::web::http::{
-    Field, FieldErrors, Flash, InputError, Layout, Locale, Message, Moment, PageRequest, Problem, Services,
+    Field, FieldErrors, Flash, InputError, Layout, Locale, Message, PageRequest, Problem, Services,
     ServicesData, UnreadBody, WebResult,
 };
 
@@ -117,28 +117,7 @@ pub struct TokenRequest {
     "created_at": "2026-11-21T10:00:00Z"
 }] }))]
 struct Tokens {
-    tokens: Vec<TokenBody>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = Token)]
-struct TokenBody {
-    id: String,
-    name: String,
-    /// As the token was created with.
-    scopes: Vec<String>,
-    /// The login of its administrator; left out if that account is gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    made_by: Option<String>,
-    #[schema(format = DateTime)]
-    created_at: String,
-    /// To within a minute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    last_used_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    expires_at: Option<String>,
+    tokens: Vec<TokenEntry>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -164,18 +143,7 @@ struct TokenMade {
     extensions(("x-problems" = json!([ADMIN])))
 )]
 pub async fn api_list(_: Permitted<ReadTokens>, services: ServicesData) -> Result<HttpResponse, Problem> {
-    let iso = |at| Moment(at).iso();
-    let body = |entry: TokenEntry| TokenBody {
-        id: entry.id.to_string(),
-        name: entry.name,
-        scopes: entry.scopes.names(),
-        made_by: entry.made_by,
-        created_at: iso(entry.created_at),
-        last_used_at: entry.last_used_at.map(iso),
-        expires_at: entry.expires_at.map(iso),
-    };
-    let tokens = services.tokens.list().await?.into_iter().map(body).collect();
-    Ok(HttpResponse::Ok().json(Tokens { tokens }))
+    Ok(HttpResponse::Ok().json(Tokens { tokens: services.tokens.list().await? }))
 }
 
 /// Create a token for a program

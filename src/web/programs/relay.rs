@@ -276,7 +276,7 @@ async fn forward(
     let (locale, language) = language(said.locale).unwrap_or_default();
     let message = RequestedMessage {
         code: Some(code.clone()),
-        origin: client.map(|client| [client.subject().as_ref().to_vec(), client.network().as_ref().to_vec()]),
+        origin: client.map(ClientAddress::origin),
         once: Some(blake3::hash(body).to_hex().to_string()),
         language: language.map(str::to_owned),
         ..RequestedMessage::new(phone, relay, locale.code())
