@@ -106,18 +106,21 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         "events-none",
         &events("span=24h&since=2026-03-01T12:00:30Z&until=2026-03-02T12:00:30Z", Vec::new(), &[]),
     );
-    let lookup = || LookupPage::new(visit, "ada", "kim");
     let lookup_where = |set: &dyn Fn(&mut LookupPage)| {
-        let mut page = lookup();
+        let mut page = LookupPage::new(visit, "ada", "kim");
         set(&mut page);
         page
     };
     let found = || lookup_where(&|page| page.found = Some(person()));
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &found());
-    add("lookup-reason", &found().reason_missing("login-account"));
-    add("lookup-reason-enable", &found().reason_missing(ENABLING));
-    add("lookup-unreadable", &lookup().unreadable());
+    for (name, what) in [("lookup-reason", "login-account"), ("lookup-reason-enable", ENABLING)] {
+        add(
+            name,
+            &lookup_where(&|page| (page.found, page.reason_missing) = (Some(person()), Some(what.into()))),
+        );
+    }
+    add("lookup-unreadable", &lookup_where(&|page| page.unreadable = true));
     add("lookup-down", &lookup_where(&|page| page.down = true));
     add("lookup-expired", &lookup_where(&|page| page.expired = true));
     let mut gone = LookupPage::new(visit, "ada", "#account:00000000000000aa");
