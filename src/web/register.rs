@@ -15,7 +15,7 @@ use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
+    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
 };
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
 use crate::web::http::api::invalid_unless;
@@ -109,7 +109,8 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
         Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
-            return send_and_show(&reply, Purpose::Register, &form.fields, &form.guarded, &page).await;
+            let (step, notice) = send_step(&reply, Purpose::Register, &form.fields, &form.guarded).await?;
+            return Ok(page(step, notice, CaptchaBlock::Absent));
         }
         Some(CodeStage::Send | CodeStage::Entry) | None => {}
     }
@@ -249,14 +250,11 @@ impl RegisterPage {
     }
 
     fn focus(&self) -> &'static str {
-        match (&self.notice, self.errors.first()) {
-            (notice, _) if notice.wait().is_some() => "",
-            (Notice::CaptchaWrong, _) => "password",
-            (_, Some(field)) => field.name(),
+        self.form.focus(match self.step.second {
             _ if self.login.is_empty() => "login",
-            _ if self.step.second.is_some() => "code",
-            _ => "password",
-        }
+            Some(_) => "code",
+            None => "password",
+        })
     }
 
     /// Who gives a number chooses the password in the next step, together with the code.

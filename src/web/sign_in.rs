@@ -154,15 +154,7 @@ impl LoginPage {
         self.form.respond(visit, self)
     }
 
-    /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets
-    /// no focus, so that its message is read first.
     fn focus(&self) -> &'static str {
-        match (&self.notice, self.errors.first()) {
-            (notice, _) if notice.wait().is_some() => "",
-            (Notice::CaptchaWrong, _) => "password",
-            (_, Some(field)) => field.name(),
-            _ if self.login.is_empty() => "login",
-            _ => "password",
-        }
+        self.form.focus(if self.login.is_empty() { "login" } else { "password" })
     }
 }
