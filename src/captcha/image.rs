@@ -7,7 +7,6 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use ::captcha::{Captcha, Geometry};
 use gatehouse_limiter::Refusal;

@@ -16,7 +16,6 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::FormProblem;
-use super::confirm::{FormPairs, value};
 use super::document::{
     BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial,
     in_force_response, read_draft, submitted,
@@ -30,6 +29,7 @@ use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
 };
 use crate::tuning::DraftError;
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};

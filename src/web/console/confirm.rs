@@ -26,8 +26,6 @@ use crate::web::http::{
     UnreadBody, WebError, WebResult,
 };
 
-pub use crate::web::form::{FormPairs, value};
-
 const CONSOLE: &str = "/admin";
 
 #[derive(Deserialize, ToSchema)]

@@ -18,10 +18,11 @@ use crate::db::DbError;
 use crate::sms::{
     HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, Purpose, ReportState,
 };
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{self, ADMIN, CHANGE, SCOPED};
 use crate::web::http::{Flash, Layout, Locale, Moment, Problem, ServicesData, WebResult};
 

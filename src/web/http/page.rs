@@ -25,6 +25,7 @@ use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
+use crate::config::LiveSettings;
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -35,6 +36,7 @@ use crate::web::http::locale::{Locale, Wait};
 use crate::web::http::message::{Field, FieldErrors};
 use crate::web::http::next::Next;
 use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
@@ -82,6 +84,11 @@ impl WebContext {
         request.app_data::<web::Data<Self>>().ok_or(Problem::Internal)
     }
 
+    /// The settings that a client's request is judged by. A request takes them once.
+    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
+        services.live.snapshot_for(client.ip(), self.clock.now())
+    }
+
     /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
@@ -105,6 +112,12 @@ impl WebContext {
     }
 }
 
+/// Of the app that answers the request.
+pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &web::Data<WebContext>), Problem> {
+    let services = request.app_data::<ServicesData>().ok_or(Problem::Internal)?;
+    Ok((services, WebContext::of(request)?))
+}
+
 /// A request and who sends it, as pages and calls of the API read it alike. Also a handler's argument.
 #[derive(Clone)]
 pub struct Requester {
@@ -124,6 +137,16 @@ impl Requester {
 
     pub fn now(&self) -> Micros {
         self.edge.clock.now()
+    }
+
+    /// The settings that this request is judged by.
+    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
+        self.edge.live(services, self.client)
+    }
+
+    /// Whether its network is refused, so that only known devices get in.
+    pub fn is_denied(&self, live: &LiveSettings) -> bool {
+        live.access.is_denied(self.client.ip(), self.now())
     }
 
     pub fn session_token(&self) -> Option<&str> {

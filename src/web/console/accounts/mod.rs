@@ -17,9 +17,10 @@ use crate::accounts::{
 use crate::audit::SubjectKind;
 use crate::db::DbError;
 use crate::sms::Phone;
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::{FormProblem, subject_link};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";

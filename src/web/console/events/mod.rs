@@ -26,13 +26,13 @@ use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
 use crate::web::console::chart::{Chart, ChartSpan, Series};
-use crate::web::console::confirm::FormPairs;
 use crate::web::console::events::row::{EventRow, action_key, outcome_key};
 use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
+use crate::web::form::FormPairs;
 use crate::web::http::{Layout, Moment, Services, WebResult};
 
 const LONGEST: usize = 80;

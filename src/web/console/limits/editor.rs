@@ -13,13 +13,12 @@ use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::FormProblem;
-use crate::web::console::confirm::FormPairs;
 use crate::web::console::document::{
     Act, Controls, DocumentPart, TomlDraft, Trial, read_draft, save_draft, submitted,
 };
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{about, sentences, title, unit_key};
-use crate::web::form::value;
+use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
 

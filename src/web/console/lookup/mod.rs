@@ -19,13 +19,14 @@ use crate::config::LiveSettings;
 use crate::lookup::{
     LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus,
 };
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::{FormProblem, subject_link};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::page::{self};
 use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebError, WebResult};
 
