@@ -450,6 +450,10 @@ impl CodePage {
         Self { form: FormPage::new(visit, words.path, user, next), words, step: CodeStep::asking("") }
     }
 
+    pub fn at(self, step: CodeStep) -> Self {
+        Self { step, ..self }
+    }
+
     /// Shows the form again as it was sent. For a number that the action does not take, another is asked for.
     pub fn shown_again<'a>(
         &'a self,
@@ -462,7 +466,7 @@ impl CodePage {
                 Some(Message::NoAccount | Message::PhoneTaken) => CodeStep::asking(fields.phone.expose()),
                 _ => step_of(fields, visit.now()),
             };
-            Self { step, ..self.clone() }.again(notice, captcha).respond(visit)
+            self.clone().at(step).again(notice, captcha).respond(visit)
         }
     }
 
@@ -477,7 +481,7 @@ impl CodePage {
             CodeStage::AnotherNumber => Err(reply.plain(Notice::None).into()),
             CodeStage::Send => {
                 let (step, notice) = send_step(reply, purpose, &form.fields, &form.guarded).await?;
-                let page = Self { step, ..self.clone() }.again(notice, CaptchaBlock::Absent);
+                let page = self.clone().at(step).again(notice, CaptchaBlock::Absent);
                 Err(page.respond(reply.visit).into())
             }
             CodeStage::Entry => Ok(()),

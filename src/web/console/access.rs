@@ -321,13 +321,8 @@ impl AnswerRow {
         }
     }
 
-    const fn title(&self) -> &'static str {
-        match self.answer {
-            AccessAnswer::Challenge => "answers.is-challenge",
-            AccessAnswer::Deny => "answers.is-deny",
-            AccessAnswer::Allow => "answers.is-allow",
-            AccessAnswer::Pause => "answers.is-pause",
-        }
+    fn title(&self, locale: &Locale) -> Cow<'static, str> {
+        locale.named_word("answers", &format!("is-{}", self.answer.into_str()))
     }
 
     const fn tone(&self) -> &'static str {
@@ -444,15 +439,9 @@ impl AnswerForm {
         self.answer.into_str()
     }
 
-    fn keys(&self) -> (&'static str, &'static str, &'static str) {
-        match self.answer {
-            AccessAnswer::Challenge => {
-                ("answers.challenge", "answers.challenge-about", "answers.challenge-do")
-            }
-            AccessAnswer::Deny => ("answers.deny", "answers.deny-about", "answers.deny-do"),
-            AccessAnswer::Allow => ("answers.allow", "answers.allow-about", "answers.allow-do"),
-            AccessAnswer::Pause => ("answers.pause", "answers.pause-about", "answers.pause-do"),
-        }
+    /// What it is, what it is about, or what its button says.
+    fn word(&self, locale: &Locale, part: &str) -> Cow<'static, str> {
+        locale.named_word("answers", &format!("{}{part}", self.id()))
     }
 
     const fn subject_keys(&self) -> (&'static str, &'static str) {

@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::db::DbError;
 use crate::sms::{
-    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, Purpose, ReportState,
+    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, ReportState,
 };
 use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
@@ -315,7 +315,7 @@ impl MessagesPage {
 
     fn states(&self) -> Vec<Choice> {
         let chosen = |state| self.asked.state == Some(state);
-        let choice = |it: MessageState| Choice::new(it.into_str(), self.state_key(&it), chosen(it));
+        let choice = |it: MessageState| Choice::new(it.into_str(), self.state(&it), chosen(it));
         MessageState::ALL.into_iter().map(choice).collect()
     }
 
@@ -330,10 +330,9 @@ impl MessagesPage {
 
     fn purpose<'a>(&self, row: &'a LedgerEntry) -> Cow<'a, str> {
         match &row.purpose {
-            MessagePurpose::Own(Purpose::Login) => self.layout.t("messages.purpose-login"),
-            MessagePurpose::Own(Purpose::Register) => self.layout.t("messages.purpose-register"),
-            MessagePurpose::Own(Purpose::Reset) => self.layout.t("messages.purpose-reset"),
-            MessagePurpose::Own(Purpose::Verify) => self.layout.t("messages.purpose-verify"),
+            MessagePurpose::Own(purpose) => {
+                self.layout.locale.named_word("messages", &format!("purpose-{}", purpose.into_str()))
+            }
             purpose @ (MessagePurpose::Verification(_) | MessagePurpose::Relayed(_)) => purpose.stored(),
         }
     }
@@ -350,21 +349,12 @@ impl MessagesPage {
         }
     }
 
-    fn report_key(&self, row: &LedgerEntry) -> Option<&'static str> {
-        row.report.map(|report| match report {
-            ReportState::Pending => "messages.reported-pending",
-            ReportState::Delivered => "messages.reported-delivered",
-            ReportState::Failed => "messages.reported-failed",
-        })
+    fn report(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
+        let name = format!("reported-{}", row.report?.into_str());
+        Some(self.layout.locale.named_word("messages", &name))
     }
 
-    const fn state_key(&self, state: &MessageState) -> &'static str {
-        match state {
-            MessageState::Pending => "messages.state-pending",
-            MessageState::Accepted => "messages.state-accepted",
-            MessageState::Refused => "messages.state-refused",
-            MessageState::Unknown => "messages.state-unknown",
-            MessageState::Withheld => "messages.state-withheld",
-        }
+    fn state(&self, state: &MessageState) -> Cow<'static, str> {
+        self.layout.locale.named_word("messages", &format!("state-{}", state.into_str()))
     }
 }

@@ -20,7 +20,7 @@ use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rust_i18n::t;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
@@ -412,7 +412,9 @@ impl Layout {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
+/// By the keys of their words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(prefix = "flash.", serialize_all = "kebab-case", const_into_str)]
 pub enum Flash {
     SignedOut,
     SessionEnded,
@@ -447,7 +449,7 @@ impl Flash {
     }
 
     pub fn code(self) -> &'static str {
-        self.key().split_once('.').map_or("", |(_, name)| name)
+        self.into_str().split_once('.').map_or("", |(_, name)| name)
     }
 
     pub const fn tone(self) -> &'static str {
@@ -457,34 +459,6 @@ impl Flash {
     /// Not true any more once somebody is signed in.
     pub const fn is_for_the_signed_out(self) -> bool {
         matches!(self, Self::SessionEnded | Self::NotSaved)
-    }
-
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::SignedOut => "flash.signed-out",
-            Self::SessionEnded => "flash.session-ended",
-            Self::NotSaved => "flash.not-saved",
-            Self::Registered => "flash.registered",
-            Self::PasswordChanged => "flash.password-changed",
-            Self::SessionRevoked => "flash.session-revoked",
-            Self::OthersRevoked => "flash.others-revoked",
-            Self::PasswordReset => "flash.password-reset",
-            Self::PhoneSet => "flash.phone-set",
-            Self::PhoneRemoved => "flash.phone-removed",
-            Self::BrakeLifted => "flash.brake-lifted",
-            Self::TokenRevoked => "flash.token-revoked",
-            Self::AlreadyMade => "flash.already-made",
-            Self::LimitsSaved => "flash.limits-saved",
-            Self::LimitsRestored => "flash.limits-restored",
-            Self::CountCleared => "flash.count-cleared",
-            Self::PasswordEnabled => "flash.password-enabled",
-            Self::NothingEnabled => "flash.nothing-enabled",
-            Self::AccessSaved => "flash.access-saved",
-            Self::AccessEnded => "flash.access-ended",
-            Self::AppsSaved => "flash.apps-saved",
-            Self::AccountChanged => "flash.account-changed",
-            Self::AccountDeleted => "flash.account-deleted",
-        }
     }
 }
 

@@ -94,7 +94,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let events = |query: &str, entries, attacks: &[AttackEntry]| {
         let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let series = |key, tone| Series { key, tone, counts: vec![3, 0, 7, 12] };
-        let all = vec![series("outcome.done", "ok"), series("event.refused", "refused")];
+        let all = vec![series("outcome.ok", "ok"), series("event.refused", "refused")];
         let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
         let page = EventPage { entries, next: None };
         let layout = visit.layout(format!("/admin/events?{query}"), Some("ada"));
@@ -109,6 +109,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let lookup_where = |set: &dyn Fn(&mut LookupPage)| {
         let mut page = LookupPage::new(visit, "ada", "kim");
         set(&mut page);
+        page.mark_mistaken();
         page
     };
     let found = || lookup_where(&|page| page.found = Some(person()));

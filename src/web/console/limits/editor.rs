@@ -17,7 +17,7 @@ use crate::web::console::document::{
     Act, Controls, DocumentPart, TomlDraft, Trial, read_draft, save_draft, submitted,
 };
 use crate::web::console::guard::AdminRequest;
-use crate::web::console::limit_text::{about, sentences, title, unit_key};
+use crate::web::console::limit_text::{about, sentences, title};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
@@ -218,7 +218,7 @@ impl From<&Rule> for RuleRow {
                 ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
             }
             RuleSpan::Calendar { unit, zone } => {
-                let unit = unit_key(*unit).rsplit('-').next().unwrap_or_default();
+                let unit = unit.as_str();
                 (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
             }
         };

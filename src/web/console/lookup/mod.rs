@@ -383,8 +383,12 @@ impl LookupPage {
         subject::typed(&self.asked)
     }
 
-    pub fn respond(mut self, visit: &PageRequest) -> HttpResponse {
+    pub fn mark_mistaken(&mut self) {
         self.layout.mistaken = self.unreadable || self.reason_missing.is_some();
+    }
+
+    pub fn respond(mut self, visit: &PageRequest) -> HttpResponse {
+        self.mark_mistaken();
         let status = match &self {
             Self { expired: true, .. } => StatusCode::FORBIDDEN,
             Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,
