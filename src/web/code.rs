@@ -2,7 +2,6 @@
 //! (`/login/code`, `/password/reset`, `/account/phone`; the registration form has the same fields), and
 //! `POST /api/v1/sms/codes`.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -19,7 +18,7 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
 use crate::web::http::extract::{self};
 use crate::web::http::locale::{span_in_words, whole_seconds};
@@ -430,14 +429,7 @@ pub struct CodePage {
     step: CodeStep,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for CodePage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(CodePage);
 
 impl CodePage {
     /// `user` is the signed-in user.
@@ -486,15 +478,6 @@ impl CodePage {
             }
             CodeStage::Entry => Ok(()),
         }
-    }
-
-    /// The page as it is shown again, and why.
-    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
-        Self { form: self.form.again(notice, captcha), ..self }
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
     }
 
     fn focus(&self) -> &'static str {

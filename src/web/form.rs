@@ -79,6 +79,32 @@ impl FormPage {
     }
 }
 
+/// A page that is a form and what it has beside: its template names the fields of the form without it.
+macro_rules! form_page {
+    ($page:ident) => {
+        impl std::ops::Deref for $page {
+            type Target = FormPage;
+
+            fn deref(&self) -> &FormPage {
+                &self.form
+            }
+        }
+
+        impl $page {
+            /// The page as it is shown again, and why.
+            pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
+                Self { form: self.form.again(notice, captcha), ..self }
+            }
+
+            pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
+                self.form.respond(visit, self)
+            }
+        }
+    };
+}
+
+pub(super) use form_page;
+
 /// One submitted form. `show` renders its page with a notice.
 pub struct FormReply<'a> {
     pub visit: &'a PageRequest,

@@ -1,7 +1,5 @@
 //! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number.
 
-use std::ops::Deref;
-
 use actix_web::HttpResponse;
 use actix_web::web::{Json, Query};
 use askama::Template;
@@ -17,7 +15,9 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
     CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
 };
-use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract::{self};
@@ -101,7 +101,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = FormPage::new(&visit, "/register", None, form.to.target(&visit, &live));
         let login = form.login.chars().take(256).collect();
-        RegisterPage { form: page.again(notice, captcha), login, step }.respond(&visit)
+        RegisterPage { form: page, login, step }.again(notice, captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -235,20 +235,9 @@ pub struct RegisterPage {
     pub step: CodeStep,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for RegisterPage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(RegisterPage);
 
 impl RegisterPage {
-    fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
-    }
-
     fn focus(&self) -> &'static str {
         self.form.focus(match self.step.second {
             _ if self.login.is_empty() => "login",

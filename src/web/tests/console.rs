@@ -16,7 +16,7 @@ use crate::tuning::{DraftError, Instance, LimitsChange};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
-use crate::web::console::document::{Controls, DocumentPart, StalePage, TomlDraft, Trial};
+use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
 use crate::web::console::events::{EventQuery, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
@@ -43,7 +43,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     for (name, page) in editors(visit) {
         add(name, &page);
     }
-    let part = DocumentPart::Limits;
+    let part = &LIMITS;
     let toml = |controls, preview| {
         let page = TomlDraft { part, toml: "[limits.sms-total]\nrules = []\n".into(), controls };
         TomlPage { layout: page.layout(visit, "ada"), page, preview }
@@ -54,8 +54,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     add("toml-preview", &toml(controls(), Trial::Done(preview(visit))));
     let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let layout = |here: &str| visit.layout(here, Some("ada"));
-    let stale = |part: DocumentPart| StalePage {
-        layout: layout(part.words().page),
+    let stale = |part: &'static DocumentPart| StalePage {
+        layout: layout(part.page),
         part,
         was: controls().version,
         now: "0badcafe0bad".into(),
@@ -64,7 +64,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         reason: controls().reason,
     };
     add("stale", &stale(part));
-    add("apps-stale", &stale(DocumentPart::Apps));
+    add("apps-stale", &stale(&APPS));
     for (name, page) in super::console_apps::editors(visit) {
         add(name, &page);
     }
