@@ -7,7 +7,6 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use ::captcha::{Captcha, Geometry};
 use gatehouse_limiter::Refusal;
@@ -24,7 +23,6 @@ const CACHED_IMAGES: usize = 2_000;
 /// No image for this client, or for anyone, until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageRefusal {
-    pub retry_after: Duration,
     pub form: CaptchaForm,
     /// The limit that refused, and how.
     pub limit: &'static str,

@@ -484,7 +484,7 @@ async fn full(counted: &Limiter<MemoryStore>, buckets: &[Bucket<'_>]) -> Option<
 }
 
 const fn later(form: CaptchaForm, refusal: Refusal) -> ImageRefusal {
-    ImageRefusal { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket].as_str(), refusal }
+    ImageRefusal { form, limit: LIMITS[refusal.bucket].as_str(), refusal }
 }
 
 impl<'a> CaptchaClient<'a> {

@@ -20,7 +20,10 @@ use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes};
 use crate::throttle::Limiter;
 
-pub use subject::{LookupKind, LookupSubject, NamedProgram};
+pub use subject::{
+    LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, ScopeKind, ValueKind,
+    kind_of,
+};
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -128,18 +131,18 @@ impl Lookup {
     /// The account of a name or a number. Only for administrators, because nobody else may learn which
     /// accounts exist.
     pub async fn account(&self, subject: &LookupSubject) -> Result<Option<Account>, DbError> {
-        match subject {
-            LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
-                self.0.accounts.find(login).await
-            }
-            LookupSubject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
+        if let Some(login) = subject.username() {
+            return self.0.accounts.find(login).await;
+        }
+        match (&subject.scope, &subject.value) {
+            (LookupScope::Pages, LookupValue::Phone(phone)) => self.0.accounts.find_by_phone(phone).await,
             _ => Ok(None),
         }
     }
 
     /// The failures of a known device of an account.
     pub async fn device_failures(&self, subject: &LookupSubject) -> Result<Option<DeviceFailures>, DbError> {
-        let LookupSubject::Device { login, id } = subject else { return Ok(None) };
+        let LookupValue::Device(LookupLogin::Account(login), id) = &subject.value else { return Ok(None) };
         Ok(self.0.accounts.find_from(login, *id).await?.map(|(_, failures)| failures))
     }
 
@@ -259,10 +262,7 @@ impl Lookup {
             password_enabled_counter().increment(1);
             let audit = &this.0.audit;
             // Found again by what it was looked up by.
-            let phone = match &subject {
-                LookupSubject::Phone(phone) => Some(EventSubject::Phone(phone.as_str())),
-                _ => None,
-            };
+            let phone = subject.phone().map(|phone| EventSubject::Phone(phone.as_str()));
             audit.record(AuditEvent {
                 phone,
                 name: Some("password.enable"),
@@ -342,17 +342,13 @@ impl Lookup {
     ) -> Result<Option<(Limit, Vec<u8>)>, DbError> {
         let limit = live.limits.get(limit).filter(|limit| subject.is_counted_by(limit.name()));
         let Some(limit) = limit else { return Ok(None) };
-        let account = match subject {
-            LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
-                self.0.accounts.find(login).await?.map(|account| account.id)
-            }
-            other => self.realm_name(other),
+        let account = match subject.username() {
+            Some(login) => self.0.accounts.find(login).await?.map(|account| account.id),
+            None => self.realm_name(subject),
         };
-        let bytes = match subject {
+        let bytes = match (subject.program(), subject.phone()) {
             // As the ledger knows the number.
-            LookupSubject::ProgramPhone { program, phone }
-                if limit.name() == LimitName::SmsPhone.as_str() =>
-            {
+            (Some(program), Some(phone)) if limit.name() == LimitName::SmsPhone.as_str() => {
                 program.subject(&self.0.codes.phone_key(live, phone).0)
             }
             _ => subject.bytes(limit.name(), account),
@@ -427,6 +423,7 @@ impl Lookup {
             // Limits are looked up for its addresses.
             SubjectKind::Network => None,
         };
+        let subject = subject.map(|value| LookupSubject { scope: LookupScope::Pages, value });
         Ok(Some(FoundSubject { mask: shown.mask, subject }))
     }
 
@@ -455,23 +452,23 @@ impl Lookup {
         self.0.audit.log().by_subject(recorded.kind, recorded.key, since, most).await
     }
 
-    async fn account_behind(&self, mask: &str, key: i64) -> Result<Option<LookupSubject>, DbError> {
+    async fn account_behind(&self, mask: &str, key: i64) -> Result<Option<LookupValue>, DbError> {
         let names = self.0.accounts.masked_as(mask.trim_end_matches('…')).await?;
         let is_it = |id: &[u8; 16]| self.0.audit.subject(&EventSubject::Account { id, login: "" }) == key;
         let found = names.into_iter().find(|(id, _)| is_it(id.as_bytes()));
-        Ok(found.map(|(_, login)| LookupSubject::Login(login)))
+        Ok(found.map(|(_, login)| LookupValue::Login(LookupLogin::Account(login))))
     }
 
-    fn number_behind(&self, mask: &str, key: i64) -> Option<LookupSubject> {
+    fn number_behind(&self, mask: &str, key: i64) -> Option<LookupValue> {
         let known = mask.strip_suffix("****")?;
         let numbers = (0..10_000).map(|last| format!("{known}{last:04}"));
         let found =
             numbers.into_iter().find(|number| self.0.audit.subject(&EventSubject::Phone(number)) == key);
-        Some(LookupSubject::Phone(Phone::stored(found?)))
+        Some(LookupValue::Phone(Phone::stored(found?)))
     }
 
     /// As limits count it: an IPv4 address in its /24, or a /64 in its /48.
-    fn address_behind(&self, mask: &str, key: i64) -> Option<LookupSubject> {
+    fn address_behind(&self, mask: &str, key: i64) -> Option<LookupValue> {
         let addresses: Vec<Vec<u8>> = match mask.parse().ok()? {
             IpNet::V4(network) => {
                 let [a, b, c, _] = Ipv4Addr::octets(&network.network());
@@ -487,7 +484,7 @@ impl Lookup {
         let is_it = |address: &[u8]| self.0.audit.subject(&EventSubject::Address(address)) == key;
         let address = addresses.into_iter().find(|address| is_it(address))?;
         let network = address[..if address[0] == 4 { 4 } else { 7 }].to_vec();
-        Some(LookupSubject::Address { address, network })
+        Some(LookupValue::Address { address, network })
     }
 }
 

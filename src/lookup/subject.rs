@@ -9,15 +9,29 @@ use crate::login::account_subject;
 use crate::sms::{Phone, ProgramKind};
 
 /// A subject of limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookupSubject {
+    pub scope: LookupScope,
+    pub value: LookupValue,
+}
+
+/// Where it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
-#[strum_discriminants(name(LookupKind), doc = "The kind of a limit's subjects.")]
-pub enum LookupSubject {
-    Login(Username),
+#[strum_discriminants(name(ScopeKind))]
+pub enum LookupScope {
+    Pages,
+    /// At another program's login.
+    Realm(Realm),
+    /// At another program that has codes sent.
+    Program(NamedProgram),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(name(ValueKind))]
+pub enum LookupValue {
+    Login(LookupLogin),
     /// A device at an account.
-    Device {
-        login: Username,
-        id: DeviceId,
-    },
+    Device(LookupLogin, DeviceId),
     Phone(Phone),
     /// As it is counted, alone and as part of its network.
     Address {
@@ -26,44 +40,25 @@ pub enum LookupSubject {
     },
     /// A dialling prefix.
     Prefix(String),
+    /// In a program: the program itself.
     Everyone,
     /// Any text, for a custom limit.
     Custom(String),
-    /// A name at another program's login.
-    RealmLogin {
-        realm: Realm,
-        login: RealmLogin,
-    },
-    /// A device there.
-    RealmDevice {
-        realm: Realm,
-        login: RealmLogin,
-        id: DeviceId,
-    },
-    /// An address there.
-    RealmAddress {
-        realm: Realm,
-        address: Vec<u8>,
-        network: Vec<u8>,
-    },
-    /// Another program that has codes sent.
-    Program(NamedProgram),
-    /// A number there.
-    ProgramPhone {
-        program: NamedProgram,
-        phone: Phone,
-    },
-    /// An address that it states.
-    ProgramAddress {
-        program: NamedProgram,
-        address: Vec<u8>,
-        network: Vec<u8>,
-    },
-    /// A dialling prefix there.
-    ProgramPrefix {
-        program: NamedProgram,
-        prefix: String,
-    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LookupLogin {
+    Account(Username),
+    Realm(RealmLogin),
+}
+
+impl LookupLogin {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Account(login) => login.as_str(),
+            Self::Realm(login) => login.as_str(),
+        }
+    }
 }
 
 /// A program that has messages sent.
@@ -79,120 +74,121 @@ impl NamedProgram {
     }
 }
 
-impl LookupKind {
-    /// The kind of subject that a limit of this name counts; None if there can be no such limit.
-    pub fn of(limit: &str) -> Option<Self> {
-        let Some(name) = LimitName::parse(limit) else {
-            return limit.starts_with("custom.").then_some(Self::Custom);
-        };
-        Some(match name.subject() {
-            LimitSubject::Account => Self::Login,
-            LimitSubject::Device => Self::Device,
-            LimitSubject::Phone => Self::Phone,
-            LimitSubject::Address | LimitSubject::Network => Self::Address,
-            LimitSubject::Prefix => Self::Prefix,
-            LimitSubject::Everyone => Self::Everyone,
-            LimitSubject::RealmAccount => Self::RealmLogin,
-            LimitSubject::RealmDevice => Self::RealmDevice,
-            LimitSubject::RealmAddress | LimitSubject::RealmNetwork => Self::RealmAddress,
-            LimitSubject::Program => Self::Program,
-            LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => Self::ProgramAddress,
-            LimitSubject::ProgramPrefix => Self::ProgramPrefix,
-        })
-    }
+pub type LookupKind = (ScopeKind, ValueKind);
+
+/// The kind of subject that a limit of this name counts; None if there can be no such limit.
+pub fn kind_of(limit: &str) -> Option<LookupKind> {
+    use ScopeKind::{Pages, Program, Realm};
+    let Some(name) = LimitName::parse(limit) else {
+        return limit.starts_with("custom.").then_some((Pages, ValueKind::Custom));
+    };
+    Some(match name.subject() {
+        LimitSubject::Account => (Pages, ValueKind::Login),
+        LimitSubject::Device => (Pages, ValueKind::Device),
+        LimitSubject::Phone => (Pages, ValueKind::Phone),
+        LimitSubject::Address | LimitSubject::Network => (Pages, ValueKind::Address),
+        LimitSubject::Prefix => (Pages, ValueKind::Prefix),
+        LimitSubject::Everyone => (Pages, ValueKind::Everyone),
+        LimitSubject::RealmAccount => (Realm, ValueKind::Login),
+        LimitSubject::RealmDevice => (Realm, ValueKind::Device),
+        LimitSubject::RealmAddress | LimitSubject::RealmNetwork => (Realm, ValueKind::Address),
+        LimitSubject::Program => (Program, ValueKind::Everyone),
+        LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => (Program, ValueKind::Address),
+        LimitSubject::ProgramPrefix => (Program, ValueKind::Prefix),
+    })
 }
 
 impl LookupSubject {
+    pub fn kind(&self) -> LookupKind {
+        ((&self.scope).into(), (&self.value).into())
+    }
+
+    /// The name of one of our own accounts, for those that have one.
+    pub const fn username(&self) -> Option<&Username> {
+        match &self.value {
+            LookupValue::Login(LookupLogin::Account(login))
+            | LookupValue::Device(LookupLogin::Account(login), _) => Some(login),
+            _ => None,
+        }
+    }
+
     /// The name in a realm, for those that have one.
     pub(super) const fn realm_login(&self) -> Option<(&Realm, &RealmLogin)> {
-        match self {
-            Self::RealmLogin { realm, login } | Self::RealmDevice { realm, login, .. } => {
-                Some((realm, login))
-            }
+        match (&self.scope, &self.value) {
+            (
+                LookupScope::Realm(realm),
+                LookupValue::Login(LookupLogin::Realm(login))
+                | LookupValue::Device(LookupLogin::Realm(login), _),
+            ) => Some((realm, login)),
             _ => None,
         }
     }
 
     /// The realm that it belongs to.
-    pub(super) fn realm(&self) -> Option<&Realm> {
-        match self {
-            Self::RealmAddress { realm, .. } => Some(realm),
-            other => other.realm_login().map(|(realm, _)| realm),
-        }
+    pub(super) const fn realm(&self) -> Option<&Realm> {
+        if let LookupScope::Realm(realm) = &self.scope { Some(realm) } else { None }
     }
 
     /// The program that it belongs to.
     pub(super) const fn program(&self) -> Option<&NamedProgram> {
-        match self {
-            Self::Program(program)
-            | Self::ProgramPhone { program, .. }
-            | Self::ProgramAddress { program, .. }
-            | Self::ProgramPrefix { program, .. } => Some(program),
-            _ => None,
-        }
+        if let LookupScope::Program(program) = &self.scope { Some(program) } else { None }
     }
 
     pub(super) const fn phone(&self) -> Option<&Phone> {
-        match self {
-            Self::Phone(phone) | Self::ProgramPhone { phone, .. } => Some(phone),
-            _ => None,
-        }
-    }
-
-    pub fn kind(&self) -> LookupKind {
-        self.into()
+        if let LookupValue::Phone(phone) = &self.value { Some(phone) } else { None }
     }
 
     /// A number is also counted by its prefix. A relay checks its codes itself, and asks nobody for a challenge.
     pub fn is_counted_by(&self, limit: &str) -> bool {
-        let name = LimitName::parse(limit);
         let verifies = self.program().is_some_and(|program| program.kind == ProgramKind::Verifier);
-        match (LookupKind::of(limit), self) {
-            (Some(LookupKind::Prefix), _) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
-            (Some(LookupKind::ProgramPrefix), Self::ProgramPhone { .. }) => true,
-            (Some(LookupKind::Phone), Self::ProgramPhone { .. }) => verifies,
-            (_, Self::Program(_)) if verifies => name == Some(LimitName::VerifyToken),
-            (_, Self::Program(_)) => name == Some(LimitName::RelayToken),
-            (kind, _) => kind == Some(self.kind()),
+        let (scope, value) = self.kind();
+        match (kind_of(limit), value) {
+            (Some((of, ValueKind::Prefix)), ValueKind::Phone) => of == scope,
+            (Some((ScopeKind::Pages, ValueKind::Phone)), ValueKind::Phone) if scope == ScopeKind::Program => {
+                verifies
+            }
+            (Some((ScopeKind::Program, ValueKind::Everyone)), ValueKind::Everyone)
+                if scope == ScopeKind::Program =>
+            {
+                let name = if verifies { LimitName::VerifyToken } else { LimitName::RelayToken };
+                limit == name.as_str()
+            }
+            (kind, _) => kind == Some((scope, value)),
         }
     }
 
     /// The bytes of the subject in a limit that counts it.
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
         let counted = LimitName::parse(limit).map(LimitName::subject);
-        // At a name without an account, no device is known.
-        let device = |login: &str, id: DeviceId| match account {
-            Some(account) => device_subject(account, id).to_vec(),
-            None => account_subject(login, None),
+        let in_scope = |bytes: &[u8]| match &self.scope {
+            LookupScope::Pages => bytes.to_vec(),
+            LookupScope::Realm(realm) => realm.subject(bytes),
+            LookupScope::Program(program) => program.subject(bytes),
         };
-        match self {
-            Self::Login(login) => account_subject(login.as_str(), account),
-            Self::Device { login, id } => device(login.as_str(), *id),
-            Self::Phone(phone) if counted == Some(LimitSubject::Prefix) => phone.block().as_bytes().to_vec(),
-            Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
-            Self::Address { network, .. } if counted == Some(LimitSubject::Network) => network.clone(),
-            Self::Address { address, .. } => address.clone(),
-            Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
-            Self::Everyone => b"everyone".to_vec(),
-            Self::RealmLogin { login, .. } => account_subject(login.as_str(), account),
-            Self::RealmDevice { login, id, .. } => device(login.as_str(), *id),
-            Self::RealmAddress { realm, network, .. } if counted == Some(LimitSubject::RealmNetwork) => {
-                realm.subject(network)
-            }
-            Self::RealmAddress { realm, address, .. } => realm.subject(address),
-            Self::Program(program) => program.name.as_str().as_bytes().to_vec(),
-            Self::ProgramPhone { program, phone } if counted == Some(LimitSubject::ProgramPrefix) => {
-                program.subject(phone.block().as_bytes())
-            }
-            // Other logs of it are found by the ledger's key of the number.
-            Self::ProgramPhone { phone, .. } => phone.as_str().as_bytes().to_vec(),
-            Self::ProgramAddress { program, network, .. }
-                if counted == Some(LimitSubject::ProgramNetwork) =>
+        match &self.value {
+            LookupValue::Login(login) => account_subject(login.as_str(), account),
+            LookupValue::Device(login, id) => match account {
+                Some(account) => device_subject(account, *id).to_vec(),
+                // At a name without an account, no device is known.
+                None => account_subject(login.as_str(), None),
+            },
+            LookupValue::Phone(phone)
+                if matches!(counted, Some(LimitSubject::Prefix | LimitSubject::ProgramPrefix)) =>
             {
-                program.subject(network)
+                in_scope(phone.block().as_bytes())
             }
-            Self::ProgramAddress { program, address, .. } => program.subject(address),
-            Self::ProgramPrefix { program, prefix } => program.subject(prefix.as_bytes()),
+            // Other logs of it in a program are found by the ledger's key of the number.
+            LookupValue::Phone(phone) => phone.as_str().as_bytes().to_vec(),
+            LookupValue::Address { address, network } => match counted {
+                Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
+                    in_scope(network)
+                }
+                _ => in_scope(address),
+            },
+            LookupValue::Prefix(text) | LookupValue::Custom(text) => in_scope(text.as_bytes()),
+            LookupValue::Everyone => {
+                self.program().map_or("everyone", |program| program.name.as_str()).as_bytes().to_vec()
+            }
         }
     }
 
@@ -201,48 +197,35 @@ impl LookupSubject {
         &'a self,
         account: Option<&'a Account>,
     ) -> Option<(SubjectKind, EventSubject<'a>)> {
-        Some(match self {
-            Self::Login(login) | Self::Device { login, .. } => {
+        match &self.value {
+            // A realm's names are found by their ids.
+            LookupValue::Login(_) | LookupValue::Device(..) => self.username().map(|login| {
                 let unknown = EventSubject::Login(login.as_str());
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
+            }),
+            LookupValue::Phone(phone) => Some((SubjectKind::Phone, EventSubject::Phone(phone.as_str()))),
+            LookupValue::Address { address, .. } => {
+                Some((SubjectKind::Address, EventSubject::Address(address)))
             }
-            Self::Phone(phone) | Self::ProgramPhone { phone, .. } => {
-                (SubjectKind::Phone, EventSubject::Phone(phone.as_str()))
-            }
-            Self::Address { address, .. }
-            | Self::RealmAddress { address, .. }
-            | Self::ProgramAddress { address, .. } => (SubjectKind::Address, EventSubject::Address(address)),
-            Self::Custom(text) => (SubjectKind::Account, EventSubject::Custom(text)),
-            // A realm's names are found by their ids.
-            Self::Prefix(_)
-            | Self::Everyone
-            | Self::RealmLogin { .. }
-            | Self::RealmDevice { .. }
-            | Self::Program(_)
-            | Self::ProgramPrefix { .. } => return None,
-        })
+            LookupValue::Custom(text) => Some((SubjectKind::Account, EventSubject::Custom(text))),
+            LookupValue::Prefix(_) | LookupValue::Everyone => None,
+        }
     }
 
     /// Puts it into an event about this limit, together with the key that the limit counts it by.
     pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut AuditEvent<'a>) {
-        match (self, self.recorded(account)) {
-            (Self::Prefix(prefix) | Self::ProgramPrefix { prefix, .. }, _) => {
-                event.prefix = Some(EventSubject::Prefix(prefix))
-            }
-            (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
-            (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
-            (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
-            (_, Some((SubjectKind::Network, _)) | None) => {}
+        match self.recorded(account) {
+            Some((SubjectKind::Account, named)) => event.account = Some(named),
+            Some((SubjectKind::Address, named)) => event.address = Some(named),
+            Some((SubjectKind::Phone, named)) => event.phone = Some(named),
+            Some((SubjectKind::Network, _)) | None => {}
         }
-        match self {
-            Self::Phone(phone) | Self::ProgramPhone { phone, .. }
-                if matches!(LookupKind::of(limit), Some(LookupKind::Prefix | LookupKind::ProgramPrefix)) =>
-            {
+        match &self.value {
+            LookupValue::Prefix(prefix) => event.prefix = Some(EventSubject::Prefix(prefix)),
+            LookupValue::Phone(phone) if matches!(kind_of(limit), Some((_, ValueKind::Prefix))) => {
                 event.prefix = Some(EventSubject::Prefix(phone.block()));
             }
-            Self::Address { network, .. }
-            | Self::RealmAddress { network, .. }
-            | Self::ProgramAddress { network, .. } => event.network = Some(EventSubject::Network(network)),
+            LookupValue::Address { network, .. } => event.network = Some(EventSubject::Network(network)),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use actix_web::web::{Bytes, Json, Path};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::captcha::{CaptchaForm, Challenge, ImageError};
+use crate::captcha::{CaptchaForm, Challenge, ImageError, ImageRefusal};
 use crate::clock::Micros;
 use crate::web::http::describe::BODY;
 use crate::web::http::locale::span_in_words;
@@ -64,7 +64,7 @@ pub async fn issue(body: Json<ChallengeBody>, call: ApiRequest) -> Result<HttpRe
     };
     match call.asker(form).issue(&call.services, &call.live).await {
         Ok(challenge) => Ok(HttpResponse::Created().json(CaptchaChallenge::from(challenge))),
-        Err(later) => Err(Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }),
+        Err(later) => Err(too_many_images(later)),
     }
 }
 
@@ -80,9 +80,7 @@ pub async fn image(
     let png = challenge::image(&sender.live(&services), sender.client, &services, &id).await;
     let png = png.map_err(|error| match error {
         ImageError::Unknown => Problem::NotFound,
-        ImageError::Refused(later) => {
-            Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
-        }
+        ImageError::Refused(later) => too_many_images(later),
         ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },
         ImageError::Failed => Problem::Internal,
     })?;
@@ -90,6 +88,10 @@ pub async fn image(
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("image/png")))
         .insert_header((CACHE_CONTROL, HeaderValue::from_static("private, max-age=180")))
         .body(Bytes::from_owner(png)))
+}
+
+fn too_many_images(later: ImageRefusal) -> Problem {
+    Problem::Throttled { limit: later.limit.into(), retry_after: later.refusal.retry_after }
 }
 
 /// Another site could not show the image, but loading it would use up the images allowed for the reader's

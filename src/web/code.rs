@@ -2,7 +2,6 @@
 //! (`/login/code`, `/password/reset`, `/account/phone`; the registration form has the same fields), and
 //! `POST /api/v1/sms/codes`.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -19,7 +18,7 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
 use crate::web::http::extract::{self};
 use crate::web::http::locale::{span_in_words, whole_seconds};
@@ -243,29 +242,13 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     CodeStep { second: Some(SecondStep { now, good_until, next_code, confirmed, short }), ..step }
 }
 
-/// The steps before a code is used for its purpose; the error is the page that they show.
-pub async fn before_entry(
+/// Sends a code. The step to show after it, or why no code was sent.
+pub async fn send_step(
     reply: &FormReply<'_>,
     purpose: Purpose,
     fields: &CodeFields,
     guarded: &GuardedFields,
-    show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
-) -> Result<(), WebError> {
-    match CodeStage::of(fields) {
-        CodeStage::AnotherNumber => Err(reply.plain(Notice::None).into()),
-        CodeStage::Send => Err(send_and_show(reply, purpose, fields, guarded, show).await?.into()),
-        CodeStage::Entry => Ok(()),
-    }
-}
-
-/// Sends a code and shows the second step, or shows why no code was sent.
-pub async fn send_and_show(
-    reply: &FormReply<'_>,
-    purpose: Purpose,
-    fields: &CodeFields,
-    guarded: &GuardedFields,
-    show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
-) -> WebResult {
+) -> Result<(CodeStep, Notice), WebError> {
     let FormReply { visit, live, .. } = *reply;
     let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
     // A page can send one message. A second press of the button is the same request.
@@ -278,14 +261,14 @@ pub async fn send_and_show(
             let (good_until, next_code) = (now.plus(expires_in), now.plus(resend_after));
             let second = SecondStep { now, good_until, next_code, confirmed: confirmed || short, short };
             let step = CodeStep { second: Some(second), ..CodeStep::asking(phone.as_str()) };
-            Ok(show(step, Notice::None, CaptchaBlock::Absent))
+            Ok((step, Notice::None))
         }
         Err(ActionRefusal::Denied(Denied::Throttled { retry_after, .. }, _)) => {
             let mut step = step_of(fields, now);
             if let Some(second) = &mut step.second {
                 second.next_code = now.plus(retry_after);
             }
-            Ok(show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent))
+            Ok((step, Notice::TooManyCodes(reply.until(retry_after))))
         }
         Err(refusal) => Err(reply.refused(refusal).await),
     }
@@ -438,7 +421,7 @@ pub const DELETION: FormTexts = FormTexts {
     ..REMOVAL
 };
 
-#[derive(Template)]
+#[derive(Template, Clone)]
 #[template(path = "pages/code.html")]
 pub struct CodePage {
     pub form: FormPage,
@@ -446,14 +429,7 @@ pub struct CodePage {
     step: CodeStep,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for CodePage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(CodePage);
 
 impl CodePage {
     /// `user` is the signed-in user.
@@ -470,13 +446,38 @@ impl CodePage {
         Self { step, ..self }
     }
 
-    /// The page as it is shown again, and why.
-    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
-        Self { form: self.form.again(notice, captcha), ..self }
+    /// Shows the form again as it was sent. For a number that the action does not take, another is asked for.
+    pub fn shown_again<'a>(
+        &'a self,
+        visit: &'a PageRequest,
+        fields: &'a CodeFields,
+    ) -> impl Fn(Notice, CaptchaBlock) -> HttpResponse + 'a {
+        move |notice, captcha| {
+            let errors = notice.errors();
+            let step = match errors.of(Field::Phone) {
+                Some(Message::NoAccount | Message::PhoneTaken) => CodeStep::asking(fields.phone.expose()),
+                _ => step_of(fields, visit.now()),
+            };
+            self.clone().at(step).again(notice, captcha).respond(visit)
+        }
     }
 
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
+    /// The steps before a code is used for its purpose; the error is the page that they show.
+    pub async fn before_entry(
+        &self,
+        reply: &FormReply<'_>,
+        purpose: Purpose,
+        form: &CodeForm,
+    ) -> Result<(), WebError> {
+        match CodeStage::of(&form.fields) {
+            CodeStage::AnotherNumber => Err(reply.plain(Notice::None).into()),
+            CodeStage::Send => {
+                let (step, notice) = send_step(reply, purpose, &form.fields, &form.guarded).await?;
+                let page = self.clone().at(step).again(notice, CaptchaBlock::Absent);
+                Err(page.respond(reply.visit).into())
+            }
+            CodeStage::Entry => Ok(()),
+        }
     }
 
     fn focus(&self) -> &'static str {

@@ -15,7 +15,7 @@ use serde::de::value::{Error, MapDeserializer};
 use zeroize::Zeroize;
 
 use crate::accounts::{FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken, is_state_hash};
-use crate::captcha::{CaptchaAnswer, CaptchaForm, ImageRefusal};
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::gate::ReturnUrl;
@@ -63,10 +63,47 @@ impl FormPage {
         with_wait(response, self.notice.wait())
     }
 
+    /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets no focus, so
+    /// that its message is read first.
+    pub fn focus(&self, first: &'static str) -> &'static str {
+        match (&self.notice, self.errors.first()) {
+            (notice, _) if notice.wait().is_some() => "",
+            (Notice::CaptchaWrong, _) => "password",
+            (_, Some(field)) => field.name(),
+            _ => first,
+        }
+    }
+
     pub fn password_hint(&self) -> String {
         self.layout.with("register.password-hint", &SHORTEST_PASSWORD.to_string()).into_owned()
     }
 }
+
+/// A page that is a form and what it has beside: its template names the fields of the form without it.
+macro_rules! form_page {
+    ($page:ident) => {
+        impl std::ops::Deref for $page {
+            type Target = FormPage;
+
+            fn deref(&self) -> &FormPage {
+                &self.form
+            }
+        }
+
+        impl $page {
+            /// The page as it is shown again, and why.
+            pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
+                Self { form: self.form.again(notice, captcha), ..self }
+            }
+
+            pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
+                self.form.respond(visit, self)
+            }
+        }
+    };
+}
+
+pub(super) use form_page;
 
 /// One submitted form. `show` renders its page with a notice.
 pub struct FormReply<'a> {
@@ -182,8 +219,9 @@ impl FormReply<'_> {
         let help = HelpContact::of(&self.live.captcha.help);
         let captcha = match self.asker().issue(self.services, self.live).await {
             Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, self.visit.now(), help)),
-            Err(ImageRefusal { retry_after, .. }) => {
-                CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form, help })
+            Err(later) => {
+                let wait = self.until(later.refusal.retry_after);
+                CaptchaBlock::Later(LaterView { wait, form: self.form, help })
             }
         };
         (self.show)(notice, captcha)

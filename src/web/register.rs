@@ -1,7 +1,5 @@
 //! `/register` and `POST /api/v1/register`: a new account with a name, a password, and optionally a phone number.
 
-use std::ops::Deref;
-
 use actix_web::HttpResponse;
 use actix_web::web::{Json, Query};
 use askama::Template;
@@ -15,9 +13,11 @@ use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{
-    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_and_show, step_of,
+    CodeFields, CodeStage, CodeStep, parse_both, parse_phone, parse_sent_phone, send_step, step_of,
 };
-use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::http::extract::{self};
@@ -101,7 +101,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = FormPage::new(&visit, "/register", None, form.to.target(&visit, &live));
         let login = form.login.chars().take(256).collect();
-        RegisterPage { form: page.again(notice, captcha), login, step }.respond(&visit)
+        RegisterPage { form: page, login, step }.again(notice, captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -109,7 +109,8 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
         Some(_) if !visit.edge.sends_codes => return Ok(reply.invalid(Field::Phone, Message::NoCodesSent)),
         Some(CodeStage::AnotherNumber) => return Ok(reply.plain(Notice::None)),
         Some(CodeStage::Send) if form.fields.send.is_some() || passes(&live, &form) => {
-            return send_and_show(&reply, Purpose::Register, &form.fields, &form.guarded, &page).await;
+            let (step, notice) = send_step(&reply, Purpose::Register, &form.fields, &form.guarded).await?;
+            return Ok(page(step, notice, CaptchaBlock::Absent));
         }
         Some(CodeStage::Send | CodeStage::Entry) | None => {}
     }
@@ -234,29 +235,15 @@ pub struct RegisterPage {
     pub step: CodeStep,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for RegisterPage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(RegisterPage);
 
 impl RegisterPage {
-    fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
-    }
-
     fn focus(&self) -> &'static str {
-        match (&self.notice, self.errors.first()) {
-            (notice, _) if notice.wait().is_some() => "",
-            (Notice::CaptchaWrong, _) => "password",
-            (_, Some(field)) => field.name(),
+        self.form.focus(match self.step.second {
             _ if self.login.is_empty() => "login",
-            _ if self.step.second.is_some() => "code",
-            _ => "password",
-        }
+            Some(_) => "code",
+            None => "password",
+        })
     }
 
     /// Who gives a number chooses the password in the next step, together with the code.

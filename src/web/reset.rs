@@ -9,11 +9,8 @@ use utoipa::ToSchema;
 use crate::accounts::Account;
 use crate::captcha::CaptchaForm;
 use crate::sms::{Phone, Purpose, SmsCode};
-use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{
-    CodeForm, CodePage, CodeStep, RESET, before_entry, parse_both, parse_sent_code, parse_sent_phone, step_of,
-};
-use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::code::{CodeForm, CodePage, RESET, parse_both, parse_sent_code, parse_sent_phone};
+use crate::web::form::{FormPairs, FormReach, FormReply, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
 use crate::web::http::page::set;
 use crate::web::http::{
@@ -59,13 +56,10 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
-    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, &RESET, None, None);
-        page.at(step).again(notice, captcha).respond(&visit)
-    };
-    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let page = CodePage::new(&visit, &RESET, None, None);
+    let show = page.shown_again(&visit, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    before_entry(&reply, Purpose::Reset, &form.fields, &form.guarded, &page).await?;
+    page.before_entry(&reply, Purpose::Reset, &form).await?;
     let parse = |errors: &mut FieldErrors| {
         let parsed = parse_both(&live, &form.fields, errors);
         if form.new_password.expose().is_empty() {
@@ -74,19 +68,12 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         parsed
     };
     let parsed = reply.read(&form.guarded, parse).await?;
-    match reset(&reply.actor(&form.guarded), &parsed, &form.new_password).await {
-        Ok(account) => {
-            let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
-            set(&mut response, visit.cookies().end_session());
-            visit.remember_device(&mut response, &account);
-            Ok(response)
-        }
-        Err(ActionRefusal::Problem(Problem::NoAccount)) => {
-            let unknown = Notice::at(Field::Phone, Message::NoAccount);
-            Ok(page(CodeStep::asking(parsed.0.as_str()), unknown, CaptchaBlock::Absent))
-        }
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let account = reset(&reply.actor(&form.guarded), &parsed, &form.new_password).await;
+    let account = reply.told(account).await?;
+    let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
+    set(&mut response, visit.cookies().end_session());
+    visit.remember_device(&mut response, &account);
+    Ok(response)
 }
 
 /// Set a new password with a code that was sent to the account's number

@@ -1,7 +1,5 @@
 //! `/login` and `POST /api/v1/login`: signing in with a name and a password.
 
-use std::ops::Deref;
-
 use actix_web::HttpResponse;
 use actix_web::web::{Json, Query};
 use askama::Template;
@@ -12,7 +10,9 @@ use crate::accounts::Username;
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, once};
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
 use crate::web::http::api::invalid_unless;
 use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
 use crate::web::http::{
@@ -61,11 +61,8 @@ async fn sign_in(
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |visit: &PageRequest, next, why, captcha| {
-        LoginPage {
-            form: FormPage::new(visit, "/login", None, next).again(why, captcha),
-            login: String::new(),
-        }
-        .respond(visit)
+        let form = FormPage::new(visit, "/login", None, next);
+        LoginPage { form, login: String::new() }.again(why, captcha).respond(visit)
     };
     // Whoever is known nowhere here would be asked anyway.
     let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
@@ -89,7 +86,7 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         let page = FormPage::new(&visit, "/login", None, form.to.target(&visit, &live));
         // The name as typed. A password is never shown again.
         let login = form.login.chars().take(256).collect();
-        LoginPage { form: page.again(notice, captcha), login }.respond(&visit)
+        LoginPage { form: page, login }.again(notice, captcha).respond(&visit)
     };
     let challenge = CaptchaForm::Login;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
@@ -140,29 +137,10 @@ pub struct LoginPage {
     pub login: String,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for LoginPage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(LoginPage);
 
 impl LoginPage {
-    fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
-    }
-
-    /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets
-    /// no focus, so that its message is read first.
     fn focus(&self) -> &'static str {
-        match (&self.notice, self.errors.first()) {
-            (notice, _) if notice.wait().is_some() => "",
-            (Notice::CaptchaWrong, _) => "password",
-            (_, Some(field)) => field.name(),
-            _ if self.login.is_empty() => "login",
-            _ => "password",
-        }
+        self.form.focus(if self.login.is_empty() { "login" } else { "password" })
     }
 }

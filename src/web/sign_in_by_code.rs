@@ -9,9 +9,7 @@ use crate::accounts::{Account, SignedInBy};
 use crate::captcha::CaptchaForm;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{
-    CodeForm, CodePage, CodeStep, LOGIN, before_entry, parse_both, parse_sent_code, parse_sent_phone, step_of,
-};
+use crate::web::code::{CodeForm, CodePage, LOGIN, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER};
 use crate::web::http::{
@@ -55,17 +53,14 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
-    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, &LOGIN, None, form.to.target(&visit, &live));
-        page.at(step).again(notice, captcha).respond(&visit)
-    };
-    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let next = form.to.target(&visit, &live);
+    let page = CodePage::new(&visit, &LOGIN, None, next.clone());
+    let show = page.shown_again(&visit, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    before_entry(&reply, Purpose::Login, &form.fields, &form.guarded, &page).await?;
+    page.before_entry(&reply, Purpose::Login, &form).await?;
     let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
-    let signed_in = sign_in(&reply.actor(&form.guarded), parsed).await;
-    let (account, made) = reply.told(signed_in).await?;
-    let (next, flash) = (form.to.target(&visit, &live), made.then_some(Flash::Registered));
+    let (account, made) = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
+    let flash = made.then_some(Flash::Registered);
     let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
     Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
 }

@@ -109,7 +109,10 @@ async fn an_image_is_charged_once_to_who_fetches_it_first() {
     assert!(office.image(1, &ids[0]).await.unwrap().drawn_now);
     assert!(!office.image(2, &ids[0]).await.unwrap().drawn_now, "kept from before");
     let later = office.image(1, &ids[1]).await.unwrap_err();
-    assert_eq!((later.limit, later.retry_after, later.form), ("captcha-address", MINUTE, CaptchaForm::Login));
+    assert_eq!(
+        (later.limit, later.refusal.retry_after, later.form),
+        ("captcha-address", MINUTE, CaptchaForm::Login)
+    );
     assert_eq!(office.issue(1).await.unwrap_err(), later, "and it is known before it is fetched");
     assert!(office.image(2, &ids[1]).await.unwrap().drawn_now);
 }
@@ -138,7 +141,7 @@ async fn when_the_total_is_short_networks_that_had_less_are_served_still() {
     };
     assert_eq!(greedy(20).await, 15 + 6 + 4 + 3 + 2 + 15, "the first had much, the others one each");
     let later = office.fetch(network(0)).await.unwrap_err();
-    assert_eq!((later.limit, later.retry_after), ("captcha-total", MINUTE));
+    assert_eq!((later.limit, later.refusal.retry_after), ("captcha-total", MINUTE));
     assert_eq!(greedy(40).await, 15);
     assert_eq!(office.fetch(network(50)).await.unwrap_err().limit, "captcha-total", "nothing is left");
     office.clock.advance(MINUTE);

@@ -4,7 +4,6 @@ pub mod data;
 pub mod phone;
 
 use std::borrow::Cow;
-use std::ops::Deref;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -22,7 +21,7 @@ use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, FormTexts};
 use crate::web::form::{
-    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, once,
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, TokenForm, form_page, once,
 };
 use crate::web::http::action::parse_current;
 use crate::web::http::{
@@ -377,25 +376,9 @@ pub struct AccountPage {
     pub closed: bool,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for AccountPage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(AccountPage);
 
 impl AccountPage {
-    /// The page as it is shown again, and why: the message is about the password change.
-    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
-        Self { form: self.form.again(notice, captcha), ..self }
-    }
-
-    fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
-    }
-
     /// Whether a code can set a new password. Codes never open an administrator's account.
     fn takes_codes(&self) -> bool {
         self.phone.is_some() && !self.admin && self.layout.sends_codes

@@ -11,19 +11,15 @@ use crate::captcha::CaptchaForm;
 use crate::login::Password;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::account::{require_open, show_form, verified};
-use crate::web::captcha::CaptchaBlock;
-use crate::web::code::{
-    CodeForm, CodePage, CodeStep, PHONE, REMOVAL, before_entry, parse_both, parse_sent_code,
-    parse_sent_phone, step_of,
-};
+use crate::web::code::{CodeForm, CodePage, PHONE, REMOVAL, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{
     ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
 };
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
-    Problem, SecretField, ServicesData, UnreadBody, WebResult,
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem,
+    SecretField, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::session::{self, Member};
 
@@ -90,29 +86,21 @@ async fn submit_once(
 ) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
-    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
-        page.at(step).again(notice, captcha).respond(&visit)
-    };
-    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
+    let show = page.shown_again(&visit, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
         return Ok(reply.plain(Notice::PasswordFirst));
     }
-    before_entry(&reply, Purpose::Verify, &form.fields, &form.guarded, &page).await?;
+    page.before_entry(&reply, Purpose::Verify, &form).await?;
     let parse = |errors: &mut FieldErrors| {
         let parsed = parse_both(&live, &form.fields, errors);
         parsed.zip(errors.take(Field::CurrentPassword, parse_current(&form.current_password)))
     };
     let ((phone, code), password) = reply.read(&form.guarded, parse).await?;
-    match set_phone(&reply.actor(&form.guarded), &who.account, ((&phone, &code), password)).await {
-        Ok(()) => Ok(visit.see_other("/account", Some(Flash::PhoneSet))),
-        Err(ActionRefusal::Problem(Problem::PhoneTaken)) => {
-            let taken = Notice::at(Field::Phone, Message::PhoneTaken);
-            Ok(page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent))
-        }
-        Err(refusal) => Err(reply.refused(refusal).await),
-    }
+    let set = set_phone(&reply.actor(&form.guarded), &who.account, ((&phone, &code), password)).await;
+    reply.told(set).await?;
+    Ok(visit.see_other("/account", Some(Flash::PhoneSet)))
 }
 
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 
-use super::confirm::{self, FormPairs};
+use super::confirm;
 use super::document::{
     DocumentSaved, all_mistakes, checked_reason, if_match, in_force_response, read_draft, record_save,
     save_edit, save_response,
@@ -27,6 +27,7 @@ use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::locale::{span_in_words, whole_seconds};
@@ -134,7 +135,7 @@ const MOST_TRIES: u32 = 3;
 
 /// `GET /admin/access`. `?do=deny&network=203.0.113.0/24` shows that form first, filled in.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let value = |name| confirm::value(&query, name);
+    let value = |name| value(&query, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     page(&request, answer.map(|it| AnswerForm::chosen(it, value(it.field()))), None).await
 }
@@ -142,7 +143,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `POST /admin/access`
 pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     let AdminRequest { visit, services, admin } = &request;
-    let value = |name| confirm::value(&pairs, name);
+    let value = |name| value(&pairs, name);
     let answer = value("do").parse::<AccessAnswer>().ok();
     let form = |answer: AccessAnswer| {
         AnswerForm::typed(answer, value(answer.field()), value("span"), value("reason"))
@@ -183,7 +184,7 @@ pub async fn submit(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
 /// `POST /admin/access/end`
 pub async fn end(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     let visit = &request.visit;
-    let value = |name| confirm::value(&pairs, name);
+    let value = |name| value(&pairs, name);
     if !request.sends_own_form(&pairs) {
         return page(&request, None, Some(FormProblem::Expired)).await;
     }
@@ -320,13 +321,8 @@ impl AnswerRow {
         }
     }
 
-    const fn title(&self) -> &'static str {
-        match self.answer {
-            AccessAnswer::Challenge => "answers.is-challenge",
-            AccessAnswer::Deny => "answers.is-deny",
-            AccessAnswer::Allow => "answers.is-allow",
-            AccessAnswer::Pause => "answers.is-pause",
-        }
+    fn title(&self, locale: &Locale) -> Cow<'static, str> {
+        locale.named_word("answers", &format!("is-{}", self.answer.into_str()))
     }
 
     const fn tone(&self) -> &'static str {
@@ -443,15 +439,9 @@ impl AnswerForm {
         self.answer.into_str()
     }
 
-    fn keys(&self) -> (&'static str, &'static str, &'static str) {
-        match self.answer {
-            AccessAnswer::Challenge => {
-                ("answers.challenge", "answers.challenge-about", "answers.challenge-do")
-            }
-            AccessAnswer::Deny => ("answers.deny", "answers.deny-about", "answers.deny-do"),
-            AccessAnswer::Allow => ("answers.allow", "answers.allow-about", "answers.allow-do"),
-            AccessAnswer::Pause => ("answers.pause", "answers.pause-about", "answers.pause-do"),
-        }
+    /// What it is, what it is about, or what its button says.
+    fn word(&self, locale: &Locale, part: &str) -> Cow<'static, str> {
+        locale.named_word("answers", &format!("{}{part}", self.id()))
     }
 
     const fn subject_keys(&self) -> (&'static str, &'static str) {

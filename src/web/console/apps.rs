@@ -16,10 +16,9 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::FormProblem;
-use super::confirm::{FormPairs, value};
 use super::document::{
-    BUSY_RETRY, Controls, DocumentPart, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial,
-    in_force_response, read_draft, submitted,
+    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial, in_force_response,
+    read_draft, submitted,
 };
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
@@ -30,6 +29,7 @@ use crate::gate::{
     AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
 };
 use crate::tuning::DraftError;
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};
@@ -108,7 +108,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 pub async fn show_editor(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
     let (toml, controls) = (apps_toml(&current.document), Controls::at(&current.version));
-    let page = TomlDraft { part: DocumentPart::Apps, toml, controls };
+    let page = TomlDraft { part: &APPS, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
     let page = AppsEditPage { layout, page, trial: Trial::None, overridden: current.overridden.apps };
     Ok(request.visit.page(StatusCode::OK, &page))
@@ -123,7 +123,7 @@ pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_
         request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
     };
     let attempt = async |draft: &TomlDraft| tried(&request.admin, DraftBody::Toml(draft.toml.clone())).await;
-    submitted(&request, DocumentPart::Apps, &pairs, show, attempt).await
+    submitted(&request, &APPS, &pairs, show, attempt).await
 }
 
 /// Hosts that are named of an application; it may have 200.
@@ -418,7 +418,7 @@ pub async fn api_preview(
 }
 
 fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
-    SentDraft { part: DocumentPart::Apps, json, toml }
+    SentDraft { part: &APPS, json, toml }
 }
 
 fn example() -> App {

@@ -2,7 +2,6 @@
 //! between a form of the console and its change, so that no input is lost.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::time::Duration;
 
 use actix_web::web::{Form, Query};
@@ -17,7 +16,7 @@ use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::console::guard::{Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
-use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice};
+use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
 use crate::web::http::error_page::problem_page;
@@ -25,8 +24,6 @@ use crate::web::http::{
     ApiRequest, CaptchaSolution, Field, FieldErrors, Next, PageRequest, Problem, SecretField, ServicesData,
     UnreadBody, WebError, WebResult,
 };
-
-pub use crate::web::form::{FormPairs, value};
 
 const CONSOLE: &str = "/admin";
 
@@ -208,27 +205,12 @@ pub struct ConfirmPage {
     pub carried: Option<CarriedForm>,
 }
 
-/// Its template names the fields of the form without it.
-impl Deref for ConfirmPage {
-    type Target = FormPage;
-
-    fn deref(&self) -> &FormPage {
-        &self.form
-    }
-}
+form_page!(ConfirmPage);
 
 impl ConfirmPage {
     /// The form as it is first shown.
     pub fn new(visit: &PageRequest, user: &str, next: Option<Next>) -> Self {
         Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None }
-    }
-
-    pub fn again(self, notice: Notice, captcha: CaptchaBlock) -> Self {
-        Self { form: self.form.again(notice, captcha), ..self }
-    }
-
-    fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        self.form.respond(visit, self)
     }
 
     /// A page with a wait sets no focus, so that its message is read first.

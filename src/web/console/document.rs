@@ -19,14 +19,9 @@ use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDra
 use crate::web::form::value;
 use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, WebResult};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DocumentPart {
-    Limits,
-    Apps,
-}
-
-/// Its names and places, and the words of its editor as keys.
-pub struct PartWords {
+/// A part of the document: its names and places, and the words of its editor as keys.
+#[derive(Debug)]
+pub struct DocumentPart {
     pub key: &'static str,
     pub page: &'static str,
     pub editor: &'static str,
@@ -39,47 +34,37 @@ pub struct PartWords {
     pub label: &'static str,
     pub hint: &'static str,
     pub attempt: &'static str,
+    pub read: fn(&LiveHandle, DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>>,
 }
 
-impl DocumentPart {
-    pub const fn words(self) -> PartWords {
-        match self {
-            Self::Limits => PartWords {
-                key: "limits",
-                page: "/admin/limits",
-                editor: "/admin/limits/toml",
-                act: "limits.save",
-                saved: Flash::LimitsSaved,
-                title: "limit-page.as-toml",
-                back: "limit-page.back",
-                lead: "draft.toml-lead",
-                label: "draft.toml",
-                hint: "draft.toml-hint",
-                attempt: "draft.try",
-            },
-            Self::Apps => PartWords {
-                key: "apps",
-                page: "/admin/apps",
-                editor: "/admin/apps/edit",
-                act: "apps.save",
-                saved: Flash::AppsSaved,
-                title: "apps-page.edit-title",
-                back: "apps-page.back",
-                lead: "apps-page.edit-lead",
-                label: "apps-page.toml",
-                hint: "apps-page.toml-hint",
-                attempt: "apps-page.try",
-            },
-        }
-    }
-
-    pub fn read(self, live: &LiveHandle, draft: DocumentDraft<'_>) -> Result<DocumentEdit, Vec<DraftError>> {
-        match self {
-            Self::Limits => DocumentEdit::limits(draft),
-            Self::Apps => live.read_apps(draft),
-        }
-    }
-}
+pub static LIMITS: DocumentPart = DocumentPart {
+    key: "limits",
+    page: "/admin/limits",
+    editor: "/admin/limits/toml",
+    act: "limits.save",
+    saved: Flash::LimitsSaved,
+    title: "limit-page.as-toml",
+    back: "limit-page.back",
+    lead: "draft.toml-lead",
+    label: "draft.toml",
+    hint: "draft.toml-hint",
+    attempt: "draft.try",
+    read: |_, draft| DocumentEdit::limits(draft),
+};
+pub static APPS: DocumentPart = DocumentPart {
+    key: "apps",
+    page: "/admin/apps",
+    editor: "/admin/apps/edit",
+    act: "apps.save",
+    saved: Flash::AppsSaved,
+    title: "apps-page.edit-title",
+    back: "apps-page.back",
+    lead: "apps-page.edit-lead",
+    label: "apps-page.toml",
+    hint: "apps-page.toml-hint",
+    attempt: "apps-page.try",
+    read: LiveHandle::read_apps,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
@@ -205,19 +190,15 @@ impl<T> Trial<T> {
 
 #[derive(Debug, Clone)]
 pub struct TomlDraft {
-    pub part: DocumentPart,
+    pub part: &'static DocumentPart,
     pub toml: String,
     pub controls: Controls,
 }
 
 impl TomlDraft {
     pub fn layout(&self, visit: &PageRequest, user: &str) -> Layout {
-        let layout = visit.layout(self.words().editor, Some(user));
+        let layout = visit.layout(self.part.editor, Some(user));
         Layout { mistaken: self.controls.is_mistaken(), ..layout }
-    }
-
-    pub const fn words(&self) -> PartWords {
-        self.part.words()
     }
 
     pub fn lines(&self) -> usize {
@@ -230,7 +211,7 @@ impl TomlDraft {
 #[template(path = "pages/admin/stale.html")]
 pub struct StalePage {
     pub layout: Layout,
-    pub part: DocumentPart,
+    pub part: &'static DocumentPart,
     /// The version that the draft was made from, and the one in force.
     pub was: String,
     pub now: String,
@@ -243,7 +224,7 @@ pub struct StalePage {
 /// A submitted part of the document: it is saved, or tried with `attempt`. `page` renders its editor.
 pub async fn submitted<T>(
     request: &AdminRequest,
-    part: DocumentPart,
+    part: &'static DocumentPart,
     pairs: &[(String, String)],
     page: impl Fn(TomlDraft, Trial<T>) -> HttpResponse,
     attempt: impl AsyncFnOnce(&TomlDraft) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
@@ -257,7 +238,7 @@ pub async fn submitted<T>(
     }
     if draft.controls.act == Act::Save {
         let again = |controls| page(TomlDraft { controls, ..draft.clone() }, Trial::None);
-        let (action, controls) = (part.words().editor, draft.controls.clone());
+        let (action, controls) = (part.editor, draft.controls.clone());
         return save_draft(request, part, action, pairs, &draft.toml, controls, &again).await;
     }
     match attempt(&draft).await? {
@@ -272,7 +253,7 @@ pub async fn submitted<T>(
 /// Saves a draft that a form at `action` sent. `again` renders the page with the draft as typed.
 pub async fn save_draft(
     request: &AdminRequest,
-    part: DocumentPart,
+    part: &'static DocumentPart,
     action: &str,
     pairs: &[(String, String)],
     draft: &str,
@@ -282,7 +263,7 @@ pub async fn save_draft(
     let AdminRequest { visit, admin, .. } = request;
     let toml = draft.to_owned();
     let edit = read_draft(admin, move |live| {
-        let edit = part.read(live, DocumentDraft::Toml(&toml))?;
+        let edit = (part.read)(live, DocumentDraft::Toml(&toml))?;
         live.check(&edit).map(|_| edit)
     });
     let edit = match edit.await? {
@@ -294,12 +275,11 @@ pub async fn save_draft(
         }
     };
     let act = Box::pin(async {
-        let words = part.words();
-        Ok(match save_edit(admin, words.act, Ok(edit), &controls.version, &controls.reason).await {
-            Ok(_) => visit.see_other(words.page, Some(words.saved)),
+        Ok(match save_edit(admin, part.act, Ok(edit), &controls.version, &controls.reason).await {
+            Ok(_) => visit.see_other(part.page, Some(part.saved)),
             Err(SaveError::Stale { version, diff, .. }) => {
                 let page = StalePage {
-                    layout: request.layout(words.page),
+                    layout: request.layout(part.page),
                     part,
                     was: controls.version,
                     now: version,
@@ -314,7 +294,7 @@ pub async fn save_draft(
                 again(Controls { problem: Some(FormProblem::NotSaved(reason)), ..controls })
             }
             // Only a change of the history can be missing, and none is asked for.
-            Err(SaveError::NoSuchChange) => visit.see_other(words.page, None),
+            Err(SaveError::NoSuchChange) => visit.see_other(part.page, None),
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
     });
@@ -360,14 +340,14 @@ pub async fn read_draft<T: Send + 'static>(
 
 /// A part of the document as it was sent: one of JSON and TOML.
 pub struct SentDraft {
-    pub part: DocumentPart,
+    pub part: &'static DocumentPart,
     pub json: Option<Value>,
     pub toml: Option<String>,
 }
 
 impl SentDraft {
     pub fn body(self) -> Result<DraftBody, Problem> {
-        let key = self.part.words().key;
+        let key = self.part.key;
         match (self.json, self.toml) {
             (Some(value), None) => Ok(DraftBody::Json(value)),
             (None, Some(toml)) => Ok(DraftBody::Toml(toml)),
@@ -388,8 +368,8 @@ impl SentDraft {
         let seen = if_match(request, admin)?;
         let reason = checked_reason(reason)?;
         let (part, body) = (self.part, self.body()?);
-        let edit = read_draft(admin, move |live| part.read(live, body.draft())).await?;
-        save_response(save_edit(admin, part.words().act, edit, &seen, reason).await)
+        let edit = read_draft(admin, move |live| (part.read)(live, body.draft())).await?;
+        save_response(save_edit(admin, part.act, edit, &seen, reason).await)
     }
 }
 

@@ -25,7 +25,7 @@ pub const MESSAGES: [FateSeries; 4] = [
     ("overview.refused", "refused", &[Fate::Refused]),
 ];
 pub const EVENTS: [FateSeries; 4] = [
-    ("outcome.done", "ok", &[Fate::Done]),
+    ("outcome.ok", "ok", &[Fate::Done]),
     ("event.failed", "wrong", &[Fate::Wrong, Fate::Failed]),
     ("outcome.challenged", "asked", &[Fate::Challenged]),
     ("event.refused", "refused", &[Fate::Refused]),
@@ -153,7 +153,7 @@ pub fn means(figure: &str) -> &'static str {
         "overview.queue-wait" => "means.queue-wait",
         "overview.sign-in-time" => "means.sign-in-time",
         "limit-page.counted" => "means.counted",
-        "outcome.done" => "means.done",
+        "outcome.ok" => "means.done",
         "event.failed" => "means.failed",
         "attack.attempts" => "means.attempts",
         "attack.addresses" => "means.addresses",

@@ -11,7 +11,6 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use actix_web::dev::Payload;
-use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use serde_json::{Value, json};
 
@@ -23,8 +22,8 @@ use crate::web::console::FormProblem;
 use crate::web::form::value;
 use crate::web::http::client::SubjectBytes;
 use crate::web::http::{
-    ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebContext,
-    WebError, extract,
+    ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebError,
+    app_data, extract,
 };
 
 /// Where the password is confirmed.
@@ -256,7 +255,7 @@ impl FromRequest for AdminRequest {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let (services, edge) = data(&request)?;
+            let (services, edge) = app_data(&request)?;
             let visit = PageRequest::of(&request, edge.clone());
             let page = visit.here().to_owned();
             Ok(Self::guard(visit, services, AccessKind::Read, false, &page).await?)
@@ -264,13 +263,8 @@ impl FromRequest for AdminRequest {
     }
 }
 
-fn data(request: &HttpRequest) -> Result<(&ServicesData, &Data<WebContext>), Problem> {
-    let (services, edge) = (request.app_data::<ServicesData>(), request.app_data::<Data<WebContext>>());
-    services.zip(edge).ok_or(Problem::Internal)
-}
-
 async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
-    let (services, edge) = data(request)?;
+    let (services, edge) = app_data(request)?;
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
     let path = request.match_pattern().unwrap_or_default();
     let authorized = authorize(services, token, client, &path, kind, edge.caller(request).is_ok()).await?;
@@ -404,7 +398,7 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
 
 /// A token is as good as its maker: it ends when they are no administrator any more.
 async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, WebError> {
-    let (services, edge) = data(request)?;
+    let (services, edge) = app_data(request)?;
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_token(request, services, client).await?;
     let maker = services.accounts.by_id(bearer.made_by).await?;

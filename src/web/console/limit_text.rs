@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gatehouse_limiter::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
+use gatehouse_limiter::{Limit, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
 
 use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
@@ -86,20 +86,9 @@ fn span(span: &RuleSpan, locale: Locale) -> String {
         RuleSpan::Sliding(window) => exactly(*window, locale),
         RuleSpan::Calendar { unit, zone } => {
             let zone = zone.iana_name().unwrap_or("UTC");
-            let unit = locale.t(unit_key(*unit));
+            let unit = locale.named_word("rule", &format!("unit-{}", unit.as_str()));
             t!("rule.unit-in", locale = locale.code(), unit = unit, zone = zone).into_owned()
         }
-    }
-}
-
-pub const fn unit_key(unit: CalendarUnit) -> &'static str {
-    match unit {
-        CalendarUnit::Minute => "rule.unit-minute",
-        CalendarUnit::Hour => "rule.unit-hour",
-        CalendarUnit::Day => "rule.unit-day",
-        CalendarUnit::Week => "rule.unit-week",
-        CalendarUnit::Month => "rule.unit-month",
-        CalendarUnit::Year => "rule.unit-year",
     }
 }
 
@@ -149,7 +138,7 @@ mod tests {
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let month = Rule {
             max: 1,
-            span: RuleSpan::Calendar { unit: CalendarUnit::Month, zone },
+            span: RuleSpan::Calendar { unit: gatehouse_limiter::CalendarUnit::Month, zone },
             then: RuleAction::Block,
         };
         let english = "1 hit in a calendar month (Asia/Shanghai), then refused";

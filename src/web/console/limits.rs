@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::document::{DiffKind, DocumentPart, DocumentSaved, SentDraft, in_force_response};
+use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response};
 use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{about, grouped, sentences, title};
@@ -310,7 +310,7 @@ pub async fn api_save(
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let LimitsRequest { limits: json, toml, reason } = wanted.read().await?;
-    SentDraft { part: DocumentPart::Limits, json, toml }.save(&admin, &request, &reason).await
+    SentDraft { part: &LIMITS, json, toml }.save(&admin, &request, &reason).await
 }
 
 /// By name; the owner's own under `custom`. What is left out is at its default.

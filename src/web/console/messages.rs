@@ -17,12 +17,13 @@ use utoipa::{IntoParams, ToSchema};
 use crate::audit::words_of;
 use crate::db::DbError;
 use crate::sms::{
-    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, Purpose, ReportState,
+    HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, ReportState,
 };
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
 use crate::web::http::{Flash, Layout, Locale, Problem, ServicesData, WebResult};
 
@@ -258,7 +259,7 @@ impl MessagesPage {
 
     fn states(&self) -> Vec<Choice> {
         let chosen = |state| self.asked.state == Some(state);
-        let choice = |it: MessageState| Choice::new(it.into_str(), self.state_key(&it), chosen(it));
+        let choice = |it: MessageState| Choice::new(it.into_str(), self.state(&it), chosen(it));
         MessageState::VARIANTS.iter().copied().map(choice).collect()
     }
 
@@ -273,10 +274,9 @@ impl MessagesPage {
 
     fn purpose<'a>(&self, row: &'a LedgerEntry) -> Cow<'a, str> {
         match &row.purpose {
-            MessagePurpose::Own(Purpose::Login) => self.layout.t("messages.purpose-login"),
-            MessagePurpose::Own(Purpose::Register) => self.layout.t("messages.purpose-register"),
-            MessagePurpose::Own(Purpose::Reset) => self.layout.t("messages.purpose-reset"),
-            MessagePurpose::Own(Purpose::Verify) => self.layout.t("messages.purpose-verify"),
+            MessagePurpose::Own(purpose) => {
+                self.layout.locale.named_word("messages", &format!("purpose-{}", purpose.into_str()))
+            }
             purpose @ (MessagePurpose::Verification(_) | MessagePurpose::Relayed(_)) => purpose.stored(),
         }
     }
@@ -293,21 +293,12 @@ impl MessagesPage {
         }
     }
 
-    fn report_key(&self, row: &LedgerEntry) -> Option<&'static str> {
-        row.report.map(|report| match report {
-            ReportState::Pending => "messages.reported-pending",
-            ReportState::Delivered => "messages.reported-delivered",
-            ReportState::Failed => "messages.reported-failed",
-        })
+    fn report(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
+        let name = format!("reported-{}", row.report?.into_str());
+        Some(self.layout.locale.named_word("messages", &name))
     }
 
-    const fn state_key(&self, state: &MessageState) -> &'static str {
-        match state {
-            MessageState::Pending => "messages.state-pending",
-            MessageState::Accepted => "messages.state-accepted",
-            MessageState::Refused => "messages.state-refused",
-            MessageState::Unknown => "messages.state-unknown",
-            MessageState::Withheld => "messages.state-withheld",
-        }
+    fn state(&self, state: &MessageState) -> Cow<'static, str> {
+        self.layout.locale.named_word("messages", &format!("state-{}", state.into_str()))
     }
 }

@@ -18,6 +18,7 @@ pub mod overview;
 pub mod subject_link;
 pub mod tokens;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
@@ -92,13 +93,13 @@ impl Default for RecordSpan {
 
 pub struct Choice {
     pub value: &'static str,
-    pub key: &'static str,
+    pub text: Cow<'static, str>,
     pub chosen: bool,
 }
 
 impl Choice {
-    const fn new(value: &'static str, key: &'static str, chosen: bool) -> Self {
-        Self { value, key, chosen }
+    const fn new(value: &'static str, text: Cow<'static, str>, chosen: bool) -> Self {
+        Self { value, text, chosen }
     }
 }
 

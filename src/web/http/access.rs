@@ -4,8 +4,6 @@
 //! A browser that has signed in before may come from a denied network: it may sign in by password (to its own
 //! account, as the sign-in sees to) and use the account, and nothing else.
 
-use std::sync::Arc;
-
 use actix_web::Error;
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -14,14 +12,12 @@ use actix_web::middleware::Next;
 
 use crate::accounts::SessionToken;
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
-use crate::config::LiveSettings;
 use crate::denied::ACCESS;
 use crate::web::http::client::ClientAddress;
 use crate::web::http::error_page::answer;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
-use crate::web::http::page::{Requester, WebContext};
+use crate::web::http::page::app_data;
 use crate::web::http::problem::Problem;
-use crate::web::http::services::{Services, app_data};
 
 /// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of. What
 /// proxies ask about an application, too: who is refused here cannot sign in, and who is signed in is spared.
@@ -109,25 +105,6 @@ fn is_open_to_known_browsers(path: &str) -> bool {
     let under =
         |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     KNOWN.contains(&path) || KNOWN_UNDER.into_iter().any(under)
-}
-
-impl Requester {
-    /// The settings that this request is judged by. A request takes them once.
-    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
-        services.live.snapshot_for(self.client.ip(), self.now())
-    }
-
-    /// Whether its network is refused, so that only known devices get in.
-    pub fn is_denied(&self, live: &LiveSettings) -> bool {
-        live.access.is_denied(self.client.ip(), self.now())
-    }
-}
-
-impl WebContext {
-    /// The settings that a client's request is judged by. A request takes them once.
-    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
-        services.live.snapshot_for(client.ip(), self.clock.now())
-    }
 }
 
 #[cfg(test)]

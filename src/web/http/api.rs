@@ -19,9 +19,9 @@ use crate::web::http::challenge::{BUSY, ChallengeContext};
 use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
 use crate::web::http::message::FieldErrors;
-use crate::web::http::page::Requester;
+use crate::web::http::page::{Requester, app_data};
 use crate::web::http::problem::{CaptchaBody, Problem, WebError};
-use crate::web::http::services::{ServicesData, app_data};
+use crate::web::http::services::ServicesData;
 use gatehouse_limiter::Limit;
 use gatehouse_limiter::middleware::ratelimit_fields::{self, Standing};
 

@@ -112,7 +112,9 @@ impl ChallengeContext<'_> {
     pub async fn challenge(self, services: &Services, live: &LiveSettings) -> CaptchaBody {
         match self.issue(services, live).await {
             Ok(challenge) => CaptchaBody::Challenge(challenge.into()),
-            Err(later) => CaptchaBody::Later(CaptchaLater { retry_after: whole_seconds(later.retry_after) }),
+            Err(later) => {
+                CaptchaBody::Later(CaptchaLater { retry_after: whole_seconds(later.refusal.retry_after) })
+            }
         }
     }
 

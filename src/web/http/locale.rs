@@ -72,6 +72,14 @@ impl Locale {
     pub fn t(self, key: &'static str) -> Cow<'static, str> {
         t!(key, locale = self.code())
     }
+
+    /// The word for what is stored under a name, in this section. What has no word is told by its name, such as the
+    /// detail of an event that an older version wrote. A test checks that every kind of thing has one.
+    pub fn named_word(self, section: &str, name: &str) -> Cow<'static, str> {
+        let word =
+            crate::_rust_i18n_try_translate(self.code(), format!("{section}.{}", name.replace('.', "-")));
+        word.unwrap_or_else(|| Cow::Owned(name.to_owned()))
+    }
 }
 
 /// `q=0.8` in thousandths; None if it is not a weight.

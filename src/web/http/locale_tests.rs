@@ -3,8 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use strum::VariantArray;
+
 use super::*;
+use crate::accounts::AccountAct;
+use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
+use crate::sms::{MessageState, Purpose};
+use crate::web::console::access::AccessAnswer;
+use crate::web::http::Flash;
 
 fn words(code: &str) -> BTreeMap<String, String> {
     fn walk(prefix: &str, table: &toml::Table, out: &mut BTreeMap<String, String>) {
@@ -61,12 +68,15 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
     for folder in ["src/web", "src/sms/text.rs", "templates"] {
         visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut |text| {
             let is_key = |literal: &&str| {
-                let key = literal.split_once('.').is_some_and(|(section, _)| sections.contains(section));
+                let key = literal
+                    .split_once('.')
+                    .is_some_and(|(section, name)| sections.contains(section) && !name.is_empty());
                 key && literal.bytes().all(|byte| byte.is_ascii_lowercase() || b"._-".contains(&byte))
             };
             asked.extend(text.split('"').filter(is_key).map(str::to_owned));
         });
     }
+    asked.extend(derived(&known));
     // The keys of limits are in their table.
     asked.extend(LimitName::ALL.iter().flat_map(|name| <[_; 2]>::from(name.words())).map(str::to_owned));
     for key in &asked {
@@ -76,6 +86,39 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
     for key in known.keys().filter(|key| !key.starts_with("problem.")) {
         assert!(asked.contains(key), "{key} is said nowhere");
     }
+}
+
+/// The keys that are derived from a stored name. Every act and detail that an event may have is a word of a source.
+fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut all = |section: &str, lead: &str, names: &mut dyn Iterator<Item = &'static str>| {
+        for name in names {
+            keys.insert(format!("{section}.{lead}{name}"));
+        }
+    };
+    all("event", "", &mut Action::VARIANTS.iter().map(|it| it.into_str()));
+    all("event", "attack-", &mut AttackKind::VARIANTS.iter().map(|it| it.into_str()));
+    all("outcome", "", &mut Outcome::VARIANTS.iter().map(|it| it.into_str()));
+    all("messages", "state-", &mut MessageState::ALL.iter().map(|it| it.into_str()));
+    all("messages", "purpose-", &mut Purpose::ALL.iter().map(|it| it.into_str()));
+    all("messages", "reported-", &mut ["pending", "delivered", "failed"].into_iter());
+    all("answers", "is-", &mut AccessAnswer::VARIANTS.iter().map(|it| it.into_str()));
+    for answer in AccessAnswer::VARIANTS {
+        all("answers", answer.into_str(), &mut ["", "-about", "-do"].into_iter());
+    }
+    for act in AccountAct::VARIANTS {
+        all("accounts", act.into_str(), &mut ["", "-about"].into_iter());
+        all("act", "account-", &mut [act.into_str()].into_iter());
+    }
+    all("rule", "unit-", &mut ["minute", "hour", "day", "week", "month", "year"].into_iter());
+    keys.extend(Flash::VARIANTS.iter().map(|flash| flash.into_str().to_owned()));
+    visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {
+        let words = text
+            .split('"')
+            .flat_map(|word| [format!("act.{}", word.replace('.', "-")), format!("detail.{word}")]);
+        keys.extend(words.filter(|key| known.contains_key(key)));
+    });
+    keys
 }
 
 fn visit(folder: &Path, read: &mut impl FnMut(&str)) {

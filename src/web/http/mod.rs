@@ -33,6 +33,6 @@ pub use extract::{SecretField, UnreadBody};
 pub use locale::{Device, Locale, Moment, Wait};
 pub use message::{Field, FieldErrors, Message};
 pub use next::Next;
-pub use page::{Flash, Layout, PageRequest, Requester, WebContext};
+pub use page::{Flash, Layout, PageRequest, Requester, WebContext, app_data};
 pub use problem::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, WebError, WebResult};
-pub use services::{Services, ServicesData, app_data};
+pub use services::{Services, ServicesData};

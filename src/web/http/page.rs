@@ -20,11 +20,12 @@ use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rust_i18n::t;
-use strum::VariantArray;
+use strum::{IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
+use crate::config::LiveSettings;
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -35,6 +36,7 @@ use crate::web::http::locale::{Locale, Wait};
 use crate::web::http::message::{Field, FieldErrors};
 use crate::web::http::next::Next;
 use crate::web::http::problem::Problem;
+use crate::web::http::services::{Services, ServicesData};
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
@@ -82,6 +84,11 @@ impl WebContext {
         request.app_data::<web::Data<Self>>().ok_or(Problem::Internal)
     }
 
+    /// The settings that a client's request is judged by. A request takes them once.
+    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
+        services.live.snapshot_for(client.ip(), self.clock.now())
+    }
+
     /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
@@ -105,6 +112,12 @@ impl WebContext {
     }
 }
 
+/// Of the app that answers the request.
+pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &web::Data<WebContext>), Problem> {
+    let services = request.app_data::<ServicesData>().ok_or(Problem::Internal)?;
+    Ok((services, WebContext::of(request)?))
+}
+
 /// A request and who sends it, as pages and calls of the API read it alike. Also a handler's argument.
 #[derive(Clone)]
 pub struct Requester {
@@ -124,6 +137,16 @@ impl Requester {
 
     pub fn now(&self) -> Micros {
         self.edge.clock.now()
+    }
+
+    /// The settings that this request is judged by.
+    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
+        self.edge.live(services, self.client)
+    }
+
+    /// Whether its network is refused, so that only known devices get in.
+    pub fn is_denied(&self, live: &LiveSettings) -> bool {
+        live.access.is_denied(self.client.ip(), self.now())
     }
 
     pub fn session_token(&self) -> Option<&str> {
@@ -389,7 +412,9 @@ impl Layout {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
+/// By the keys of their words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(prefix = "flash.", serialize_all = "kebab-case", const_into_str)]
 pub enum Flash {
     SignedOut,
     SessionEnded,
@@ -424,7 +449,7 @@ impl Flash {
     }
 
     pub fn code(self) -> &'static str {
-        self.key().split_once('.').map_or("", |(_, name)| name)
+        self.into_str().split_once('.').map_or("", |(_, name)| name)
     }
 
     pub const fn tone(self) -> &'static str {
@@ -434,34 +459,6 @@ impl Flash {
     /// Not true any more once somebody is signed in.
     pub const fn is_for_the_signed_out(self) -> bool {
         matches!(self, Self::SessionEnded | Self::NotSaved)
-    }
-
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::SignedOut => "flash.signed-out",
-            Self::SessionEnded => "flash.session-ended",
-            Self::NotSaved => "flash.not-saved",
-            Self::Registered => "flash.registered",
-            Self::PasswordChanged => "flash.password-changed",
-            Self::SessionRevoked => "flash.session-revoked",
-            Self::OthersRevoked => "flash.others-revoked",
-            Self::PasswordReset => "flash.password-reset",
-            Self::PhoneSet => "flash.phone-set",
-            Self::PhoneRemoved => "flash.phone-removed",
-            Self::BrakeLifted => "flash.brake-lifted",
-            Self::TokenRevoked => "flash.token-revoked",
-            Self::AlreadyMade => "flash.already-made",
-            Self::LimitsSaved => "flash.limits-saved",
-            Self::LimitsRestored => "flash.limits-restored",
-            Self::CountCleared => "flash.count-cleared",
-            Self::PasswordEnabled => "flash.password-enabled",
-            Self::NothingEnabled => "flash.nothing-enabled",
-            Self::AccessSaved => "flash.access-saved",
-            Self::AccessEnded => "flash.access-ended",
-            Self::AppsSaved => "flash.apps-saved",
-            Self::AccountChanged => "flash.account-changed",
-            Self::AccountDeleted => "flash.account-deleted",
-        }
     }
 }
 

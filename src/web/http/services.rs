@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
@@ -25,8 +24,6 @@ use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
 use crate::web::http::describe;
-use crate::web::http::page::WebContext;
-use crate::web::http::problem::Problem;
 use crate::webhooks::SignedHooks;
 
 pub struct Services {
@@ -65,12 +62,6 @@ pub struct Services {
 }
 
 pub type ServicesData = Data<Services>;
-
-/// Of the app that answers the request.
-pub fn app_data(request: &HttpRequest) -> Result<(&ServicesData, &Data<WebContext>), Problem> {
-    let services = request.app_data::<ServicesData>().ok_or(Problem::Internal)?;
-    Ok((services, WebContext::of(request)?))
-}
 
 /// The state of what this instance depends on.
 #[derive(Debug, Clone, Serialize, ToSchema)]

@@ -16,7 +16,7 @@ use crate::tuning::{DraftError, Instance, LimitsChange};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
-use crate::web::console::document::{Controls, DocumentPart, StalePage, TomlDraft, Trial};
+use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
 use crate::web::console::events::{EventQuery, EventsPage};
 use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
@@ -43,7 +43,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     for (name, page) in editors(visit) {
         add(name, &page);
     }
-    let part = DocumentPart::Limits;
+    let part = &LIMITS;
     let toml = |controls, preview| {
         let page = TomlDraft { part, toml: "[limits.sms-total]\nrules = []\n".into(), controls };
         TomlPage { layout: page.layout(visit, "ada"), page, preview }
@@ -54,8 +54,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     add("toml-preview", &toml(controls(), Trial::Done(preview(visit))));
     let diff = || document::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     let layout = |here: &str| visit.layout(here, Some("ada"));
-    let stale = |part: DocumentPart| StalePage {
-        layout: layout(part.words().page),
+    let stale = |part: &'static DocumentPart| StalePage {
+        layout: layout(part.page),
         part,
         was: controls().version,
         now: "0badcafe0bad".into(),
@@ -64,7 +64,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         reason: controls().reason,
     };
     add("stale", &stale(part));
-    add("apps-stale", &stale(DocumentPart::Apps));
+    add("apps-stale", &stale(&APPS));
     for (name, page) in super::console_apps::editors(visit) {
         add(name, &page);
     }
@@ -94,7 +94,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     let events = |query: &str, entries, attacks: &[AttackEntry]| {
         let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let series = |key, tone| Series { key, tone, counts: vec![3, 0, 7, 12] };
-        let all = vec![series("outcome.done", "ok"), series("event.refused", "refused")];
+        let all = vec![series("outcome.ok", "ok"), series("event.refused", "refused")];
         let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
         let page = EventPage { entries, next: None };
         let layout = visit.layout(format!("/admin/events?{query}"), Some("ada"));
@@ -106,18 +106,22 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         "events-none",
         &events("span=24h&since=2026-03-01T12:00:30Z&until=2026-03-02T12:00:30Z", Vec::new(), &[]),
     );
-    let lookup = || LookupPage::new(visit, "ada", "kim");
     let lookup_where = |set: &dyn Fn(&mut LookupPage)| {
-        let mut page = lookup();
+        let mut page = LookupPage::new(visit, "ada", "kim");
         set(&mut page);
+        page.mark_mistaken();
         page
     };
     let found = || lookup_where(&|page| page.found = Some(person()));
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &found());
-    add("lookup-reason", &found().reason_missing("login-account"));
-    add("lookup-reason-enable", &found().reason_missing(ENABLING));
-    add("lookup-unreadable", &lookup().unreadable());
+    for (name, what) in [("lookup-reason", "login-account"), ("lookup-reason-enable", ENABLING)] {
+        add(
+            name,
+            &lookup_where(&|page| (page.found, page.reason_missing) = (Some(person()), Some(what.into()))),
+        );
+    }
+    add("lookup-unreadable", &lookup_where(&|page| page.unreadable = true));
     add("lookup-down", &lookup_where(&|page| page.down = true));
     add("lookup-expired", &lookup_where(&|page| page.expired = true));
     let mut gone = LookupPage::new(visit, "ada", "#account:00000000000000aa");

@@ -9,7 +9,7 @@ use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFi
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
-use crate::web::console::document::{Controls, DocumentPart, TomlDraft, Trial};
+use crate::web::console::document::{APPS, Controls, TomlDraft, Trial};
 use crate::web::http::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -30,7 +30,7 @@ pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
 
 pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
     let shown = |toml: &str, controls, trial| {
-        let page = TomlDraft { part: DocumentPart::Apps, toml: toml.into(), controls };
+        let page = TomlDraft { part: &APPS, toml: toml.into(), controls };
         AppsEditPage { layout: page.layout(visit, "ada"), page, trial, overridden: false }
     };
     let page = |toml: &str| shown(toml, Controls::default(), Trial::None);

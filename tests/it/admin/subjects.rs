@@ -246,7 +246,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let services = &app.services;
     let name = gatehouse::accounts::Username::parse("boss").unwrap();
     let account = services.accounts.find(&name).await.unwrap().unwrap();
-    let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
+    let live = services.live.snapshot();
     let by = LookupActor {
         actor: "somebody".into(),
         account,
@@ -255,7 +255,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
         reason: "called us".into(),
     };
     {
-        let phone = gatehouse::lookup::LookupSubject::Phone(phone);
+        let phone = gatehouse::web::console::lookup::subject::read(NUMBER, &live).unwrap();
         let clearing = services.lookup.clear(&live, "sms-phone", &phone, by);
         let mut clearing = std::pin::pin!(clearing);
         let poll = std::future::poll_fn(|context| Poll::Ready(clearing.as_mut().poll(context)));

@@ -17,9 +17,10 @@ use crate::accounts::{
 use crate::audit::SubjectKind;
 use crate::db::DbError;
 use crate::sms::Phone;
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::{FormProblem, subject_link};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
@@ -284,17 +285,9 @@ impl AccountView {
         AccountAct::VARIANTS.iter().copied().filter(fits).collect()
     }
 
-    /// The locale keys of an act: its button, and what it does.
-    const fn words(&self, act: &AccountAct) -> (&'static str, &'static str) {
-        match act {
-            AccountAct::Disable => ("accounts.disable", "accounts.disable-about"),
-            AccountAct::Enable => ("accounts.enable", "accounts.enable-about"),
-            AccountAct::EndSessions => ("accounts.end-sessions", "accounts.end-sessions-about"),
-            AccountAct::RequireNewPassword => ("accounts.new-password", "accounts.new-password-about"),
-            AccountAct::MakeAdmin => ("accounts.make-admin", "accounts.make-admin-about"),
-            AccountAct::UnmakeAdmin => ("accounts.unmake-admin", "accounts.unmake-admin-about"),
-            AccountAct::Delete => ("accounts.delete", "accounts.delete-about"),
-        }
+    /// What the button of an act says, or, with `-about`, what it does.
+    fn word(&self, act: &AccountAct, part: &str) -> Cow<'static, str> {
+        self.layout.locale.named_word("accounts", &format!("{}{part}", act.into_str()))
     }
 
     fn groups_wrong(&self) -> Option<Cow<'static, str>> {

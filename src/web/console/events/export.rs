@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use crate::audit::{EventEntry, EventFilter, EventLog, MaskedSubject};
 use crate::db::DbError;
 use crate::request_id;
-use crate::web::console::confirm::FormPairs;
 use crate::web::console::events::EventQuery;
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::subject_link::hash_text;
+use crate::web::form::FormPairs;
 use crate::web::http::Moment;
 
 /// Rows of one file: the newest.

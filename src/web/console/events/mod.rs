@@ -26,13 +26,13 @@ use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
 use crate::web::console::chart::{Chart, ChartSpan, Series};
-use crate::web::console::confirm::FormPairs;
-use crate::web::console::events::row::{EventRow, action_key, outcome_key};
+use crate::web::console::events::row::{EventRow, action_word, outcome_word};
 use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
+use crate::web::form::FormPairs;
 use crate::web::http::{Layout, Moment, Services, WebResult};
 
 const LONGEST: usize = 80;
@@ -320,25 +320,27 @@ impl EventsPage {
 
     fn actions(&self) -> Vec<Choice> {
         let chosen = &self.asked.filter.actions;
-        let choice = |it: &Action| Choice::new(it.into_str(), action_key(*it), chosen.contains(it));
+        let word = |it: &Action| action_word(*it, self.layout.locale);
+        let choice = |it: &Action| Choice::new(it.into_str(), word(it), chosen.contains(it));
         Action::VARIANTS.iter().map(choice).collect()
     }
 
     fn outcomes(&self) -> Vec<Choice> {
         let chosen = &self.asked.filter.outcomes;
-        let choice = |it: &Outcome| Choice::new(it.into_str(), outcome_key(*it), chosen.contains(it));
+        let word = |it: &Outcome| outcome_word(*it, self.layout.locale);
+        let choice = |it: &Outcome| Choice::new(it.into_str(), word(it), chosen.contains(it));
         Outcome::VARIANTS.iter().map(choice).collect()
     }
 
     /// The chosen ones in words; `any` if there are none.
     fn chosen(&self, choices: &[Choice]) -> String {
-        let words: Vec<_> =
-            choices.iter().filter(|one| one.chosen).map(|one| self.layout.t(one.key)).collect();
+        let words: Vec<_> = choices.iter().filter(|one| one.chosen).map(|one| &*one.text).collect();
         if words.is_empty() { self.layout.t("messages.any").into_owned() } else { words.join(" · ") }
     }
 
     fn spans(&self) -> Vec<Choice> {
-        let choice = |it: RecordSpan| Choice::new(it.word, it.key, self.asked.span == Some(it));
+        let choice =
+            |it: RecordSpan| Choice::new(it.word, self.layout.t(it.key), self.asked.span == Some(it));
         RecordSpan::ALL.into_iter().map(choice).collect()
     }
 

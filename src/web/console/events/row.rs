@@ -111,10 +111,7 @@ impl EventRow {
 
     pub fn what(&self, locale: Locale) -> Cow<'static, str> {
         match (self.action, self.name.as_deref()) {
-            (Action::Admin, Some(act)) => match act_key(act) {
-                Some(key) => locale.t(key),
-                None => Cow::Owned(act.to_owned()),
-            },
+            (Action::Admin, Some(act)) => locale.named_word("act", act),
             (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
             // As the scope of its token and the look-up write it.
             (Action::Attempt, Some(realm)) => Cow::Owned(format!("guard:{realm}")),
@@ -122,21 +119,20 @@ impl EventRow {
                 t!("event.reset-at", locale = locale.code(), realm = realm)
             }
             (action @ (Action::Send | Action::Guess), Some(name)) if is_of_program(name) => {
-                Cow::Owned(format!("{} ({name})", locale.t(action_key(action))))
+                Cow::Owned(format!("{} ({name})", action_word(action, locale)))
             }
-            (Action::Attack, Some(kind)) => match kind.parse::<AttackKind>().ok() {
-                Some(kind) => locale.t(attack_key(kind)),
-                None => Cow::Owned(kind.to_owned()),
-            },
+            (Action::Attack, Some(kind)) if kind.parse::<AttackKind>().is_ok() => {
+                locale.named_word("event", &format!("attack-{kind}"))
+            }
+            (Action::Attack, Some(kind)) => Cow::Owned(kind.to_owned()),
             (Action::SignIn, Some(FROM_DEVICE)) => locale.t("event.sign-in-known"),
             (Action::PasswordDisabled, Some(FROM_DEVICE)) => locale.t("event.device-disabled"),
-            (action, _) => locale.t(action_key(action)),
+            (action, _) => action_word(action, locale),
         }
     }
 
-    pub fn outcome(&self) -> &'static str {
-        // A limit in monitor mode only noted this event, so it was admitted.
-        outcome_key(self.outcome)
+    pub fn outcome(&self, locale: Locale) -> Cow<'static, str> {
+        outcome_word(self.outcome, locale)
     }
 
     pub fn tone(&self) -> &'static str {
@@ -164,14 +160,6 @@ impl EventRow {
         })
     }
 
-    /// The label of a detail; its recorded name if it has no label.
-    pub fn detail(&self, name: &str, locale: Locale) -> Cow<'static, str> {
-        match detail_key(name) {
-            Some(key) => locale.t(key),
-            None => Cow::Owned(name.to_owned()),
-        }
-    }
-
     pub fn times(&self) -> String {
         format!("× {}", grouped(self.count))
     }
@@ -194,107 +182,10 @@ fn details(json: &str) -> Vec<(String, String)> {
     fields.into_iter().map(|(name, value)| (name, text(value))).collect()
 }
 
-pub const fn action_key(action: Action) -> &'static str {
-    match action {
-        Action::SignIn => "event.sign-in",
-        Action::Attempt => "event.attempt",
-        Action::Reset => "event.reset",
-        Action::PasswordDisabled => "event.password-disabled",
-        Action::Guess => "event.guess",
-        Action::Send => "event.send",
-        Action::Register => "event.register",
-        Action::Budget => "event.budget",
-        Action::Captcha => "event.captcha",
-        Action::Custom => "event.custom",
-        Action::Request => "event.request",
-        Action::Reload => "event.reload",
-        Action::Attack => "event.attack",
-        Action::Admin => "event.admin",
-    }
+pub fn action_word(action: Action, locale: Locale) -> Cow<'static, str> {
+    locale.named_word("event", action.into_str())
 }
 
-pub const fn attack_key(kind: AttackKind) -> &'static str {
-    match kind {
-        AttackKind::SignIns => "event.attack-sign-ins",
-        AttackKind::Messages => "event.attack-messages",
-        AttackKind::Registrations => "event.attack-registrations",
-        AttackKind::Attempts => "event.attack-attempts",
-    }
-}
-
-pub const fn outcome_key(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Ok => "outcome.done",
-        Outcome::Wrong => "outcome.wrong",
-        Outcome::Challenged => "outcome.challenged",
-        Outcome::Throttled => "outcome.throttled",
-        Outcome::Busy => "outcome.busy",
-        Outcome::Asked => "outcome.asked",
-        Outcome::Unknown => "outcome.unknown",
-        Outcome::Withheld => "outcome.withheld",
-        Outcome::Failed => "outcome.failed",
-        Outcome::Unavailable => "outcome.unavailable",
-        Outcome::Refused => "outcome.refused",
-        Outcome::Began => "outcome.began",
-        Outcome::Ended => "outcome.ended",
-    }
-}
-
-fn detail_key(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "reason" => "detail.reason",
-        "answer" => "detail.answer",
-        "until" => "detail.until",
-        "from" => "detail.from",
-        "to" => "detail.to",
-        "version" => "detail.version",
-        "why" => "detail.why",
-        "path" => "detail.path",
-        "prefix" => "detail.prefix",
-        "limit" => "detail.limit",
-        "name" => "detail.name",
-        "change" => "detail.change",
-        "request" => "detail.request",
-        "instance" => "detail.instance",
-        "scopes" => "detail.scopes",
-        "device" => "detail.device",
-        "realm" => "detail.realm",
-        "attack" => "detail.attack",
-        "recent" => "detail.recent",
-        "usual" => "detail.usual",
-        "attempts" => "detail.attempts",
-        "accounts" => "detail.accounts",
-        "filter" => "detail.filter",
-        "format" => "detail.format",
-        _ => return None,
-    })
-}
-
-fn act_key(act: &str) -> Option<&'static str> {
-    Some(match act {
-        "limits.save" => "act.limits-save",
-        "limits.rollback" => "act.limits-rollback",
-        "subject.clear" => "act.subject-clear",
-        "brake.lift" => "act.brake-lift",
-        "events.export" => "act.events-export",
-        "password.enable" => "act.password-enable",
-        "token.create" => "act.token-create",
-        "token.revoke" => "act.token-revoke",
-        "confirm" => "act.confirm",
-        "access" => "act.access",
-        "access.save" => "act.access-save",
-        "apps.save" => "act.apps-save",
-        "access.end" => "act.access-end",
-        "account-disable" => "act.account-disable",
-        "account-enable" => "act.account-enable",
-        "account-end-sessions" => "act.account-end-sessions",
-        "account-require-new-password" => "act.account-new-password",
-        "account-make-admin" => "act.account-make-admin",
-        "account-unmake-admin" => "act.account-unmake-admin",
-        "account-delete" => "act.account-delete",
-        "account-groups" => "act.account-groups",
-        "account-export" => "act.account-export",
-        "account-import" => "act.account-import",
-        _ => return None,
-    })
+pub fn outcome_word(outcome: Outcome, locale: Locale) -> Cow<'static, str> {
+    locale.named_word("outcome", outcome.into_str())
 }

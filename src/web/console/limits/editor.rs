@@ -13,13 +13,12 @@ use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::FormProblem;
-use crate::web::console::confirm::FormPairs;
 use crate::web::console::document::{
-    Act, Controls, DocumentPart, TomlDraft, Trial, read_draft, save_draft, submitted,
+    Act, Controls, LIMITS, TomlDraft, Trial, read_draft, save_draft, submitted,
 };
 use crate::web::console::guard::AdminRequest;
-use crate::web::console::limit_text::{about, sentences, title, unit_key};
-use crate::web::form::value;
+use crate::web::console::limit_text::{about, sentences, title};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
 
@@ -88,7 +87,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
         Act::Save => {
             let action = format!("/admin/limits/edit/{name}");
             let again = |controls| page(controls, Trial::None);
-            save_draft(&request, DocumentPart::Limits, &action, &pairs, &draft, controls, &again).await
+            save_draft(&request, &LIMITS, &action, &pairs, &draft, controls, &again).await
         }
     }
 }
@@ -97,7 +96,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
 pub async fn show_toml(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
     let (toml, controls) = (limits_toml(&current.document), Controls::at(&current.version));
-    let page = TomlDraft { part: DocumentPart::Limits, toml, controls };
+    let page = TomlDraft { part: &LIMITS, toml, controls };
     let layout = page.layout(&request.visit, request.admin.login());
     Ok(request.visit.page(StatusCode::OK, &TomlPage { layout, page, preview: Trial::None }))
 }
@@ -110,7 +109,7 @@ pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCU
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
     let attempt = async |draft: &TomlDraft| tried(&request, draft.toml.clone(), draft.controls.stretch).await;
-    submitted(&request, DocumentPart::Limits, &pairs, show, attempt).await
+    submitted(&request, &LIMITS, &pairs, show, attempt).await
 }
 
 #[derive(Template)]
@@ -219,7 +218,7 @@ impl From<&Rule> for RuleRow {
                 ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
             }
             RuleSpan::Calendar { unit, zone } => {
-                let unit = unit_key(*unit).rsplit('-').next().unwrap_or_default();
+                let unit = unit.as_str();
                 (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
             }
         };

@@ -11,13 +11,14 @@ use utoipa::{IntoParams, ToSchema};
 use crate::config::limits_toml;
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::web::console::confirm;
 use crate::web::console::document::{
     self, Controls, DiffKind, DiffLine, DocumentSaved, all_mistakes, checked_reason, if_match, record_save,
     save_response,
 };
 use crate::web::console::guard::{Admin, AdminRequest, Permitted, ReadLimits, SaveLimits};
 use crate::web::console::{FormProblem, read_cursor};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::{
     ErrorKind, ErrorPage, Flash, Layout, Problem, Services, ServicesData, UnreadBody, WebError, WebResult,

@@ -14,7 +14,7 @@ use crate::config::{Limits, LiveHandle};
 use crate::tuning::replay::{AttemptCounts, IncompleteReason, LimitCounts};
 use crate::tuning::{DraftError, PreviewError, PreviewReport};
 use crate::web::console::RecordSpan;
-use crate::web::console::document::{BUSY_RETRY, DocumentPart, DraftBody, SentDraft, Trial, read_draft};
+use crate::web::console::document::{BUSY_RETRY, DraftBody, LIMITS, SentDraft, Trial, read_draft};
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::{Admin, AdminRequest, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
@@ -24,7 +24,7 @@ use crate::web::http::{Locale, Problem, UnreadBody};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(admin: &Admin, body: DraftBody) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
-    let check = move |live: &LiveHandle| live.check(&DocumentPart::Limits.read(live, body.draft())?);
+    let check = move |live: &LiveHandle| live.check(&(LIMITS.read)(live, body.draft())?);
     Ok(read_draft(admin, check).await?.map(|live| live.limits))
 }
 
@@ -201,7 +201,7 @@ pub async fn api_preview(
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let PreviewRequest { limits: json, toml, span } = wanted.read().await?;
-    let body = SentDraft { part: DocumentPart::Limits, json, toml }.body()?;
+    let body = SentDraft { part: &LIMITS, json, toml }.body()?;
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::accounts::Account;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::lookup::{LimitStatus, LookupKind, LookupSubject, RuleStatus};
+use crate::lookup::{LimitStatus, LookupSubject, RuleStatus, ScopeKind, ValueKind, kind_of};
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::console::lookup::actor;
@@ -196,7 +196,7 @@ pub async fn enable_password(
     body: Result<Bytes, Error>,
 ) -> Result<HttpResponse, Problem> {
     let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
-    let subject = read_as(LookupKind::Login, &path, &live).ok_or(Problem::NotFound)?;
+    let subject = read_as((ScopeKind::Pages, ValueKind::Login), &path, &live).ok_or(Problem::NotFound)?;
     let reason = reason(&query.reason, body)?;
     admin.may_touch(lookup.account(&subject).await?.as_ref(), "password.enable")?;
     match lookup.enable_password(&subject, actor(&admin, reason)).await? {
@@ -208,8 +208,7 @@ pub async fn enable_password(
 /// The limit that there is, and a subject that it can count.
 fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str, LookupSubject), Problem> {
     let (limit, text) = path;
-    let kind =
-        LookupKind::of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
+    let kind = kind_of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
     let subject = read_as(kind, text, live).filter(|subject| subject.is_counted_by(limit));
     Ok((limit, subject.ok_or(Problem::UnknownSubject)?))
 }

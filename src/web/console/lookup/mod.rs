@@ -16,14 +16,17 @@ use rust_i18n::t;
 use crate::accounts::{Account, DeviceFailures};
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject, RuleStatus};
-use crate::web::console::confirm::{self, FormPairs, value};
+use crate::lookup::{
+    LimitStatus, LookupActor, LookupError, LookupScope, LookupSubject, LookupValue, RuleStatus,
+};
+use crate::web::console::confirm;
 use crate::web::console::events::row::{self, EventRow};
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::{FormProblem, subject_link};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::page::{self};
 use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebError, WebResult};
 
@@ -53,7 +56,7 @@ pub async fn ask(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
         return Ok(LookupPage { expired: true, ..page }.respond(visit));
     }
     if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
-        return Ok(page.unreadable().respond(visit));
+        return Ok(LookupPage { unreadable: true, ..page }.respond(visit));
     }
     Ok(back_to(visit, asked, None))
 }
@@ -104,11 +107,16 @@ async fn act_on(
             let expired = |page| LookupPage { expired: true, ..page };
             return Err(page(request, asked, expired).await?.into());
         }
-        Err(_) => return Err(page(request, asked, |page| page.reason_missing(what)).await?.into()),
+        Err(_) => {
+            let missing = Some(what.to_owned());
+            let lacking = |page| LookupPage { reason_missing: missing, ..page };
+            return Err(page(request, asked, lacking).await?.into());
+        }
     };
     let found = subject::resolve(services, live, asked).await?;
     let Some(subject) = found.and_then(|found| found.subject) else {
-        return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
+        let page = LookupPage::new(visit, admin.login(), asked);
+        return Err(LookupPage { unreadable: true, ..page }.respond(visit).into());
     };
     Ok((subject, actor(admin, reason)))
 }
@@ -198,26 +206,28 @@ async fn person(
 }
 
 fn kind(found: &AskedSubject) -> &'static str {
-    match (found.subject.as_ref().map(LookupSubject::kind), &found.masked) {
-        (Some(LookupKind::Login), _) => "lookup.login",
-        (Some(LookupKind::Device), _) => "lookup.device",
-        (Some(LookupKind::Phone), _) => "lookup.phone",
-        (Some(LookupKind::RealmLogin), _) => "lookup.realm-login",
-        (Some(LookupKind::RealmDevice), _) => "lookup.device",
-        (Some(LookupKind::Program), _) => "lookup.program",
-        (Some(LookupKind::ProgramPhone), _) => "lookup.program-phone",
-        (Some(_), _) | (None, None) => "lookup.address",
-        (None, Some((recorded, _))) => subject_link::kind_key(recorded.kind),
+    let Some(LookupSubject { scope, value }) = &found.subject else {
+        return found.masked.as_ref().map_or("lookup.address", |(it, _)| subject_link::kind_key(it.kind));
+    };
+    match (scope, value) {
+        (LookupScope::Realm(_), LookupValue::Login(_)) => "lookup.realm-login",
+        (_, LookupValue::Login(_)) => "lookup.login",
+        (_, LookupValue::Device(..)) => "lookup.device",
+        (LookupScope::Program(_), LookupValue::Phone(_)) => "lookup.program-phone",
+        (_, LookupValue::Phone(_)) => "lookup.phone",
+        (LookupScope::Program(_), LookupValue::Everyone) => "lookup.program",
+        _ => "lookup.address",
     }
 }
 
 /// The name as limits count it: a canonical login, or a number in E.164. Numbers and addresses that nobody
 /// typed stay masked.
 fn name(found: &AskedSubject, asked: &str) -> String {
-    match (&found.subject, &found.masked) {
-        (Some(LookupSubject::Login(login)), _) => login.as_str().to_owned(),
+    let value = found.subject.as_ref().filter(|it| it.scope == LookupScope::Pages).map(|it| &it.value);
+    match (value, &found.masked) {
+        (Some(LookupValue::Login(login)), _) => login.as_str().to_owned(),
         (_, Some((recorded, mask))) => format!("{mask} {}", subject_link::tag(recorded.key)),
-        (Some(LookupSubject::Phone(phone)), None) => phone.as_str().to_owned(),
+        (Some(LookupValue::Phone(phone)), None) => phone.as_str().to_owned(),
         (_, None) => asked.to_owned(),
     }
 }
@@ -231,17 +241,16 @@ fn facts(
 ) -> Vec<String> {
     let locale = visit.locale;
     let Some(account) = account else {
-        let unknown = matches!(subject, LookupSubject::Login(_) | LookupSubject::Device { .. })
-            .then(|| locale.t("lookup.no-account").into_owned());
+        let unknown = subject.username().map(|_| locale.t("lookup.no-account").into_owned());
         return unknown.into_iter().collect();
     };
     let mut facts = Vec::new();
-    if let (LookupSubject::Login(_), Some(phone)) = (subject, &account.phone) {
+    if let (LookupValue::Login(_), Some(phone)) = (&subject.value, &account.phone) {
         // Whoever follows a row has not shown that they know this person.
         let phone = if by_hash { phone.ledger_mask() } else { phone.as_str().to_owned() };
         facts.push(t!("lookup.has-number", locale = locale.code(), it = phone).into_owned());
     }
-    if let LookupSubject::Phone(_) = subject {
+    if let LookupValue::Phone(_) = subject.value {
         facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
     }
     let (count, max) = (account.password_failures, live.login.max_consecutive_failures);
@@ -344,9 +353,9 @@ pub struct LookupPage {
     asked: String,
     pub found: Option<Person>,
     /// The input is not a subject that limits can count.
-    unreadable: bool,
+    pub unreadable: bool,
     /// The limit to clear without a reason given, or [`ENABLING`].
-    reason_missing: Option<String>,
+    pub reason_missing: Option<String>,
     pub down: bool,
     pub expired: bool,
     /// No event names the subject any more.
@@ -374,27 +383,20 @@ impl LookupPage {
         subject::typed(&self.asked)
     }
 
-    pub const fn unreadable(mut self) -> Self {
-        self.unreadable = true;
-        self.layout.mistaken = true;
-        self
+    pub fn mark_mistaken(&mut self) {
+        self.layout.mistaken = self.unreadable || self.reason_missing.is_some();
     }
 
-    pub fn reason_missing(mut self, limit: &str) -> Self {
-        self.reason_missing = Some(limit.to_owned());
-        self.layout.mistaken = true;
-        self
-    }
-
-    pub fn respond(&self, visit: &PageRequest) -> HttpResponse {
-        let status = match self {
+    pub fn respond(mut self, visit: &PageRequest) -> HttpResponse {
+        self.mark_mistaken();
+        let status = match &self {
             Self { expired: true, .. } => StatusCode::FORBIDDEN,
             Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self { gone: true, .. } => StatusCode::NOT_FOUND,
-            _ if self.unreadable || self.reason_missing.is_some() => StatusCode::UNPROCESSABLE_ENTITY,
+            _ if self.layout.mistaken => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::OK,
         };
-        visit.page(status, self)
+        visit.page(status, &self)
     }
 
     fn title(&self, name: &str) -> Cow<'static, str> {

@@ -6,7 +6,10 @@ use crate::accounts::{DeviceId, Realm, RealmLogin, Username};
 use crate::audit::SubjectKind;
 use crate::config::LiveSettings;
 use crate::db::DbError;
-use crate::lookup::{LookupKind, LookupSubject, NamedProgram, RecordedSubject};
+use crate::lookup::{
+    LookupKind, LookupLogin, LookupScope, LookupSubject, LookupValue, NamedProgram, RecordedSubject,
+    ScopeKind, ValueKind,
+};
 use crate::sms::{Phone, ProgramKind};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::http::{ClientAddress, Services, TrustedProxies};
@@ -22,112 +25,87 @@ const PROGRAMS: [ProgramKind; 2] = [ProgramKind::Verifier, ProgramKind::Relay];
 /// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
 /// letter.
 pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
-    let text = text.trim();
-    let kinds: &[LookupKind] = if text.starts_with(REALM) {
-        &[LookupKind::RealmAddress, LookupKind::RealmDevice, LookupKind::RealmLogin]
-    } else if is_in_program(text) {
-        &[LookupKind::Program, LookupKind::ProgramAddress, LookupKind::ProgramPhone]
-    } else {
-        &[LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
+    let (scope, text) = scoped(text.trim())?;
+    let kinds: &[ValueKind] = match scope {
+        LookupScope::Realm(_) => &[ValueKind::Address, ValueKind::Device, ValueKind::Login],
+        LookupScope::Program(_) => &[ValueKind::Everyone, ValueKind::Address, ValueKind::Phone],
+        LookupScope::Pages => &[ValueKind::Address, ValueKind::Phone, ValueKind::Device, ValueKind::Login],
     };
-    kinds.iter().copied().find_map(|kind| read_as(kind, text, live))
+    let value = kinds.iter().find_map(|kind| value(*kind, &scope, text, live))?;
+    Some(LookupSubject { scope, value })
 }
 
 /// Parses the subject of a limit that counts this kind.
-pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
-    match kind {
-        LookupKind::Login => Username::parse(text).ok().map(LookupSubject::Login),
-        LookupKind::Device => device(text),
-        // What counts numbers may count them in programs.
-        LookupKind::Phone if is_in_program(text) => in_program(LookupKind::ProgramPhone, text, live),
-        LookupKind::Program => {
-            let (program, rest) = program(text)?;
-            rest.is_none().then_some(LookupSubject::Program(program))
-        }
-        LookupKind::ProgramPhone | LookupKind::ProgramAddress | LookupKind::ProgramPrefix => {
-            in_program(kind, text, live)
-        }
-        LookupKind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(LookupSubject::Phone),
-        LookupKind::Address => address(text),
-        LookupKind::Prefix => prefix(text, live),
-        LookupKind::Everyone => (text == "everyone").then_some(LookupSubject::Everyone),
-        LookupKind::Custom => {
-            (1..=LONGEST).contains(&text.len()).then(|| LookupSubject::Custom(text.to_owned()))
-        }
-        LookupKind::RealmLogin | LookupKind::RealmDevice | LookupKind::RealmAddress => in_realm(kind, text),
-    }
-}
-
-/// `guard:`, the realm, `:`, and a name, a name with a device, or an address there.
-fn in_realm(kind: LookupKind, text: &str) -> Option<LookupSubject> {
-    let (realm, text) = text.strip_prefix(REALM)?.split_once(':')?;
-    let realm = Realm::parse(realm)?;
-    match kind {
-        LookupKind::RealmAddress => match address(text)? {
-            LookupSubject::Address { address, network } => {
-                Some(LookupSubject::RealmAddress { realm, address, network })
+pub fn read_as((scope, kind): LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
+    let found = scoped(text);
+    let (scope, text) = match scope {
+        ScopeKind::Pages => match found {
+            // What counts numbers may count them in programs.
+            Some((LookupScope::Program(program), rest)) if kind == ValueKind::Phone => {
+                (LookupScope::Program(program), rest)
             }
-            _ => None,
+            _ => (LookupScope::Pages, Some(text)),
         },
-        LookupKind::RealmDevice => {
-            let (login, id) = text.rsplit_once('@')?;
-            let login = RealmLogin::parse(login).ok()?;
-            Some(LookupSubject::RealmDevice { realm, login, id: DeviceId::parse(id)? })
-        }
-        _ => Some(LookupSubject::RealmLogin { realm, login: RealmLogin::parse(text).ok()? }),
-    }
-}
-
-fn is_in_program(text: &str) -> bool {
-    PROGRAMS.iter().any(|kind| text.starts_with(kind.lead()))
-}
-
-/// `verify:shop` or `relay:logto`, and what follows after another colon.
-fn program(text: &str) -> Option<(NamedProgram, Option<&str>)> {
-    let (kind, text) = PROGRAMS.iter().find_map(|kind| Some((*kind, text.strip_prefix(kind.lead())?)))?;
-    let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
-    Some((NamedProgram { kind, name: Realm::parse(name)? }, rest))
-}
-
-/// `verify:shop:` and a number, an address or a prefix there.
-fn in_program(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
-    let (program, Some(text)) = program(text)? else { return None };
-    let kind = match kind {
-        LookupKind::ProgramAddress => LookupKind::Address,
-        LookupKind::ProgramPrefix => LookupKind::Prefix,
-        _ => LookupKind::Phone,
+        scope => found.filter(|(found, _)| ScopeKind::from(found) == scope)?,
     };
-    match read_as(kind, text, live)? {
-        LookupSubject::Phone(phone) => Some(LookupSubject::ProgramPhone { program, phone }),
-        LookupSubject::Prefix(prefix) => Some(LookupSubject::ProgramPrefix { program, prefix }),
-        LookupSubject::Address { address, network } => {
-            Some(LookupSubject::ProgramAddress { program, address, network })
+    let value = value(kind, &scope, text, live)?;
+    Some(LookupSubject { scope, value })
+}
+
+/// `guard:shop:`, `verify:shop:` or `relay:logto:` and what is counted there. Without that, it is the program itself.
+fn scoped(text: &str) -> Option<(LookupScope, Option<&str>)> {
+    if let Some(text) = text.strip_prefix(REALM) {
+        let (realm, text) = text.split_once(':')?;
+        return Some((LookupScope::Realm(Realm::parse(realm)?), Some(text)));
+    }
+    let program = PROGRAMS.iter().find_map(|kind| Some((*kind, text.strip_prefix(kind.lead())?)));
+    let Some((kind, text)) = program else { return Some((LookupScope::Pages, Some(text))) };
+    let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
+    Some((LookupScope::Program(NamedProgram { kind, name: Realm::parse(name)? }), rest))
+}
+
+fn value(
+    kind: ValueKind,
+    scope: &LookupScope,
+    text: Option<&str>,
+    live: &LiveSettings,
+) -> Option<LookupValue> {
+    let Some(text) = text else { return (kind == ValueKind::Everyone).then_some(LookupValue::Everyone) };
+    let login = |text: &str| match scope {
+        LookupScope::Realm(_) => RealmLogin::parse(text).ok().map(LookupLogin::Realm),
+        _ => Username::parse(text).ok().map(LookupLogin::Account),
+    };
+    let phone = || Phone::parse(text, &live.sms.default_region).ok();
+    match kind {
+        ValueKind::Login => login(text).map(LookupValue::Login),
+        // `alice@` and the id of the device, as in events.
+        ValueKind::Device => {
+            let (name, id) = text.rsplit_once('@')?;
+            Some(LookupValue::Device(login(name)?, DeviceId::parse(id)?))
         }
-        _ => None,
+        ValueKind::Phone => phone().map(LookupValue::Phone),
+        ValueKind::Address => {
+            let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+            let ip: IpAddr = bare.parse().ok()?;
+            let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+            let (address, network) = (client.subject().as_ref().to_vec(), client.network().as_ref().to_vec());
+            Some(LookupValue::Address { address, network })
+        }
+        // As the ledger shows it, or of a number.
+        ValueKind::Prefix => {
+            if let Some(phone) = phone() {
+                return Some(LookupValue::Prefix(phone.block().to_owned()));
+            }
+            let digits = text.strip_prefix('+').filter(|digits| (1..=15).contains(&digits.len()))?;
+            digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| LookupValue::Prefix(text.to_owned()))
+        }
+        ValueKind::Everyone => {
+            (text == "everyone" && *scope == LookupScope::Pages).then_some(LookupValue::Everyone)
+        }
+        ValueKind::Custom => {
+            (1..=LONGEST).contains(&text.len()).then(|| LookupValue::Custom(text.to_owned()))
+        }
     }
-}
-
-/// `alice@` and the id of the device, as in events.
-fn device(text: &str) -> Option<LookupSubject> {
-    let (login, id) = text.rsplit_once('@')?;
-    Some(LookupSubject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
-}
-
-fn address(text: &str) -> Option<LookupSubject> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let ip: IpAddr = bare.parse().ok()?;
-    let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
-    let (address, network) = (client.subject(), client.network());
-    Some(LookupSubject::Address { address: address.as_ref().to_vec(), network: network.as_ref().to_vec() })
-}
-
-/// A prefix as the ledger shows it, or a number with that prefix.
-fn prefix(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
-    if let Some(LookupSubject::Phone(phone)) = read_as(LookupKind::Phone, text, live) {
-        return Some(LookupSubject::Prefix(phone.block().to_owned()));
-    }
-    let digits = text.strip_prefix('+').filter(|digits| (1..=15).contains(&digits.len()))?;
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| LookupSubject::Prefix(text.to_owned()))
 }
 
 /// What leads a subject of the record. No name, number or address begins with it.
@@ -184,6 +162,8 @@ pub async fn resolve(
 
 #[cfg(test)]
 mod tests {
+    use ScopeKind::{Pages, Program, Realm};
+
     use super::*;
 
     #[test]
@@ -191,25 +171,25 @@ mod tests {
         let live = LiveSettings::default();
         let kind = |text: &str| read(text, &live).map(|subject| subject.kind());
         for (text, expected) in [
-            ("203.0.113.7", Some(LookupKind::Address)),
-            (" [2001:db8::7] ", Some(LookupKind::Address)),
-            ("2001:db8::7", Some(LookupKind::Address)),
-            ("138 0013 8000", Some(LookupKind::Phone)),
-            ("+8613800138000", Some(LookupKind::Phone)),
-            ("alice", Some(LookupKind::Login)),
-            ("alice@00112233445566778899aabbccddeeff", Some(LookupKind::Device)),
+            ("203.0.113.7", Some((Pages, ValueKind::Address))),
+            (" [2001:db8::7] ", Some((Pages, ValueKind::Address))),
+            ("2001:db8::7", Some((Pages, ValueKind::Address))),
+            ("138 0013 8000", Some((Pages, ValueKind::Phone))),
+            ("+8613800138000", Some((Pages, ValueKind::Phone))),
+            ("alice", Some((Pages, ValueKind::Login))),
+            ("alice@00112233445566778899aabbccddeeff", Some((Pages, ValueKind::Device))),
             ("alice@example.com", None),
-            ("guard:shop:alice@example.com", Some(LookupKind::RealmLogin)),
-            ("guard:shop:+8613800138000", Some(LookupKind::RealmLogin)),
-            ("guard:shop:2001:db8::7", Some(LookupKind::RealmAddress)),
-            ("guard:shop:203.0.113.7", Some(LookupKind::RealmAddress)),
-            ("guard:shop:alice@00112233445566778899aabbccddeeff", Some(LookupKind::RealmDevice)),
-            ("verify:shop", Some(LookupKind::Program)),
-            ("relay:logto", Some(LookupKind::Program)),
-            ("verify:shop:138 0013 8000", Some(LookupKind::ProgramPhone)),
-            ("relay:logto:+8613800138000", Some(LookupKind::ProgramPhone)),
-            ("verify:shop:203.0.113.7", Some(LookupKind::ProgramAddress)),
-            ("relay:logto:2001:db8::7", Some(LookupKind::ProgramAddress)),
+            ("guard:shop:alice@example.com", Some((Realm, ValueKind::Login))),
+            ("guard:shop:+8613800138000", Some((Realm, ValueKind::Login))),
+            ("guard:shop:2001:db8::7", Some((Realm, ValueKind::Address))),
+            ("guard:shop:203.0.113.7", Some((Realm, ValueKind::Address))),
+            ("guard:shop:alice@00112233445566778899aabbccddeeff", Some((Realm, ValueKind::Device))),
+            ("verify:shop", Some((Program, ValueKind::Everyone))),
+            ("relay:logto", Some((Program, ValueKind::Everyone))),
+            ("verify:shop:138 0013 8000", Some((Program, ValueKind::Phone))),
+            ("relay:logto:+8613800138000", Some((Program, ValueKind::Phone))),
+            ("verify:shop:203.0.113.7", Some((Program, ValueKind::Address))),
+            ("relay:logto:2001:db8::7", Some((Program, ValueKind::Address))),
             ("verify:shop:alice", None),
             ("verify:shop:", None),
             ("verify:shop:verify:mail:138 0013 8000", None),
@@ -236,10 +216,10 @@ mod tests {
     #[test]
     fn a_prefix_is_one_or_that_of_a_number() {
         let live = LiveSettings::default();
-        let prefix = |text: &str| read_as(LookupKind::Prefix, text, &live);
+        let prefix = |text: &str| read_as((Pages, ValueKind::Prefix), text, &live);
         assert_eq!(prefix("+861380013"), prefix("+8613800138000"));
         assert_eq!(prefix("alice"), None);
-        let there = |text: &str| read_as(LookupKind::ProgramPrefix, text, &live);
+        let there = |text: &str| read_as((Program, ValueKind::Prefix), text, &live);
         assert_eq!(there("verify:shop:+861380013"), there("verify:shop:+8613800138000"));
         assert_ne!(there("verify:shop:+861380013"), there("relay:shop:+861380013"));
     }
