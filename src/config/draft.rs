@@ -21,12 +21,11 @@ use toml_edit::DocumentMut;
 use url::Url;
 
 use super::access::KEYS;
-use super::backend::BackendRead;
 use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
 use super::settings::{Config, LiveSettings};
-use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
+use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
 use section::Section;
 
 pub use access::AccessSaver;

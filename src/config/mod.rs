@@ -6,7 +6,7 @@
 
 mod access;
 mod apps;
-pub mod backend;
+mod backend;
 mod document;
 mod draft;
 mod error;
@@ -28,6 +28,7 @@ mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
 pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
+pub use backend::WatchControl;
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,
@@ -35,7 +36,7 @@ pub use draft::{
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
-pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult, WatchControl};
+pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use live_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;

@@ -10,7 +10,7 @@ use redis::cluster::ClusterConnection;
 use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use sha1::{Digest, Sha1};
 
-use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchControl};
 use crate::https;
 
 /// How long connecting may take, and how long an answer may take.
@@ -33,7 +33,7 @@ pub(in crate::config) struct RedisBackend {
     poll: Duration,
     connection: Option<DocumentConnection>,
     down: bool,
-    waker: WatchWaker,
+    control: WatchControl,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -64,7 +64,7 @@ impl RedisBackend {
         ca_file: Option<PathBuf>,
         key: String,
         poll: Duration,
-        waker: WatchWaker,
+        control: WatchControl,
     ) -> Self {
         // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -73,7 +73,7 @@ impl RedisBackend {
             poll,
             connection: None,
             down: false,
-            waker,
+            control,
             listener: None,
         }
     }
@@ -153,10 +153,10 @@ impl LimitsBackend for RedisBackend {
 
     fn listen(&mut self) {
         if self.listener.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (server, waker) = (self.server.clone(), self.waker.clone());
+            let (server, control) = (self.server.clone(), self.control.clone());
             let thread = std::thread::Builder::new().name("limits-subscriber".into());
             // Without its thread there is still polling.
-            self.listener = thread.spawn(move || server.listen(&waker)).ok();
+            self.listener = thread.spawn(move || server.listen(&control)).ok();
         }
     }
 
@@ -168,7 +168,7 @@ impl LimitsBackend for RedisBackend {
 impl Drop for RedisBackend {
     /// The subscriber ends with the watcher; it is waited for, so that nothing of it outlives the server.
     fn drop(&mut self) {
-        if let Some(listener) = self.listener.take().filter(|_| self.waker.is_stopping()) {
+        if let Some(listener) = self.listener.take().filter(|_| self.control.is_stopping()) {
             listener.join().ok();
         }
     }
@@ -197,28 +197,28 @@ impl DocumentServer {
     }
 
     /// Receives announcements until the watcher stops, reconnecting as often as necessary.
-    fn listen(&self, waker: &WatchWaker) {
-        while !waker.is_stopping() {
+    fn listen(&self, control: &WatchControl) {
+        while !control.is_stopping() {
             // A fault of the server is reported when the document is read.
-            let _ = self.subscribe(waker);
-            if !waker.is_stopping() {
+            let _ = self.subscribe(control);
+            if !control.is_stopping() {
                 std::thread::sleep(SUBSCRIBER_WAIT);
             }
         }
     }
 
-    fn subscribe(&self, waker: &WatchWaker) -> Result<(), RedisError> {
+    fn subscribe(&self, control: &WatchControl) -> Result<(), RedisError> {
         let mut connection = node(self.servers()?)?;
         let mut pubsub = connection.as_pubsub();
         pubsub.subscribe(&self.key)?;
         // Earlier announcements are found by reading.
-        waker.changed();
+        control.changed();
         pubsub.set_read_timeout(Some(SUBSCRIBER_WAIT))?;
         let mut silent = 0;
-        while !waker.is_stopping() {
+        while !control.is_stopping() {
             match pubsub.get_message() {
                 Ok(_) => {
-                    waker.changed();
+                    control.changed();
                     silent = 0;
                 }
                 Err(error) if error.is_timeout() => silent += 1,
