@@ -18,8 +18,8 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::oneshot;
 
+use super::backend_settings::{BackendKind, BackendSettings};
 use super::draft::{DocumentEdit, DraftSaveError, SavedDraft};
-use super::live_settings::{BackendKind, BackendSettings};
 use super::sections::StoreUrl;
 use super::settings::Settings;
 use super::source::{BackendRead, LARGEST};

@@ -10,9 +10,9 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::backend::{self, WatchControl};
+use super::backend_settings::BackendKind;
 use super::draft::{DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden};
 use super::error::{ConfigError, ConfigProblem};
-use super::live_settings::BackendKind;
 use super::sections::Server;
 use super::settings::{LiveSettings, Settings};
 use super::source::{self, BackendRead, CheckedDocument, ConfigSource, Fingerprint};

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Accounts, EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT};
-use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, span_text};
+use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, as_span};
 use crate::db::DbError;
 use crate::gate::authorize::{is_public, parts_at};
 
@@ -75,10 +75,6 @@ pub struct AgeChange {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
     #[schema(value_type = Option<String>)]
     pub after: Option<Duration>,
-}
-
-fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(span_text).serialize(serializer)
 }
 
 impl AgeChange {

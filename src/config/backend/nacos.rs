@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use url::form_urlencoded::Serializer;
 
 use super::{BackendRead, LimitsBackend, SwapResult, WatchControl};
-use crate::config::live_settings::{NacosAccount, NacosSettings};
+use crate::config::backend_settings::{NacosAccount, NacosSettings};
 
 /// How long a document must be unchanged until nobody who saw the one before can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
