@@ -99,12 +99,7 @@ impl ConfigSource {
     /// For a backend with only the live part: its documents apply over the rest of this file.
     pub(super) fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
         let rest = without_live(self.tree(file)?);
-        Ok(Self {
-            path,
-            must_exist: true,
-            environment: self.environment.clone(),
-            beneath: Some(Arc::new(rest)),
-        })
+        Ok(Self { path, must_exist: true, beneath: Some(Arc::new(rest)), ..self.clone() })
     }
 
     /// `known` is what it says, if that is known.

@@ -19,7 +19,7 @@ use nacos_sdk::api::props::ClientProps;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::form_urlencoded::Serializer;
 
@@ -289,7 +289,7 @@ impl NacosConnection {
                 *self = Self::Connecting(making);
                 Err(NacosError::Silent)
             }
-            Ok(Err(died)) => Err(died.into()),
+            Ok(Err(_)) => Err(NacosError::Broken),
             Ok(Ok(Err(_))) => Err(NacosError::Silent),
             Ok(Ok(Ok(service))) => {
                 *self = Self::Up(service.clone());
@@ -306,19 +306,13 @@ enum NacosError {
     Broken,
 }
 
-impl From<JoinError> for NacosError {
-    fn from(_: JoinError) -> Self {
-        Self::Broken
-    }
-}
-
 /// On a separate task, so that a panic ends only that.
 async fn answer<T: Send + 'static>(
     question: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, NacosError> {
     match timeout(ANSWER, tokio::spawn(question)).await {
         Err(_) => Err(NacosError::Silent),
-        Ok(Err(died)) => Err(died.into()),
+        Ok(Err(_)) => Err(NacosError::Broken),
         Ok(Ok(answer)) => answer.map_err(|error| match error {
             Error::TonicGrpcTransport(_) | Error::TonicGrpcStatus(_) | Error::GrpcBufferRequest(_) => {
                 NacosError::Silent

@@ -101,8 +101,8 @@ impl RedisBackend {
         answer
     }
 
-    fn get(&mut self) -> Result<BackendRead, RedisError> {
-        self.ask(|backend, connection| {
+    fn get(&mut self) -> BackendRead {
+        let found = self.ask(|backend, connection| {
             let key = &backend.server.key;
             let length: u64 = connection.query(redis::cmd("STRLEN").arg(key))?;
             if length > LARGEST {
@@ -110,6 +110,10 @@ impl RedisBackend {
             }
             let document: Option<Vec<u8>> = connection.query(redis::cmd("GET").arg(key))?;
             Ok(document.map_or(BackendRead::Missing, BackendRead::Bytes))
+        });
+        found.unwrap_or_else(|error| match error.code() {
+            Some("WRONGTYPE") => BackendRead::Unreadable("it is not a string".to_owned()),
+            _ => BackendRead::Down(error.to_string()),
         })
     }
 
@@ -130,7 +134,7 @@ impl RedisBackend {
 
 impl LimitsBackend for RedisBackend {
     fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
-        let found = self.get().unwrap_or_else(|error| failed_read(&error));
+        let found = self.get();
         self.down = matches!(found, BackendRead::Down(_));
         found
     }
@@ -140,7 +144,7 @@ impl LimitsBackend for RedisBackend {
         // force.
         match self.compare_and_swap(expected, next) {
             Ok(true) => Ok(SwapResult::Done),
-            Ok(false) => match self.get().unwrap_or_else(|error| failed_read(&error)) {
+            Ok(false) => match self.get() {
                 BackendRead::Bytes(bytes) if bytes == next.as_bytes() => Ok(SwapResult::Done),
                 found => Ok(SwapResult::Overtaken(found)),
             },
@@ -276,13 +280,6 @@ fn is_broken(error: &RedisError) -> bool {
         || error.is_timeout()
         || error.is_unrecoverable_error()
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-}
-
-fn failed_read(error: &RedisError) -> BackendRead {
-    match error.code() {
-        Some("WRONGTYPE") => BackendRead::Unreadable("it is not a string".to_owned()),
-        _ => BackendRead::Down(error.to_string()),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {
