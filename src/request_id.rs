@@ -4,10 +4,12 @@
 //! task that runs beside the request has the id if it was started by [`spawn`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio::runtime::Handle;
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::entropy::Entropy;
@@ -55,13 +57,19 @@ where
     tokio::spawn(keep(future))
 }
 
-/// The same on a thread that serves nobody else, for what computes between its statements.
-pub fn spawn_apart<F>(future: F) -> JoinHandle<F::Output>
+/// Does the work when it is its turn, on a thread that serves nobody else, because it computes for long, and keeps the
+/// turn to the end, even if the caller hangs up. None if it is not its turn within the patience.
+pub async fn in_turn<F>(turn: &Arc<Mutex<()>>, patience: Duration, work: F) -> Option<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    let (runtime, future) = (Handle::current(), keep(future));
-    tokio::task::spawn_blocking(move || runtime.block_on(future))
+    let turn = tokio::time::timeout(patience, Arc::clone(turn).lock_owned()).await.ok()?;
+    let (runtime, work) = (Handle::current(), keep(work));
+    let working = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        runtime.block_on(work)
+    });
+    Some(working.await.expect("the work does not panic"))
 }
 
 /// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.
@@ -94,7 +102,11 @@ impl RequestIds {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
 
     #[test]
     fn what_could_forge_a_line_or_a_header_is_no_id() {
@@ -118,5 +130,28 @@ mod tests {
         let beside = async { spawn(async { RequestId::current() }).await.unwrap() };
         assert_eq!(made[1].clone().scope(beside).await.as_ref(), Some(&made[1]));
         assert_eq!(RequestId::current(), None);
+    }
+
+    #[tokio::test]
+    async fn one_works_at_a_time_and_nobody_waits_for_long() {
+        let turn = Arc::default();
+        let second = in_turn(&turn, PATIENCE, {
+            let turn = Arc::clone(&turn);
+            async move { in_turn(&turn, Duration::ZERO, async {}).await }
+        });
+        assert_eq!(second.await, Some(None));
+        assert_eq!(in_turn(&turn, Duration::ZERO, async { 1 }).await, Some(1));
+    }
+
+    /// The database goes on with a statement that nobody waits for.
+    #[tokio::test]
+    async fn hanging_up_ends_no_turn() {
+        let (turn, (done, wait)) = (Arc::default(), tokio::sync::oneshot::channel::<()>());
+        let mut work = Box::pin(in_turn(&turn, PATIENCE, async { wait.await.unwrap() }));
+        assert!((&mut work).now_or_never().is_none());
+        drop(work);
+        assert!(in_turn(&turn, Duration::ZERO, async {}).await.is_none(), "its statement still runs");
+        done.send(()).unwrap();
+        assert!(in_turn(&turn, PATIENCE, async {}).await.is_some());
     }
 }

@@ -12,10 +12,8 @@ pub use gatehouse_limiter::SubKey;
 use crate::entropy::Entropy;
 
 mod key_file;
-mod signing;
 
 pub use key_file::{KeyFile, KeyFileError, KeyStep};
-pub use signing::{KeyGeneration, SigningKeys};
 
 /// Implements `Debug` by the name alone: what the type holds must be in no log line.
 macro_rules! hidden_debug {
@@ -64,10 +62,10 @@ impl MasterKey {
 
     /// The keys for one purpose (`web.csrf`, `captcha.answer`) of what others bring back soon.
     pub fn derive_signing(&self, purpose: &str) -> SigningKeys {
-        SigningKeys::new(
-            derived(&self.signing, purpose),
-            self.accepted.as_ref().map(|key| derived(key, purpose)),
-        )
+        SigningKeys {
+            signing: derived(&self.signing, purpose),
+            accepted: self.accepted.as_ref().map(|key| derived(key, purpose)),
+        }
     }
 }
 
@@ -75,6 +73,48 @@ fn derived(key: &[u8; 32], purpose: &str) -> SubKey {
     let mut hasher = blake3::Hasher::new_derive_key(&format!("gatehouse 2026 {purpose}"));
     hasher.update(key);
     SubKey::from_bytes(*hasher.finalize().as_bytes())
+}
+
+/// Which of the keys has signed something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyGeneration {
+    Signing,
+    /// The one before it, or the next one, which other instances may sign with already.
+    Accepted,
+}
+
+/// Keys that sign what others bring back: one signs, and during a rotation another is accepted besides.
+#[derive(Clone)]
+pub struct SigningKeys {
+    signing: SubKey,
+    accepted: Option<SubKey>,
+}
+
+impl SigningKeys {
+    pub const fn signing(&self) -> &SubKey {
+        &self.signing
+    }
+
+    /// The key of a generation that [`SigningKeys::signer`] has found.
+    pub fn of(&self, generation: KeyGeneration) -> &SubKey {
+        match generation {
+            KeyGeneration::Signing => &self.signing,
+            KeyGeneration::Accepted => self.accepted.as_ref().unwrap_or(&self.signing),
+        }
+    }
+
+    /// Which key has made `signature`; None if neither has. `sign` must have no other secret.
+    pub fn signer<const LENGTH: usize>(
+        &self,
+        signature: &[u8],
+        sign: impl Fn(&SubKey) -> [u8; LENGTH],
+    ) -> Option<KeyGeneration> {
+        if same(signature, &sign(&self.signing)) {
+            return Some(KeyGeneration::Signing);
+        }
+        let accepted = self.accepted.as_ref()?;
+        same(signature, &sign(accepted)).then_some(KeyGeneration::Accepted)
+    }
 }
 
 /// Makes 128 bits that nobody can guess and that never repeat, in a tenth of the time that the system's

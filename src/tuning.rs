@@ -4,9 +4,8 @@
 mod history;
 mod instances;
 pub mod replay;
-mod turns;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +46,8 @@ struct TuningInner {
     /// The newest change in the history that was in force on this instance. Locked while one is recorded.
     recorded: Mutex<history::NewestChange>,
     previews: PreviewService,
-    draft_turns: turns::DraftTurns,
+    /// Of each administrator and each token that has a draft read: one at a time.
+    draft_turns: DraftTurns,
 }
 
 /// What is in force in this instance.
@@ -114,7 +114,7 @@ impl Tuning {
             audit,
             recorded: Mutex::new(None),
             previews: PreviewService::default(),
-            draft_turns: turns::DraftTurns::default(),
+            draft_turns: DraftTurns::default(),
         }))
     }
 
@@ -280,5 +280,68 @@ impl Tuning {
             followed.iter().for_each(|&index| origins[index] = Some(origin.clone()));
         }
         Ok(origins)
+    }
+}
+
+/// How long to wait for other drafts of the same reader.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct DraftTurns(parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>);
+
+impl DraftTurns {
+    fn of(&self, reader: &str) -> Arc<Mutex<()>> {
+        let mut turns = self.0.lock();
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(reader.to_owned()).or_default())
+    }
+}
+
+impl Tuning {
+    /// Reads a draft of `reader`, an account or a token, off the caller's thread. None if others of the same reader
+    /// take too long.
+    pub async fn read_draft<T: Send + 'static>(
+        &self,
+        reader: &str,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        request_id::in_turn(&self.0.draft_turns.of(reader), PATIENCE, async move { read() }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_draft_of_a_reader_is_read_at_a_time_and_off_its_thread() {
+        let turns = DraftTurns::default();
+        let in_turn = async |reader, patience, read: Box<dyn FnOnce() -> bool + Send>| {
+            request_id::in_turn(&turns.of(reader), patience, async move { read() }).await
+        };
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let caller = std::thread::current().id();
+        let first = in_turn(
+            "alice",
+            PATIENCE,
+            Box::new(move || {
+                wait.recv().unwrap();
+                std::thread::current().id() != caller
+            }),
+        );
+        let others = async {
+            // The first one has its turn: it was polled before.
+            let second = in_turn("alice", Duration::ZERO, Box::new(|| true)).await;
+            let program = in_turn("monitor (t1)", Duration::ZERO, Box::new(|| true)).await;
+            done.send(()).unwrap();
+            (second, program)
+        };
+        assert_eq!(tokio::join!(first, others), (Some(true), (None, Some(true))));
+        assert_eq!(
+            in_turn("alice", Duration::ZERO, Box::new(|| true)).await,
+            Some(true),
+            "her turn has come back"
+        );
+        assert_eq!(turns.0.lock().len(), 1, "nobody is remembered for longer");
     }
 }

@@ -122,7 +122,6 @@ const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
 /// Deletes what has expired, a little at a time.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
-    const BATCH: u32 = 500;
     while stop.pause(SWEEP_EVERY).await {
         if let Store::Memory(store) = parts.limiter.store() {
             store.sweep();
@@ -130,25 +129,26 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         parts.local_fallback.store().sweep();
         services.captchas.sweep();
         services.token_gate.sweep();
-        while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-        {
-        }
-        while matches!(services.sessions.purge_forms(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
-        }
-        while matches!(services.gate.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        in_batches(|| services.sessions.purge_expired(BATCH)).await;
+        in_batches(|| services.sessions.purge_forms(BATCH)).await;
+        in_batches(|| services.gate.purge(BATCH)).await;
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
-        while matches!(services.policy.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        in_batches(|| services.policy.purge(BATCH)).await;
         let live = services.live.snapshot();
-        let guard = services.sign_in.guard();
-        while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-        while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        in_batches(|| services.sign_in.guard().purge(&live.limits, BATCH)).await;
+        in_batches(|| services.audit.purge(BATCH)).await;
         services.codes.watch_level(&live).await;
-        while matches!(services.codes.ledger().give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH))
-        {
-        }
-        while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        in_batches(|| services.codes.ledger().give_up(BATCH)).await;
+        in_batches(|| services.codes.purge(&live, BATCH)).await;
     }
+}
+
+const BATCH: u32 = 500;
+
+/// Until a batch is not full, or fails.
+async fn in_batches<E, F: Future<Output = Result<u64, E>>>(purge: impl Fn() -> F) {
+    while matches!(purge().await, Ok(purged) if purged == u64::from(BATCH)) {}
 }
 
 /// Returns to the window store after an outage.
@@ -211,11 +211,6 @@ pub(super) async fn watch(
 }
 
 impl AppParts {
-    async fn database_is_up(&self) -> bool {
-        let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
-        matches!(answer, Ok(Ok(()))) && self.db.is_writable()
-    }
-
     pub(super) fn store_is_up(&self) -> bool {
         self.link.as_ref().is_none_or(RedisLink::is_up)
     }
@@ -230,7 +225,7 @@ impl Health for AppParts {
                 BackendKind::Redis | BackendKind::Nacos => Some(state(self.live.backend_down().is_none())),
             };
             Report {
-                database: state(self.database_is_up().await),
+                database: state(self.db.is_up().await),
                 store: state(self.store_is_up()),
                 limits: Limits {
                     version: self.live.version(),

@@ -11,6 +11,7 @@ use url::Url;
 use utoipa::ToSchema;
 
 use super::document::ValueNode;
+use super::limits::is_custom_name;
 use super::reader::{ParseResult, SectionReader};
 use super::values::{duration, span_text};
 
@@ -57,7 +58,8 @@ pub struct AppPart {
     pub password_within: Option<Duration>,
 }
 
-fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+/// As the document takes it.
+pub fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     span.map(span_text).serialize(serializer)
 }
 
@@ -224,8 +226,7 @@ fn who(node: ValueNode) -> ParseResult<Who> {
         return Ok(Who::Everyone);
     }
     if let Some(group) = text.strip_prefix("group:") {
-        let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
-        if (1..=64).contains(&group.len()) && group.bytes().all(fits) {
+        if is_custom_name(group) {
             return Ok(Who::Group(group.to_owned()));
         }
         return Err(format!("{group:?} is not a group: use 1 to 64 of a-z, 0-9 and -"));

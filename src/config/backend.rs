@@ -12,39 +12,19 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::oneshot;
 
-use super::live_settings::{BackendKind, BackendSettings};
+use super::backend_settings::{BackendKind, BackendSettings};
+use super::draft::{DocumentEdit, DraftSaveError, SavedDraft};
 use super::sections::StoreUrl;
 use super::settings::Settings;
+use super::source::{BackendRead, LARGEST};
 use crate::files::open_regular;
 use redis::RedisBackend;
-
-/// Far larger than any real document: a wrong path (a log, a device) must not fill the memory.
-pub(super) const LARGEST: u64 = 1024 * 1024;
-
-/// What was found there. An equal result need not be judged again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BackendRead {
-    Bytes(Vec<u8>),
-    Missing,
-    Unreadable(String),
-    /// Unknown, because the backend does not answer.
-    Down(String),
-}
-
-impl BackendRead {
-    /// The document; empty if there is none.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Missing => Some(&[]),
-            Self::Unreadable(_) | Self::Down(_) => None,
-        }
-    }
-}
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwapResult {
@@ -56,7 +36,7 @@ pub enum SwapResult {
 /// A place where the document is kept. One thread of an instance calls it, and may block; any number of
 /// instances may use the same place.
 ///
-/// A place gets a `WatchWaker` when it is created, and calls its `changed` whenever the document may have
+/// A place gets a `WatchControl` when it is created, and calls its `changed` whenever the document may have
 /// changed: too often does no harm, and too seldom is made up for by polling. Everything else is done for it:
 /// its documents are judged and put in force or refused. If it is a service without a document, the one in
 /// force is written to it.
@@ -81,48 +61,83 @@ pub trait LimitsBackend: Send {
 /// The service that keeps the limits, if one does.
 pub(super) fn service(
     running: &Settings,
-    waker: &WatchWaker,
+    control: &WatchControl,
 ) -> std::io::Result<Option<Box<dyn LimitsBackend>>> {
     let BackendSettings { backend, url, key, poll, .. } = &running.backend;
     match (backend, url.as_ref().unwrap_or(&running.store.url), &running.backend.nacos) {
         (BackendKind::Redis, StoreUrl::Redis(url), _) => {
             let ca_file = running.store.ca_file.clone();
-            let redis = RedisBackend::new(url.clone(), ca_file, key.clone(), *poll, waker.clone());
+            let redis = RedisBackend::new(url.clone(), ca_file, key.clone(), *poll, control.clone());
             Ok(Some(Box::new(redis)))
         }
         #[cfg(feature = "nacos")]
         (BackendKind::Nacos, _, Some(nacos)) => {
-            Ok(Some(Box::new(nacos::NacosBackend::new(nacos.clone(), *poll, waker.clone())?)))
+            Ok(Some(Box::new(nacos::NacosBackend::new(nacos.clone(), *poll, control.clone())?)))
         }
         // A configuration that asks for a service that it does not name, or that this build lacks, is refused.
         _ => Ok(None),
     }
 }
 
-/// Called from any thread that learns of a change. Clones call the same.
-#[derive(Clone)]
-pub(super) struct WatchWaker {
-    changed: Arc<dyn Fn() + Send + Sync>,
+pub(super) enum WatchMessage {
+    Changed,
+    OnDemand,
+    Save(Box<SaveRequest>),
+    Stop,
+}
+
+/// A draft to put in force, if its author has seen the current document.
+pub(super) struct SaveRequest {
+    pub edit: DocumentEdit,
+    pub seen: String,
+    pub answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
+}
+
+/// The watcher's thread, for those who tell it something or need something from it.
+#[derive(Debug, Clone)]
+pub struct WatchControl {
+    wake: Sender<WatchMessage>,
     stopping: Arc<AtomicBool>,
 }
 
-impl WatchWaker {
-    /// `stopping` is set when nobody waits for changes any more.
-    pub fn new(changed: impl Fn() + Send + Sync + 'static, stopping: Arc<AtomicBool>) -> Self {
-        Self { changed: Arc::new(changed), stopping }
+impl WatchControl {
+    pub(super) fn new() -> (Self, Receiver<WatchMessage>) {
+        let (wake, woken) = std::sync::mpsc::channel();
+        (Self { wake, stopping: Arc::default() }, woken)
     }
 
-    /// For a document that is read once.
-    pub fn noop() -> Self {
-        Self::new(|| {}, Arc::default())
+    /// For a document that is read once: nobody listens.
+    pub(super) fn unheard() -> Self {
+        Self::new().0
     }
 
-    pub fn changed(&self) {
-        (self.changed)();
+    /// Called from any thread that learns of a change of the document.
+    pub(super) fn changed(&self) {
+        // The thread is gone only if the hook panicked, which has been reported as such.
+        self.wake.send(WatchMessage::Changed).ok();
     }
 
-    pub fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reload(&self) {
+        self.wake.send(WatchMessage::OnDemand).ok();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake.send(WatchMessage::Stop).ok();
+    }
+
+    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
+    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
+        let (answer, answered) = oneshot::channel();
+        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
+        let gone =
+            || DraftSaveError::Backend("the server is stopping; try again when it is running".to_owned());
+        self.wake.send(WatchMessage::Save(Box::new(request))).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
     }
 }
 
@@ -137,23 +152,23 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) struct FileBackend {
     path: PathBuf,
     poll: Duration,
-    waker: WatchWaker,
+    control: WatchControl,
     /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
     watched: Option<(RecommendedWatcher, (u64, u64))>,
     complained: bool,
 }
 
 impl FileBackend {
-    pub fn new(path: &Path, poll: Duration, waker: WatchWaker) -> Self {
-        Self { path: path.to_owned(), poll, waker, watched: None, complained: false }
+    pub fn new(path: &Path, poll: Duration, control: WatchControl) -> Self {
+        Self { path: path.to_owned(), poll, control, watched: None, complained: false }
     }
 
     fn watcher(&self) -> notify::Result<RecommendedWatcher> {
-        let (waker, name) = (self.waker.clone(), self.path.file_name().map(OsStr::to_owned));
+        let (control, name) = (self.control.clone(), self.path.file_name().map(OsStr::to_owned));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // An error may have dropped events, so read the file.
             if event.map_or(true, |event| concerns(&event, name.as_deref())) {
-                waker.changed();
+                control.changed();
             }
         })?;
         watcher.watch(folder_of(&self.path)?, RecursiveMode::NonRecursive)?;
@@ -209,7 +224,7 @@ impl LimitsBackend for FileBackend {
             return found;
         }
         for _ in 0..LOOKS {
-            if self.waker.is_stopping() {
+            if self.control.is_stopping() {
                 break;
             }
             std::thread::sleep(QUIET);

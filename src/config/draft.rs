@@ -21,12 +21,11 @@ use toml_edit::DocumentMut;
 use url::Url;
 
 use super::access::KEYS;
-use super::backend::BackendRead;
 use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
 use super::limits::Limits;
 use super::settings::{Config, LiveSettings};
-use super::source::{ConfigSource, Fingerprint, NOTHING_SET};
+use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
 use section::Section;
 
 pub use access::AccessSaver;
@@ -49,7 +48,11 @@ impl DocumentDraft<'_> {
     /// A document with nothing but the draft, which is about `key`.
     fn tree(self, key: &str) -> Result<ConfigTable, ConfigError> {
         match self {
-            Self::Json(value) => Ok(tree_of_json(key, value)),
+            Self::Json(value) => {
+                let place = ConfigLocation::WholeFile { path: Path::new(DRAFT).into() };
+                let entry = TableEntry::new(value_of(value, &place), place);
+                Ok(ConfigTable::from([(key.to_owned(), entry)]))
+            }
             Self::Toml(text) => document::parse(DRAFT.as_ref(), &unix_lines(text)),
         }
     }
@@ -386,23 +389,11 @@ impl DraftError {
     }
 }
 
-/// The place of a draft's values without a line.
-fn whole_draft() -> ConfigLocation {
-    ConfigLocation::WholeFile { path: Path::new(DRAFT).into() }
-}
-
 fn line(place: &ConfigLocation) -> Option<usize> {
     match place {
         ConfigLocation::File { path, line, .. } if path.as_ref() == Path::new(DRAFT) => Some(*line),
         _ => None,
     }
-}
-
-fn draft_errors(error: &ConfigError) -> Vec<DraftError> {
-    let draft_error = |problem: &super::ConfigProblem| {
-        DraftError::at(&problem.field, problem.reason.clone(), line(&problem.place))
-    };
-    error.problems().iter().map(draft_error).collect()
 }
 
 /// Longer texts are compared roughly from then on: the shortest difference of two long ones takes minutes.
@@ -448,12 +439,6 @@ impl Overridden {
             exact => exact == name,
         })
     }
-}
-
-/// A document with nothing but the value of `key`.
-fn tree_of_json(key: &str, value: &Json) -> ConfigTable {
-    let place = whole_draft();
-    ConfigTable::from([(key.to_owned(), TableEntry::new(value_of(value, &place), place))])
 }
 
 fn value_of(from: &Json, place: &ConfigLocation) -> ConfigValue {

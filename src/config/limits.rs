@@ -325,15 +325,6 @@ pub(super) enum CaptchaRules {
     WouldGiveAway,
 }
 
-const UNITS: [(&str, CalendarUnit); 6] = [
-    ("minute", CalendarUnit::Minute),
-    ("hour", CalendarUnit::Hour),
-    ("day", CalendarUnit::Day),
-    ("week", CalendarUnit::Week),
-    ("month", CalendarUnit::Month),
-    ("year", CalendarUnit::Year),
-];
-
 /// The limit in a section; `None` if something in it was refused.
 pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: CaptchaRules) -> Option<Limit> {
     let mode = section.value(
@@ -392,7 +383,9 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
 /// Exactly one of `window` and `per`.
 fn span(section: &mut SectionReader<'_>) -> Option<RuleSpan> {
     let window = section.optional("window", duration(SHORTEST_WINDOW..=LONGEST_WINDOW));
-    let unit = section.optional("per", word(&UNITS));
+    use CalendarUnit::{Day, Hour, Minute, Month, Week, Year};
+    let units = [Minute, Hour, Day, Week, Month, Year].map(|unit| (unit.as_str(), unit));
+    let unit = section.optional("per", word(&units));
     let zone = section.value("timezone", TimeZone::UTC, zone);
     match (section.has("window"), section.has("per")) {
         (true, true) => {

@@ -1,24 +1,21 @@
-//! A valid configuration, and its live part: in force, read as one snapshot, replaced as one; and the handle that asks
-//! the watcher's thread for a change.
+//! A valid configuration, and its live part: in force, read as one snapshot, replaced as one.
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use url::Url;
 
-use super::backend::{self, BackendRead, WatchWaker};
-use super::draft::{DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft};
+use super::backend::{self, WatchControl};
+use super::backend_settings::BackendKind;
+use super::draft::{DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden};
 use super::error::{ConfigError, ConfigProblem};
-use super::live_settings::BackendKind;
 use super::sections::Server;
 use super::settings::{LiveSettings, Settings};
-use super::source::{self, CheckedDocument, ConfigSource, Fingerprint};
+use super::source::{self, BackendRead, CheckedDocument, ConfigSource, Fingerprint};
 use crate::clock::Micros;
 
 /// The configuration in force. Clones share it.
@@ -205,59 +202,6 @@ impl LiveHandle {
     }
 }
 
-pub(super) enum WatchMessage {
-    Changed,
-    OnDemand,
-    Save(Box<SaveRequest>),
-    Stop,
-}
-
-/// A draft to put in force, if its author has seen the current document.
-pub(super) struct SaveRequest {
-    pub edit: DocumentEdit,
-    pub seen: String,
-    pub answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
-}
-
-/// The watcher's thread, for callers that need something from it.
-#[derive(Debug, Clone)]
-pub struct WatchControl {
-    wake: Sender<WatchMessage>,
-    stopping: Arc<AtomicBool>,
-}
-
-impl WatchControl {
-    pub(super) fn new() -> (Self, Receiver<WatchMessage>) {
-        let (wake, woken) = std::sync::mpsc::channel();
-        (Self { wake, stopping: Arc::default() }, woken)
-    }
-
-    pub(super) fn waker(&self) -> WatchWaker {
-        let wake = self.wake.clone();
-        // The thread is gone only if the hook panicked, which has been reported as such.
-        WatchWaker::new(move || drop(wake.send(WatchMessage::Changed)), Arc::clone(&self.stopping))
-    }
-
-    pub(super) fn reload(&self) {
-        self.wake.send(WatchMessage::OnDemand).ok();
-    }
-
-    pub(super) fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.wake.send(WatchMessage::Stop).ok();
-    }
-
-    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
-    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
-        let (answer, answered) = oneshot::channel();
-        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
-        let gone =
-            || DraftSaveError::Backend("the server is stopping; try again when it is running".to_owned());
-        self.wake.send(WatchMessage::Save(Box::new(request))).map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
-    }
-}
-
 #[derive(Debug)]
 pub struct LoadedConfig {
     pub warnings: Vec<ConfigProblem>,
@@ -300,7 +244,7 @@ impl LoadedConfig {
     /// Reads the backend of the limits once, for commands that run no server: applies its document, and
     /// writes nothing there.
     pub fn read_once(&self) -> ReloadResult {
-        let found = match backend::service(&self.settings, &WatchWaker::noop()) {
+        let found = match backend::service(&self.settings, &WatchControl::unheard()) {
             Ok(None) => return ReloadResult::Followed,
             Ok(Some(mut backend)) => backend.read(None),
             Err(reason) => BackendRead::Down(reason.to_string()),

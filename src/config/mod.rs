@@ -6,13 +6,13 @@
 
 mod access;
 mod apps;
-pub mod backend;
+mod backend;
+mod backend_settings;
 mod document;
 mod draft;
 mod error;
 mod limits;
 mod live;
-mod live_settings;
 mod programs;
 mod reader;
 mod sections;
@@ -27,7 +27,9 @@ mod webhooks;
 mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
-pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, host_of};
+pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
+pub use backend::WatchControl;
+pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,
@@ -35,8 +37,7 @@ pub use draft::{
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
-pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult, WatchControl};
-pub use live_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
+pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;
 pub use sections::{

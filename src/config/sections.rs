@@ -2,7 +2,7 @@
 //! `[login]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,10 +36,7 @@ section! {
 impl Server {
     /// Whether only this machine can reach the server.
     pub fn on_loopback(&self) -> bool {
-        match self.bind.ip().to_canonical() {
-            IpAddr::V4(address) => address.is_loopback(),
-            IpAddr::V6(address) => address.is_loopback(),
-        }
+        self.bind.ip().to_canonical().is_loopback()
     }
 
     /// The domain of the public URL; None if it is an address or this machine.
@@ -364,11 +361,8 @@ fn service_name(node: ValueNode) -> ParseResult<String> {
 }
 
 /// What a build without the exporter answers.
-pub(super) const fn missing_exporter(built_in: bool) -> Option<&'static str> {
-    if built_in {
-        return None;
-    }
-    Some(
+pub(super) fn missing_exporter(built_in: bool) -> Option<&'static str> {
+    (!built_in).then_some(
         "is set, but this build does not export telemetry; build one that does: cargo build --release --features otlp",
     )
 }

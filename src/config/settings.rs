@@ -2,9 +2,9 @@
 
 use super::access::{AccessRules, AccessSettings};
 use super::apps::{self, Apps};
+use super::backend_settings::{BackendKind, BackendSettings};
 use super::error::{ConfigLocation, ConfigProblem};
 use super::limits::Limits;
-use super::live_settings::{BackendKind, BackendSettings};
 use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{

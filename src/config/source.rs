@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use toml_edit::DocumentMut;
 
-use super::backend::{BackendRead, LARGEST};
 use super::document::{ConfigTable, ConfigValue, Environment, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
 use super::reader::{ProblemList, SectionTable};
@@ -18,6 +17,30 @@ use super::{document, reader};
 
 /// Read if no file is given; if it is missing, the defaults apply.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
+
+/// Far larger than any real document: a wrong path (a log, a device) must not fill the memory.
+pub(super) const LARGEST: u64 = 1024 * 1024;
+
+/// What was found there. An equal result need not be judged again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackendRead {
+    Bytes(Vec<u8>),
+    Missing,
+    Unreadable(String),
+    /// Unknown, because the backend does not answer.
+    Down(String),
+}
+
+impl BackendRead {
+    /// The document; empty if there is none.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Missing => Some(&[]),
+            Self::Unreadable(_) | Self::Down(_) => None,
+        }
+    }
+}
 
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
@@ -76,12 +99,7 @@ impl ConfigSource {
     /// For a backend with only the live part: its documents apply over the rest of this file.
     pub(super) fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
         let rest = without_live(self.tree(file)?);
-        Ok(Self {
-            path,
-            must_exist: true,
-            environment: self.environment.clone(),
-            beneath: Some(Arc::new(rest)),
-        })
+        Ok(Self { path, must_exist: true, beneath: Some(Arc::new(rest)), ..self.clone() })
     }
 
     /// `known` is what it says, if that is known.

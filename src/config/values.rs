@@ -85,20 +85,18 @@ pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(ValueNode) -
 
 /// Shows whole days as days; otherwise more than a month would be shown in average months and years.
 pub(super) fn shown(span: Duration) -> String {
-    const DAY: u64 = 24 * 60 * 60;
-    match span.as_secs() / DAY {
-        days if days > 1 && span == Duration::from_secs(days * DAY) => format!("{days}days"),
+    match span.as_secs() / DAY.as_secs() {
+        days if days > 1 && span == Duration::from_secs(days * DAY.as_secs()) => format!("{days}days"),
         _ => humantime::format_duration(span).to_string(),
     }
 }
 
 /// A duration as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
 pub fn span_text(span: Duration) -> String {
-    const HOUR: u64 = 60 * 60;
-    let hours = span.as_secs() / HOUR;
+    let hours = span.as_secs() / HOUR.as_secs();
     // A day is usually written as 24h.
     let days = if hours < 48 { 0 } else { hours / 24 };
-    let rest = span - Duration::from_secs(hours * HOUR);
+    let rest = span - Duration::from_secs(hours * HOUR.as_secs());
     let mut parts = Vec::new();
     for (count, unit) in [(days, "d"), (hours - days * 24, "h")] {
         if count > 0 {

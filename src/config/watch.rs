@@ -5,17 +5,16 @@
 mod tests;
 
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::backend::{BackendRead, FileBackend, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use super::backend::{FileBackend, LimitsBackend, SaveRequest, SwapResult, WatchControl, WatchMessage};
 use super::draft::{DraftSaveError, SavedDraft};
 use super::error::ConfigError;
-use super::live::{LiveHandle, RefusedChange, SaveRequest, WatchControl, WatchMessage};
+use super::live::{LiveHandle, RefusedChange};
 use super::settings::{Config, Settings};
-use super::source::{CheckedDocument, ConfigSource, Fingerprint};
+use super::source::{BackendRead, CheckedDocument, ConfigSource, Fingerprint, LARGEST};
 use super::{backend, draft};
 use crate::clock::Clock;
 
@@ -56,16 +55,24 @@ impl ConfigWatcher {
         on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (control, woken) = WatchControl::new();
-        let waker = control.waker();
-        let service = backend::service(&running, &waker)?;
+        let service = backend::service(&running, &control)?;
         let is_service = service.is_some();
         let backend =
-            service.unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, waker.clone())));
+            service.unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, control.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
-        let reloader = ConfigReloader::new(running, live, clock);
-        let mut watching =
-            WatchThread { waker, woken, backend, is_service, reloader, on_reload, first_read: looked };
+        let mut watching = WatchThread {
+            control: control.clone(),
+            woken,
+            backend,
+            is_service,
+            running,
+            live,
+            clock,
+            seen: None,
+            on_reload,
+            first_read: looked,
+        };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
         if is_service {
             // The current document is in force from the first request on, if it can be read.
@@ -91,11 +98,15 @@ impl Drop for ConfigWatcher {
 }
 
 struct WatchThread<F> {
-    waker: WatchWaker,
+    control: WatchControl,
     woken: Receiver<WatchMessage>,
     backend: Box<dyn LimitsBackend>,
     is_service: bool,
-    reloader: ConfigReloader,
+    running: Settings,
+    live: LiveHandle,
+    clock: Clock,
+    /// What was judged last, valid or not: it is not judged twice.
+    seen: Option<BackendRead>,
     on_reload: F,
     first_read: SyncSender<()>,
 }
@@ -104,14 +115,15 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     fn run(&mut self) {
         let (mut on_demand, mut saves) = (false, Vec::<Box<SaveRequest>>::new());
         // Before the first wait, because the document may have changed between loading and watching.
-        while !self.waker.is_stopping() {
+        while !self.control.is_stopping() {
             self.backend.listen();
             let found = self.find();
-            let outcome = self.reloader.follow(found, std::mem::take(&mut on_demand), None);
-            self.tell(outcome);
+            self.follow(found, std::mem::take(&mut on_demand), None);
             self.first_read.try_send(()).ok();
             for request in saves.drain(..) {
-                self.save(*request);
+                let saved = self.save(&request);
+                // The caller may be gone; what was saved stays.
+                request.answer.send(saved).ok();
             }
             let first = match self.woken.recv_timeout(self.backend.poll()) {
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -131,14 +143,13 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     /// If a service has no document, the one in force is written to it: at a first start the live part of the
     /// file, later the document from before it was lost. One of several instances succeeds.
     fn find(&mut self) -> BackendRead {
-        let found = self.backend.read(self.reloader.seen());
+        let found = self.backend.read(self.seen.as_ref());
         if found != BackendRead::Missing || !self.is_service {
             return found;
         }
-        match self.backend.swap(&found, &self.reloader.document()) {
+        match self.backend.swap(&found, &self.live.in_force().document) {
             Ok(SwapResult::Done) => {
-                let place = self.reloader.place();
-                tracing::warn!(%place, "the backend had no limits, so this instance stored those that it has in force");
+                tracing::warn!(place = %self.place(), "the backend had no limits, so this instance stored those that it has in force");
                 self.backend.read(None)
             }
             Ok(SwapResult::Overtaken(found)) => found,
@@ -146,85 +157,26 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         }
     }
 
-    fn tell(&self, outcome: Option<ReloadOutcome>) {
-        if let Some(outcome) = outcome {
-            outcome.log(&self.reloader.place());
-            (self.on_reload)(&outcome);
-        }
-    }
-
-    fn save(&mut self, request: SaveRequest) {
-        let (saved, outcome) = self.reloader.save(&mut *self.backend, &request);
-        self.tell(outcome);
-        // The caller may be gone; what was saved stays.
-        request.answer.send(saved).ok();
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum ReloadOutcome {
-    /// In force from now on. The keys in `needs_restart` differ from those at the server's start and are not
-    /// applied.
-    Applied { version: u64, fingerprint: Fingerprint, needs_restart: Vec<&'static str> },
-    /// The document is in force already: reported on demand, or after a refusal.
-    Unchanged { version: u64 },
-    /// Nothing changed; the previous configuration stays in force.
-    Refused { error: ConfigError },
-    /// The backend does not answer; the previous configuration stays in force.
-    Down { reason: String },
-}
-
-impl ReloadOutcome {
-    fn log(&self, file: &impl Display) {
-        match self {
-            Self::Applied { version, fingerprint, needs_restart } if needs_restart.is_empty() => {
-                tracing::info!(%file, version, %fingerprint, "configuration applied");
-            }
-            Self::Applied { version, fingerprint, needs_restart } => {
-                let keys = needs_restart.join(", ");
-                tracing::warn!(%file, version, %fingerprint, "configuration applied; needs a restart: {keys}");
-            }
-            Self::Unchanged { version } => tracing::info!(%file, version, "configuration unchanged"),
-            Self::Refused { error } => {
-                tracing::error!(%file, "configuration refused; the previous one stays in force: {error}");
-            }
-            Self::Down { reason } => {
-                tracing::error!(%file, "configuration cannot be read; the previous one stays in force: {reason}");
-            }
-        }
-    }
-}
-
-struct ConfigReloader {
-    running: Settings,
-    live: LiveHandle,
-    clock: Clock,
-    /// What was judged last, valid or not: it is not judged twice.
-    seen: Option<BackendRead>,
-}
-
-impl ConfigReloader {
-    pub const fn new(running: Settings, live: LiveHandle, clock: Clock) -> Self {
-        Self { running, live, clock, seen: None }
-    }
-
-    pub const fn seen(&self) -> Option<&BackendRead> {
-        self.seen.as_ref()
-    }
-
     /// The name of the document in problems.
-    pub fn place(&self) -> impl Display {
+    fn place(&self) -> std::path::Display<'_> {
         self.live.source().path().display()
-    }
-
-    pub fn document(&self) -> Arc<str> {
-        Arc::clone(&self.live.in_force().document)
     }
 
     /// Judges what was found, unless the verdict is known: reading a long document takes milliseconds. `None` if it was
     /// judged last and nobody asked.
-    pub fn follow(
+    fn follow(
+        &mut self,
+        found: BackendRead,
+        on_demand: bool,
+        config: Option<Config>,
+    ) -> Option<ReloadOutcome> {
+        let outcome = self.outcome_of(found, on_demand, config)?;
+        outcome.log(&self.place());
+        (self.on_reload)(&outcome);
+        Some(outcome)
+    }
+
+    fn outcome_of(
         &mut self,
         found: BackendRead,
         on_demand: bool,
@@ -279,55 +231,36 @@ impl ConfigReloader {
     }
 
     /// Writes a draft into the document, and puts the document in force.
-    pub fn save(
-        &mut self,
-        backend: &mut dyn LimitsBackend,
-        request: &SaveRequest,
-    ) -> (Result<SavedDraft, DraftSaveError>, Option<ReloadOutcome>) {
+    fn save(&mut self, request: &SaveRequest) -> Result<SavedDraft, DraftSaveError> {
         let before = self.live.in_force();
-        let (candidate, config, expected) = match self.candidate(backend, request) {
-            Ok(candidate) => candidate,
-            Err(error) => return (Err(error), None),
-        };
-        let same = expected.bytes() == Some(candidate.as_bytes());
-        let swapped = if same { Ok(SwapResult::Done) } else { backend.swap(&expected, &candidate) };
-        let outcome = match swapped {
-            Err(reason) => return (Err(DraftSaveError::Backend(reason)), None),
-            Ok(SwapResult::Overtaken(found)) => {
-                return (Err(request.edit.stale(self.live.source(), &found)), None);
-            }
-            Ok(SwapResult::Done) => {
-                self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config))
-            }
-        };
-        if let Some(ReloadOutcome::Refused { error }) = &outcome {
+        let (candidate, config, expected) = self.candidate(request)?;
+        if expected.bytes() != Some(candidate.as_bytes())
+            && let SwapResult::Overtaken(found) =
+                self.backend.swap(&expected, &candidate).map_err(DraftSaveError::Backend)?
+        {
+            return Err(request.edit.stale(self.live.source(), &found));
+        }
+        let outcome = self.follow(BackendRead::Bytes(candidate.into_bytes()), false, Some(config));
+        if let Some(ReloadOutcome::Refused { error }) = outcome {
             // The same judge accepted it before it was written.
-            return (
-                Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}"))),
-                outcome,
-            );
+            return Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}")));
         }
         let now = self.live.in_force();
         let [toml, apps] = draft::limits_and_apps_toml(&now.document);
-        let saved = SavedDraft {
+        Ok(SavedDraft {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
             changed: request.edit.changed(&before.live, &now.live),
             toml,
             access: now.live.access.settings().toml(),
             apps,
-        };
-        (Ok(saved), outcome)
+        })
     }
 
     /// The document with the draft in it, what is in force with that, and the document that it is based on.
-    fn candidate(
-        &self,
-        backend: &mut dyn LimitsBackend,
-        request: &SaveRequest,
-    ) -> Result<(String, Config, BackendRead), DraftSaveError> {
+    fn candidate(&mut self, request: &SaveRequest) -> Result<(String, Config, BackendRead), DraftSaveError> {
+        let found = self.backend.read(self.seen.as_ref());
         let place = self.place();
         let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
-        let found = backend.read(self.seen());
         let bytes = match &found {
             BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(unreadable("it is longer than 1 MiB"));
@@ -352,5 +285,40 @@ impl ConfigReloader {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }
         Ok((candidate, config, found))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum ReloadOutcome {
+    /// In force from now on. The keys in `needs_restart` differ from those at the server's start and are not
+    /// applied.
+    Applied { version: u64, fingerprint: Fingerprint, needs_restart: Vec<&'static str> },
+    /// The document is in force already: reported on demand, or after a refusal.
+    Unchanged { version: u64 },
+    /// Nothing changed; the previous configuration stays in force.
+    Refused { error: ConfigError },
+    /// The backend does not answer; the previous configuration stays in force.
+    Down { reason: String },
+}
+
+impl ReloadOutcome {
+    fn log(&self, file: &impl Display) {
+        match self {
+            Self::Applied { version, fingerprint, needs_restart } if needs_restart.is_empty() => {
+                tracing::info!(%file, version, %fingerprint, "configuration applied");
+            }
+            Self::Applied { version, fingerprint, needs_restart } => {
+                let keys = needs_restart.join(", ");
+                tracing::warn!(%file, version, %fingerprint, "configuration applied; needs a restart: {keys}");
+            }
+            Self::Unchanged { version } => tracing::info!(%file, version, "configuration unchanged"),
+            Self::Refused { error } => {
+                tracing::error!(%file, "configuration refused; the previous one stays in force: {error}");
+            }
+            Self::Down { reason } => {
+                tracing::error!(%file, "configuration cannot be read; the previous one stays in force: {reason}");
+            }
+        }
     }
 }

@@ -15,6 +15,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const PROBES_A_WRITE: u32 = 5;
 /// How long a server may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long it may take for whoever asks.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a write may take: as long as it may wait for another one.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
 /// PostgreSQL's code for too many connections.
@@ -55,6 +57,11 @@ impl Db {
     /// Whether the last attempted write succeeded.
     pub fn is_writable(&self) -> bool {
         !self.health().unwritable.load(Ordering::Relaxed)
+    }
+
+    /// Whether it answers now, within a second, and the last attempted write succeeded.
+    pub async fn is_up(&self) -> bool {
+        matches!(timeout(PATIENCE, self.ping()).await, Ok(Ok(()))) && self.is_writable()
     }
 
     /// Probes for ever.

@@ -18,13 +18,14 @@ use crate::accounts::{
 };
 use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
+use crate::request_id;
 
 pub use authorize::{AppRequest, TooOld, Verdict, authorize, may_use, too_old};
 pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
-pub use trial::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, compare_apps};
+pub use trial::{AgeChange, AppsComparison, HostPreview, PathPreview, compare_apps};
 
 /// Clones share everything.
 #[derive(Clone)]
@@ -59,7 +60,7 @@ impl Gate {
     where
         T: Send + 'static,
     {
-        trial::in_turn(&self.trial_turn, trial::PATIENCE, trial).await
+        request_id::in_turn(&self.trial_turn, trial::PATIENCE, trial).await
     }
 
     /// Reads what has changed since the last call; call it each [`READ_EVERY`].

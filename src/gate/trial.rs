@@ -2,19 +2,15 @@
 //! round, counted by the database. It asks the same questions as `authorize`.
 
 use std::collections::{BTreeMap, HashSet};
-use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
-use tokio::sync::Mutex;
+use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Accounts, EntryChange, EntryRule, MOST_IN_A_STATEMENT};
-use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, span_text};
+use crate::accounts::{Accounts, EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT};
+use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, as_span};
 use crate::db::DbError;
 use crate::gate::authorize::{is_public, parts_at};
-use crate::request_id;
 
 /// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,
 /// and again for each list of names that is short.
@@ -24,45 +20,49 @@ const MOST_COMPARED: usize = 20;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AppsTrial {
+pub struct AppsComparison {
     /// Hosts for which something changes.
-    pub hosts: Vec<HostTrial>,
+    pub hosts: Vec<HostPreview>,
     /// Paths that were not counted, because there are too many differences.
     pub uncounted: usize,
 }
 
-/// Hosts of one application before and after.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostTrial {
+// Hosts of one application before and after; as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct HostPreview {
     pub hosts: Vec<String>,
-    /// None: no application has these hosts.
+    /// The application today; left out if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// Paths that everybody may read from then on.
     pub opens: Vec<String>,
     /// Paths that need a sign-in from then on.
     pub closes: Vec<String>,
-    pub paths: Vec<PathTrial>,
+    /// Each is about all paths for which the same changes.
+    pub changes: Vec<PathPreview>,
 }
 
-/// What changes for paths of an application, said once for all of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathTrial {
-    pub scopes: Vec<PathScope>,
-    pub entry: EntryChange,
-    pub signed_in: AgeChange,
-    pub password: AgeChange,
-}
-
-/// The paths of an application to which the same parts apply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathScope {
-    /// As a part names them.
-    Pattern(String),
-    /// Those that servers read differently ([`AskedPath::Odd`](crate::config::AskedPath)): every part applies.
-    Odd,
-    /// Those that no part is about.
-    Others,
+// What changes for paths of an application, said once for all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct PathPreview {
+    /// Of parts.
+    pub paths: Vec<String>,
+    /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
+    pub odd: bool,
+    /// Whether it is also about paths that no part is about.
+    pub others: bool,
+    /// Can get in today, and could not then.
+    pub loses: EntryCount,
+    /// Could get in then, and cannot today.
+    pub gains: EntryCount,
+    #[serde(skip_serializing_if = "AgeChange::is_unchanged")]
+    #[schema(value_type = Option<AgeChange>)]
+    pub signed_in_within: AgeChange,
+    #[serde(skip_serializing_if = "AgeChange::is_unchanged")]
+    #[schema(value_type = Option<AgeChange>)]
+    pub password_within: AgeChange,
 }
 
 /// Left out where any age is enough.
@@ -77,28 +77,32 @@ pub struct AgeChange {
     pub after: Option<Duration>,
 }
 
-fn as_span<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(span_text).serialize(serializer)
-}
-
 impl AgeChange {
-    pub fn is_unchanged(self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.before == self.after
     }
 }
 
-impl PathTrial {
+impl PathPreview {
     fn changes(&self) -> bool {
-        let EntryChange { loses, gains } = &self.entry;
-        loses.count > 0 || gains.count > 0 || !self.signed_in.is_unchanged() || !self.password.is_unchanged()
+        let ages = [self.signed_in_within, self.password_within];
+        self.loses.count > 0 || self.gains.count > 0 || !ages.iter().all(AgeChange::is_unchanged)
     }
 
     fn says_the_same_as(&self, other: &Self) -> bool {
-        self.entry == other.entry && (self.signed_in, self.password) == (other.signed_in, other.password)
+        (&self.loses, &self.gains) == (&other.loses, &other.gains)
+            && (self.signed_in_within, self.password_within)
+                == (other.signed_in_within, other.password_within)
+    }
+
+    fn join(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+        self.odd |= other.odd;
+        self.others |= other.others;
     }
 }
 
-impl HostTrial {
+impl HostPreview {
     /// Whether no application has the hosts any more, or none had them.
     pub const fn is_added_or_removed(&self) -> bool {
         self.before.is_some() != self.after.is_some()
@@ -106,48 +110,35 @@ impl HostTrial {
 
     fn changes(&self) -> bool {
         let public = !self.opens.is_empty() || !self.closes.is_empty();
-        self.is_added_or_removed() || public || !self.paths.is_empty()
+        self.is_added_or_removed() || public || !self.changes.is_empty()
     }
 }
 
-/// Does the work when it is its turn, on a thread of its own, because it computes for long, and keeps the turn to the
-/// end. None if it is not its turn within the patience.
-pub(super) async fn in_turn<T>(
-    turn: &Arc<Mutex<()>>,
-    patience: Duration,
-    work: impl Future<Output = T> + Send + 'static,
-) -> Option<T>
-where
-    T: Send + 'static,
-{
-    let turn = tokio::time::timeout(patience, Arc::clone(turn).lock_owned()).await.ok()?;
-    let working = request_id::spawn_apart(async move {
-        let _turn = turn;
-        work.await
-    });
-    Some(working.await.expect("a trial does not panic"))
-}
-
 /// What changes if `after` is in force instead of `before`: for whom, and where.
-pub async fn compare_apps(accounts: &Accounts, before: &Apps, after: &Apps) -> Result<AppsTrial, DbError> {
-    let (mut trial, mut counted) = (AppsTrial::default(), CountedPairs::default());
+pub async fn compare_apps(
+    accounts: &Accounts,
+    before: &Apps,
+    after: &Apps,
+) -> Result<AppsComparison, DbError> {
+    let (mut compared, mut counted) = (AppsComparison::default(), CountedPairs::default());
     for group in groups(before, after) {
-        let mut paths: Vec<PathTrial> = Vec::new();
+        let mut paths: Vec<PathPreview> = Vec::new();
         for rules in group.paths() {
             let Some(entry) = counted.compare(accounts, &rules).await? else {
-                trial.uncounted += 1;
+                compared.uncounted += 1;
                 continue;
             };
-            let path = PathTrial { entry, ..rules.trial };
+            let EntryChange { loses, gains } = entry;
+            let path = PathPreview { loses, gains, ..rules.preview };
             match paths.iter_mut().find(|known| known.says_the_same_as(&path)) {
-                Some(known) => known.scopes.extend(path.scopes),
+                Some(known) => known.join(path),
                 None if path.changes() => paths.push(path),
                 None => {}
             }
         }
-        trial.hosts.extend(Some(group.into_trial(paths)).filter(HostTrial::changes));
+        compared.hosts.extend(Some(group.into_preview(paths)).filter(HostPreview::changes));
     }
-    Ok(trial)
+    Ok(compared)
 }
 
 /// What was counted already: many paths have the same rules.
@@ -179,11 +170,11 @@ impl<'a> CountedPairs<'a> {
 }
 
 impl HostGroup<'_> {
-    fn into_trial(self, paths: Vec<PathTrial>) -> HostTrial {
+    fn into_preview(self, changes: Vec<PathPreview>) -> HostPreview {
         let name = |app: Option<&App>| app.map(|app| app.name.clone());
         let [opens, closes] = self.public();
         let hosts = self.hosts.into_iter().map(str::to_owned).collect();
-        HostTrial { hosts, before: name(self.before), after: name(self.after), opens, closes, paths }
+        HostPreview { hosts, before: name(self.before), after: name(self.after), opens, closes, changes }
     }
 }
 
@@ -199,7 +190,7 @@ struct PathRules<'a> {
     /// Before and after; None: nobody gets in.
     pub rules: [Option<EntryRule<'a>>; 2],
     /// Nobody is counted yet.
-    pub trial: PathTrial,
+    pub preview: PathPreview,
 }
 
 /// All hosts, in alphabetical order of their first, without those that keep an application that stays as it is.
@@ -242,7 +233,10 @@ impl<'a> HostGroup<'a> {
     pub fn paths(&self) -> impl Iterator<Item = PathRules<'a>> {
         let parts = self.patterns(|app| app.parts.iter().map(|part| &part.path).collect());
         let apps = self.apps();
-        let odd = (parts.len() > 1).then(|| PathRules::new(PathScope::Odd, AskedPath::Odd, apps));
+        let odd = (parts.len() > 1).then(|| {
+            let odd = PathPreview { odd: true, ..PathPreview::default() };
+            PathRules::new(odd, AskedPath::Odd, apps)
+        });
         parts.into_iter().map(move |pattern| PathRules::plain(pattern, apps)).chain(odd)
     }
 
@@ -268,14 +262,13 @@ impl<'a> HostGroup<'a> {
 
 impl<'a> PathRules<'a> {
     fn plain(pattern: Option<&PathPattern>, apps: [Option<&'a App>; 2]) -> Self {
-        let (scope, example) = match pattern {
-            Some(pattern) => (PathScope::Pattern(pattern.to_string()), pattern.example()),
-            None => (PathScope::Others, PathPattern::unmatched_example()),
-        };
-        Self::new(scope, AskedPath::Plain(&example), apps)
+        let paths = pattern.iter().map(ToString::to_string).collect();
+        let about = PathPreview { paths, others: pattern.is_none(), ..PathPreview::default() };
+        let example = pattern.map_or_else(PathPattern::unmatched_example, PathPattern::example);
+        Self::new(about, AskedPath::Plain(&example), apps)
     }
 
-    fn new(scope: PathScope, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
+    fn new(about: PathPreview, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
         let parts = apps.map(|app| app.map(|app| parts_at(app, path).collect::<Vec<_>>()));
         let [before, after] = &parts;
         let age = |of: fn(&AppPart) -> Option<std::time::Duration>| {
@@ -284,7 +277,8 @@ impl<'a> PathRules<'a> {
             let least = |parts: &[&AppPart]| parts.iter().filter_map(|part| of(part)).min();
             AgeChange { before: least(before), after: least(after) }
         };
-        let (signed_in, password) = (age(|part| part.signed_in_within), age(|part| part.password_within));
+        let signed_in_within = age(|part| part.signed_in_within);
+        let password_within = age(|part| part.password_within);
         let rule = |app: Option<&'a App>, parts: &Option<Vec<&'a AppPart>>| {
             let (app, parts) = (app?, parts.as_ref()?);
             let mut who = vec![app.who.as_slice()];
@@ -298,8 +292,7 @@ impl<'a> PathRules<'a> {
             Some(EntryRule { who, needs_password })
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
-        let entry = EntryChange::default();
-        Self { rules, trial: PathTrial { scopes: vec![scope], entry, signed_in, password } }
+        Self { rules, preview: PathPreview { signed_in_within, password_within, ..about } }
     }
 }
 

@@ -6,9 +6,9 @@ mod consecutive;
 mod guard;
 mod hasher;
 mod password;
-mod policy;
 mod registration;
 mod sign_in;
+mod wforce;
 
 pub use crate::config::PasswordSettings as HashSettings;
 pub use attempts::{
@@ -23,6 +23,6 @@ pub use guard::{
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
-pub use policy::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
+pub use wforce::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};

@@ -31,12 +31,12 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatehouse_limiter::Limit;
+use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use crate::clock::{Clock, Micros, as_time};
@@ -147,9 +147,9 @@ impl From<DbError> for PreviewError {
 }
 
 /// Kept by whoever gives previews.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PreviewService {
-    turn: Arc<Semaphore>,
+    turn: Arc<tokio::sync::Mutex<()>>,
     kept: Mutex<Option<KeptRead>>,
 }
 
@@ -159,12 +159,6 @@ struct KeptRead {
     at: Micros,
     read: Arc<RecordRead>,
     took: Duration,
-}
-
-impl Default for PreviewService {
-    fn default() -> Self {
-        Self { turn: Arc::new(Semaphore::new(1)), kept: Mutex::default() }
-    }
 }
 
 impl PreviewService {
@@ -180,8 +174,8 @@ impl PreviewService {
         if !(SHORTEST..=LONGEST).contains(&span) {
             return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
         }
-        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(PreviewError::Busy) };
+        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turn).lock_owned()).await;
+        let turn = turn.map_err(|_| PreviewError::Busy)?;
         let kept = self.read(db, clock, span, back(&draft)).await?;
         let not_replayed = not_replayed(&current, &draft);
         let (read, read_took) = (Arc::clone(&kept.read), kept.took);
@@ -220,7 +214,7 @@ impl PreviewService {
         back: Duration,
     ) -> Result<KeptRead, PreviewError> {
         let now_is = clock.now();
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self.kept.lock().clone();
         if let Some(kept) = kept
             && kept.span == span
             && (kept.at..kept.at.plus(KEPT)).contains(&now_is)
@@ -229,17 +223,17 @@ impl PreviewService {
             return Ok(kept);
         }
         // Freed first, so that two of them are never in memory at once.
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.kept.lock() = None;
         let begun = now();
         let read = read(db, now_is.minus(span), now_is, back).await?;
         let kept = KeptRead { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
+        *self.kept.lock() = Some(kept.clone());
         Ok(kept)
     }
 
     /// Frees data that was not used recently.
     pub fn tidy(&self, clock: &Clock) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.as_ref().is_some_and(|kept| !(kept.at..kept.at.plus(KEPT)).contains(&clock.now())) {
             *kept = None;
         }
@@ -291,16 +285,16 @@ mod preview_tests {
                 let current = PreviewBase { limits: Limits::default(), since: None };
                 let asked = previews.preview((&db, &clock), current, Limits::default(), KEPT);
                 let mut asked = pin!(asked);
-                while previews.kept.lock().unwrap().is_none() {
+                while previews.kept.lock().is_none() {
                     let poll = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
                     assert!(poll.await.is_pending());
                     tokio::task::yield_now().await;
                 }
             }
-            assert_eq!(previews.turn.available_permits(), 0, "the replay has not ended");
+            assert!(previews.turn.try_lock().is_err(), "the replay has not ended");
             release.send(()).unwrap();
             taken.await.unwrap().unwrap();
-            drop(previews.turn.acquire().await.unwrap());
+            drop(previews.turn.lock().await);
         });
     }
 }

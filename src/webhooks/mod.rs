@@ -310,8 +310,6 @@ impl DeliveryTable {
 
 /// It is out after this many looks in a row: a second's hiccup is told to nobody.
 const LOOKS: u32 = 3;
-/// How long the database may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is watched, and this instance's name for it.
 pub struct WatchedDependencies {
@@ -334,8 +332,7 @@ struct DependencyState {
 impl WatchedDependencies {
     /// What went out for good or came back since the last look.
     async fn changes(&self, seen: &mut [DependencyState; 2]) -> Vec<WebhookNotice> {
-        let answer = tokio::time::timeout(PATIENCE, self.db.ping()).await;
-        let database = matches!(answer, Ok(Ok(()))) && self.db.is_writable();
+        let database = self.db.is_up().await;
         let store = self.store.as_ref().is_none_or(RedisLink::is_up);
         let looks = seen.iter_mut().zip([("database", database), ("store", store)]);
         looks.filter_map(|(state, (part, up))| state.look(up).map(|event| self.notice(event, part))).collect()

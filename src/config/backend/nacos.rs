@@ -19,12 +19,12 @@ use nacos_sdk::api::props::ClientProps;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::form_urlencoded::Serializer;
 
-use super::{BackendRead, LimitsBackend, SwapResult, WatchWaker};
-use crate::config::live_settings::{NacosAccount, NacosSettings};
+use super::{BackendRead, LimitsBackend, SwapResult, WatchControl};
+use crate::config::backend_settings::{NacosAccount, NacosSettings};
 
 /// How long a document must be unchanged until nobody who saw the one before can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -40,7 +40,7 @@ const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 pub(in crate::config) struct NacosBackend {
     settings: NacosSettings,
     poll: Duration,
-    waker: WatchWaker,
+    control: WatchControl,
     /// Whether a document was ever seen there.
     seen: bool,
     sign_in: Option<Arc<NacosSignIn>>,
@@ -62,7 +62,7 @@ enum NacosConnection {
 }
 
 impl NacosBackend {
-    pub fn new(settings: NacosSettings, poll: Duration, waker: WatchWaker) -> std::io::Result<Self> {
+    pub fn new(settings: NacosSettings, poll: Duration, control: WatchControl) -> std::io::Result<Self> {
         let account = settings.account.clone();
         let sign_in = account.map(|account| NacosSignIn::new(&settings.server, account)).transpose()?;
         let mut builder = Builder::new_multi_thread();
@@ -70,7 +70,7 @@ impl NacosBackend {
         Ok(Self {
             settings,
             poll,
-            waker,
+            control,
             seen: false,
             sign_in: sign_in.map(Arc::new),
             runtime: Some(runtime),
@@ -223,13 +223,13 @@ impl LimitsBackend for NacosBackend {
         match std::mem::take(&mut self.subscriber) {
             NacosConnection::None => {
                 let connecting = connect(self.settings.clone(), self.sign_in.clone());
-                let (settings, waker) = (self.settings.clone(), self.waker.clone());
+                let (settings, control) = (self.settings.clone(), self.control.clone());
                 self.subscriber = NacosConnection::Connecting(runtime.spawn(async move {
                     let service = connecting.await?;
-                    let subscriber = Arc::new(NacosSubscriber(waker.clone()));
+                    let subscriber = Arc::new(NacosSubscriber(control.clone()));
                     service.add_listener(settings.data_id, settings.group, subscriber).await?;
                     // Earlier changes are found by reading.
-                    waker.changed();
+                    control.changed();
                     Ok(service)
                 }));
             }
@@ -289,7 +289,7 @@ impl NacosConnection {
                 *self = Self::Connecting(making);
                 Err(NacosError::Silent)
             }
-            Ok(Err(died)) => Err(died.into()),
+            Ok(Err(_)) => Err(NacosError::Broken),
             Ok(Ok(Err(_))) => Err(NacosError::Silent),
             Ok(Ok(Ok(service))) => {
                 *self = Self::Up(service.clone());
@@ -306,19 +306,13 @@ enum NacosError {
     Broken,
 }
 
-impl From<JoinError> for NacosError {
-    fn from(_: JoinError) -> Self {
-        Self::Broken
-    }
-}
-
 /// On a separate task, so that a panic ends only that.
 async fn answer<T: Send + 'static>(
     question: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, NacosError> {
     match timeout(ANSWER, tokio::spawn(question)).await {
         Err(_) => Err(NacosError::Silent),
-        Ok(Err(died)) => Err(died.into()),
+        Ok(Err(_)) => Err(NacosError::Broken),
         Ok(Ok(answer)) => answer.map_err(|error| match error {
             Error::TonicGrpcTransport(_) | Error::TonicGrpcStatus(_) | Error::GrpcBufferRequest(_) => {
                 NacosError::Silent
@@ -348,7 +342,7 @@ async fn connect(settings: NacosSettings, sign_in: Option<Arc<NacosSignIn>>) -> 
     }
 }
 
-struct NacosSubscriber(WatchWaker);
+struct NacosSubscriber(WatchControl);
 
 impl ConfigChangeListener for NacosSubscriber {
     fn notify(&self, _: ConfigResponse) {

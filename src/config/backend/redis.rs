@@ -10,7 +10,7 @@ use redis::cluster::ClusterConnection;
 use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use sha1::{Digest, Sha1};
 
-use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchControl};
 use crate::https;
 
 /// How long connecting may take, and how long an answer may take.
@@ -33,7 +33,7 @@ pub(in crate::config) struct RedisBackend {
     poll: Duration,
     connection: Option<DocumentConnection>,
     down: bool,
-    waker: WatchWaker,
+    control: WatchControl,
     listener: Option<JoinHandle<()>>,
 }
 
@@ -64,7 +64,7 @@ impl RedisBackend {
         ca_file: Option<PathBuf>,
         key: String,
         poll: Duration,
-        waker: WatchWaker,
+        control: WatchControl,
     ) -> Self {
         // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -73,7 +73,7 @@ impl RedisBackend {
             poll,
             connection: None,
             down: false,
-            waker,
+            control,
             listener: None,
         }
     }
@@ -101,8 +101,8 @@ impl RedisBackend {
         answer
     }
 
-    fn get(&mut self) -> Result<BackendRead, RedisError> {
-        self.ask(|backend, connection| {
+    fn get(&mut self) -> BackendRead {
+        let found = self.ask(|backend, connection| {
             let key = &backend.server.key;
             let length: u64 = connection.query(redis::cmd("STRLEN").arg(key))?;
             if length > LARGEST {
@@ -110,6 +110,10 @@ impl RedisBackend {
             }
             let document: Option<Vec<u8>> = connection.query(redis::cmd("GET").arg(key))?;
             Ok(document.map_or(BackendRead::Missing, BackendRead::Bytes))
+        });
+        found.unwrap_or_else(|error| match error.code() {
+            Some("WRONGTYPE") => BackendRead::Unreadable("it is not a string".to_owned()),
+            _ => BackendRead::Down(error.to_string()),
         })
     }
 
@@ -130,7 +134,7 @@ impl RedisBackend {
 
 impl LimitsBackend for RedisBackend {
     fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
-        let found = self.get().unwrap_or_else(|error| failed_read(&error));
+        let found = self.get();
         self.down = matches!(found, BackendRead::Down(_));
         found
     }
@@ -140,7 +144,7 @@ impl LimitsBackend for RedisBackend {
         // force.
         match self.compare_and_swap(expected, next) {
             Ok(true) => Ok(SwapResult::Done),
-            Ok(false) => match self.get().unwrap_or_else(|error| failed_read(&error)) {
+            Ok(false) => match self.get() {
                 BackendRead::Bytes(bytes) if bytes == next.as_bytes() => Ok(SwapResult::Done),
                 found => Ok(SwapResult::Overtaken(found)),
             },
@@ -153,10 +157,10 @@ impl LimitsBackend for RedisBackend {
 
     fn listen(&mut self) {
         if self.listener.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (server, waker) = (self.server.clone(), self.waker.clone());
+            let (server, control) = (self.server.clone(), self.control.clone());
             let thread = std::thread::Builder::new().name("limits-subscriber".into());
             // Without its thread there is still polling.
-            self.listener = thread.spawn(move || server.listen(&waker)).ok();
+            self.listener = thread.spawn(move || server.listen(&control)).ok();
         }
     }
 
@@ -168,7 +172,7 @@ impl LimitsBackend for RedisBackend {
 impl Drop for RedisBackend {
     /// The subscriber ends with the watcher; it is waited for, so that nothing of it outlives the server.
     fn drop(&mut self) {
-        if let Some(listener) = self.listener.take().filter(|_| self.waker.is_stopping()) {
+        if let Some(listener) = self.listener.take().filter(|_| self.control.is_stopping()) {
             listener.join().ok();
         }
     }
@@ -197,28 +201,28 @@ impl DocumentServer {
     }
 
     /// Receives announcements until the watcher stops, reconnecting as often as necessary.
-    fn listen(&self, waker: &WatchWaker) {
-        while !waker.is_stopping() {
+    fn listen(&self, control: &WatchControl) {
+        while !control.is_stopping() {
             // A fault of the server is reported when the document is read.
-            let _ = self.subscribe(waker);
-            if !waker.is_stopping() {
+            let _ = self.subscribe(control);
+            if !control.is_stopping() {
                 std::thread::sleep(SUBSCRIBER_WAIT);
             }
         }
     }
 
-    fn subscribe(&self, waker: &WatchWaker) -> Result<(), RedisError> {
+    fn subscribe(&self, control: &WatchControl) -> Result<(), RedisError> {
         let mut connection = node(self.servers()?)?;
         let mut pubsub = connection.as_pubsub();
         pubsub.subscribe(&self.key)?;
         // Earlier announcements are found by reading.
-        waker.changed();
+        control.changed();
         pubsub.set_read_timeout(Some(SUBSCRIBER_WAIT))?;
         let mut silent = 0;
-        while !waker.is_stopping() {
+        while !control.is_stopping() {
             match pubsub.get_message() {
                 Ok(_) => {
-                    waker.changed();
+                    control.changed();
                     silent = 0;
                 }
                 Err(error) if error.is_timeout() => silent += 1,
@@ -276,13 +280,6 @@ fn is_broken(error: &RedisError) -> bool {
         || error.is_timeout()
         || error.is_unrecoverable_error()
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-}
-
-fn failed_read(error: &RedisError) -> BackendRead {
-    match error.code() {
-        Some("WRONGTYPE") => BackendRead::Unreadable("it is not a string".to_owned()),
-        _ => BackendRead::Down(error.to_string()),
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -2,11 +2,11 @@
 
 use url::Url;
 
-use super::{APPS, DraftError, Overridden, draft_errors, splice};
+use super::{APPS, DraftError, Overridden, line, splice};
 use crate::config::access::{AccessSettings, KEYS};
 use crate::config::apps;
 use crate::config::document::ConfigTable;
-use crate::config::error::ConfigError;
+use crate::config::error::{ConfigError, ConfigProblem};
 use crate::config::limits::Limits;
 use crate::config::reader::{self, ProblemList};
 use crate::config::settings::LiveSettings;
@@ -88,13 +88,14 @@ impl Section {
 
     /// With fields as API and forms name them: `limits.sms-phone.rules[0]`, `deny[0].until`, `apps[0].name`.
     pub fn errors(&self, error: &ConfigError) -> Vec<DraftError> {
-        let mut errors = draft_errors(error);
-        if let Self::Access = self {
-            for DraftError { field, .. } in &mut errors {
-                *field = field.strip_prefix("access.").unwrap_or(field).to_owned();
-            }
-        }
-        errors
+        let draft_error = |ConfigProblem { place, field, reason }: &ConfigProblem| {
+            let field = match self {
+                Self::Access => field.strip_prefix("access.").unwrap_or(field),
+                Self::Limits | Self::Apps(_) => field.as_str(),
+            };
+            DraftError::at(field, reason.clone(), line(place))
+        };
+        error.problems().iter().map(draft_error).collect()
     }
 
     /// What variables set, and drafts change, one by one: limits, the keys of `[access]`, all applications.

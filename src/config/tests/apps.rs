@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{read, refusal};
-use crate::config::backend::BackendRead;
+use crate::config::source::BackendRead;
 use crate::config::{App, AskedPath, BackendKind, ConfigSource, DocumentDraft, LiveHandle, PathPattern, Who};
 
 const WIKI: &str = "[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\", \"notes.test:8443\"]\n\

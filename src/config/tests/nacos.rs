@@ -3,7 +3,7 @@
 #[cfg(feature = "nacos")]
 use std::path::PathBuf;
 
-use crate::config::live_settings::missing_client;
+use crate::config::backend_settings::missing_client;
 use crate::config::*;
 
 use super::read;

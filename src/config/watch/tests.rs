@@ -253,9 +253,21 @@ fn a_save_parses_the_document_four_times() {
     let file = plain(folder.path());
     let source = ConfigSource::new(Some(&file), Vec::new());
     let LoadedConfig { settings, live, .. } = source.load().expect("valid");
-    let mut backend = FileBackend::new(&file, NEVER, WatchWaker::noop());
-    let mut reloader = ConfigReloader::new(settings, live.clone(), Clock::manual(Micros(7)));
-    reloader.follow(backend.read(None), false, None);
+    let (control, woken) = WatchControl::new();
+    let mut watching = WatchThread {
+        backend: Box::new(FileBackend::new(&file, NEVER, control.clone())),
+        control,
+        woken,
+        is_service: false,
+        running: settings,
+        live: live.clone(),
+        clock: Clock::manual(Micros(7)),
+        seen: None,
+        on_reload: |_: &ReloadOutcome| {},
+        first_read: sync_channel(1).0,
+    };
+    let found = watching.find();
+    watching.follow(found, false, None);
 
     let limits = |draft| DocumentEdit::limits(draft).expect("valid");
     let rules = json!({ "login-account": { "rules": [{ "max": 9, "window": "1m" }] } });
@@ -278,7 +290,7 @@ fn a_save_parses_the_document_four_times() {
         let seen = live.in_force().fingerprint.expect("a document").to_string();
         let request = SaveRequest { edit, seen, answer: tokio::sync::oneshot::channel().0 };
         let before = PARSED.get();
-        let (saved, _) = reloader.save(&mut backend, &request);
+        let saved = watching.save(&request);
         let parsed = PARSED.get() - before;
         assert!(saved.expect("saved").changed);
         assert!(parsed <= 4, "{parsed} times: {:?}", request.edit);

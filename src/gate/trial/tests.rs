@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-
 use super::*;
 use crate::accounts::{
     AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Roles, SessionId,
@@ -129,11 +127,28 @@ fn reads(apps: &Apps, host: &str, target: &str) -> bool {
     apps.at(host).is_some_and(|(_, app)| authorize(app, asked, None, NOW) == Verdict::Allowed)
 }
 
-/// What the trial says about a path of a host; nothing, if it does not name it.
-fn entry_of(trial: &AppsTrial, host: &str, scope: &PathScope) -> EntryChange {
+#[derive(PartialEq)]
+enum PathScope {
+    Pattern(String),
+    Odd,
+    Others,
+}
+
+impl PathScope {
+    fn is_in(&self, preview: &PathPreview) -> bool {
+        match self {
+            Self::Pattern(path) => preview.paths.contains(path),
+            Self::Odd => preview.odd,
+            Self::Others => preview.others,
+        }
+    }
+}
+
+/// Who loses and who gains a path of a host; nobody, if it is not named.
+fn entry_of(trial: &AppsComparison, host: &str, scope: &PathScope) -> EntryChange {
     let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
-    let path = group.and_then(|it| it.paths.iter().find(|path| path.scopes.contains(scope)));
-    path.map(|path| path.entry.clone()).unwrap_or_default()
+    let path = group.and_then(|it| it.changes.iter().find(|path| scope.is_in(path))).cloned();
+    path.map(|path| EntryChange { loses: path.loses, gains: path.gains }).unwrap_or_default()
 }
 
 fn same(told: &EntryCount, judged: &[&AppVisitor], what: &str) {
@@ -190,7 +205,7 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
                 same(&entry.gains, &gains, &what);
                 named += entry.loses.first.len() + entry.gains.first.len();
                 let group = trial.hosts.iter().find(|it| it.hosts.iter().any(|listed| listed == host));
-                let lists = |of: fn(&HostTrial) -> &Vec<String>| {
+                let lists = |of: fn(&HostPreview) -> &Vec<String>| {
                     group.is_some_and(|it| of(it).iter().any(|it| PathScope::Pattern(it.clone()) == scope))
                 };
                 let (then, now) = (reads(&before, host, target), reads(&after, host, target));
@@ -290,10 +305,10 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
         assert_eq!((host.opens.len(), host.closes.len()), (opens, 0), "{host:?}");
         // Those with a password, and all.
-        assert_eq!(host.paths.len(), 2, "{host:?}");
-        for path in &host.paths {
-            assert!(path.entry.loses.count + path.entry.gains.count > 0, "{path:?}");
-            assert!(path.signed_in.is_unchanged() && path.password.is_unchanged(), "{path:?}");
+        assert_eq!(host.changes.len(), 2, "{host:?}");
+        for path in &host.changes {
+            assert!(path.loses.count + path.gains.count > 0, "{path:?}");
+            assert!(path.signed_in_within.is_unchanged() && path.password_within.is_unchanged(), "{path:?}");
         }
     }
 }
@@ -320,15 +335,12 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
     let trial =
         compare_apps(&accounts, &apps(Who::Everyone, None), &apps(nobody(), Some(HOUR))).await.unwrap();
     let [host] = &trial.hosts[..] else { panic!("{trial:?}") };
-    let [most, aged] = &host.paths[..] else { panic!("{host:?}") };
-    assert_eq!((most.scopes.len(), most.entry.loses.count), (200, everybody));
-    assert_eq!(
-        (&most.scopes[0], &most.scopes[1]),
-        (&PathScope::Others, &PathScope::Pattern("/0".to_owned()))
-    );
+    let [most, aged] = &host.changes[..] else { panic!("{host:?}") };
+    assert_eq!((most.paths.len(), most.loses.count), (199, everybody));
+    assert_eq!((most.others, &*most.paths[0], most.odd), (true, "/0", false));
     // To an odd path the part with an age applies, too.
-    assert_eq!(aged.scopes, [PathScope::Pattern("/7".to_owned()), PathScope::Odd]);
-    assert_eq!((aged.entry.loses.count, aged.signed_in.after), (everybody, Some(HOUR)));
+    assert_eq!((aged.others, &aged.paths[..], aged.odd), (false, &["/7".to_owned()][..], true));
+    assert_eq!((aged.loses.count, aged.signed_in_within.after), (everybody, Some(HOUR)));
 }
 
 async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
@@ -365,27 +377,4 @@ async fn as_many_and_as_long_lists_as_the_configuration_takes_are_counted(databa
         let judged = people.iter().filter(|it| may_use(&app, it.login.as_str(), &it.groups)).count();
         assert_eq!(entering, judged as u64, "{:?}", &app.who[195..]);
     }
-}
-
-#[tokio::test]
-async fn one_draft_is_tried_at_a_time_and_nobody_waits_for_long() {
-    let turn = Arc::default();
-    let second = in_turn(&turn, PATIENCE, {
-        let turn = Arc::clone(&turn);
-        async move { in_turn(&turn, Duration::ZERO, async {}).await }
-    });
-    assert_eq!(second.await, Some(None));
-    assert_eq!(in_turn(&turn, Duration::ZERO, async { 1 }).await, Some(1));
-}
-
-/// The database goes on with a statement that nobody waits for.
-#[tokio::test]
-async fn hanging_up_ends_no_turn() {
-    let (turn, (done, wait)) = (Arc::default(), tokio::sync::oneshot::channel::<()>());
-    let mut trial = Box::pin(in_turn(&turn, PATIENCE, async { wait.await.unwrap() }));
-    assert!((&mut trial).now_or_never().is_none());
-    drop(trial);
-    assert!(in_turn(&turn, Duration::ZERO, async {}).await.is_none(), "its statement still runs");
-    done.send(()).unwrap();
-    assert!(in_turn(&turn, PATIENCE, async {}).await.is_some());
 }

@@ -22,11 +22,11 @@ use super::document::{
 };
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
-use crate::accounts::{Accounts, EntryChange, EntryCount, ListedAccounts};
+use crate::accounts::{Accounts, EntryCount, ListedAccounts};
 use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, apps_toml};
 use crate::db::DbError;
 use crate::gate::{
-    AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError, compare_apps,
+    AgeChange, AppsComparison, HostPreview, PathPreview, ProxyFile, ProxyFileError, compare_apps,
 };
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
@@ -67,7 +67,7 @@ pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, D
 
 /// Who loses and gains what with a draft, and its warnings.
 pub struct TriedApps {
-    pub trial: AppsTrial,
+    pub compared: AppsComparison,
     pub checks: Vec<AppCheck>,
 }
 
@@ -80,8 +80,8 @@ async fn tried(admin: &Admin, body: DraftBody) -> Result<Result<Trial<TriedApps>
     };
     let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
     let tried = admin.services.gate.try_in_turn(async move {
-        let trial = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
-        Ok::<_, DbError>(Trial::Done(TriedApps { trial, checks: checks(&accounts, &after).await? }))
+        let compared = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
+        Ok::<_, DbError>(Trial::Done(TriedApps { compared, checks: checks(&accounts, &after).await? }))
     });
     Ok(Ok(tried.await.unwrap_or(Ok(Trial::BUSY))?))
 }
@@ -226,7 +226,7 @@ impl AppsEditPage {
 
 impl TriedApps {
     fn changes_nothing(&self) -> bool {
-        self.trial.hosts.is_empty() && self.trial.uncounted == 0
+        self.compared.hosts.is_empty() && self.compared.uncounted == 0
     }
 
     fn warned(&self) -> impl Iterator<Item = &AppCheck> {
@@ -234,11 +234,11 @@ impl TriedApps {
     }
 
     fn uncounted(&self) -> Option<String> {
-        (self.trial.uncounted > 0).then(|| grouped(self.trial.uncounted as u64))
+        (self.compared.uncounted > 0).then(|| grouped(self.compared.uncounted as u64))
     }
 }
 
-impl HostTrial {
+impl HostPreview {
     fn named(&self) -> String {
         self.hosts.iter().take(MOST_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ")
     }
@@ -253,15 +253,18 @@ impl HostTrial {
     }
 }
 
-impl PathTrial {
+impl PathPreview {
     /// Those that the change is about, with the key of what happens to them.
     fn affected(&self) -> impl Iterator<Item = (&'static str, &EntryCount)> {
-        let both = [("apps-page.loses", &self.entry.loses), ("apps-page.gains", &self.entry.gains)];
+        let both = [("apps-page.loses", &self.loses), ("apps-page.gains", &self.gains)];
         both.into_iter().filter(|(_, it)| it.count > 0)
     }
 
     fn ages(&self) -> impl Iterator<Item = (&'static str, AgeChange)> {
-        let both = [("apps-page.age-signed-in", self.signed_in), ("apps-page.age-password", self.password)];
+        let both = [
+            ("apps-page.age-signed-in", self.signed_in_within),
+            ("apps-page.age-password", self.password_within),
+        ];
         both.into_iter().filter(|(_, age)| !age.is_unchanged())
     }
 }
@@ -450,40 +453,6 @@ pub struct AppsPreview {
 }
 
 #[derive(Serialize, ToSchema)]
-struct HostPreview {
-    hosts: Vec<String>,
-    /// The application today; left out if there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<String>,
-    /// Paths that everybody may read from then on.
-    opens: Vec<String>,
-    /// Paths that need a sign-in from then on.
-    closes: Vec<String>,
-    /// Each is about all paths for which the same changes.
-    changes: Vec<PathPreview>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct PathPreview {
-    /// Of parts.
-    paths: Vec<String>,
-    /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
-    odd: bool,
-    /// Whether it is also about paths that no part is about.
-    others: bool,
-    /// Can get in today, and could not then.
-    loses: EntryCount,
-    /// Could get in then, and cannot today.
-    gains: EntryCount,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signed_in_within: Option<AgeChange>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    password_within: Option<AgeChange>,
-}
-
-#[derive(Serialize, ToSchema)]
 struct AppWarnings {
     app: String,
     /// Accounts that may enter. Nobody, if 0.
@@ -497,32 +466,9 @@ struct AppWarnings {
 }
 
 impl From<TriedApps> for AppsPreview {
-    fn from(TriedApps { trial: AppsTrial { hosts, uncounted }, checks }: TriedApps) -> Self {
+    fn from(TriedApps { compared: AppsComparison { hosts, uncounted }, checks }: TriedApps) -> Self {
         let warnings = checks.into_iter().filter(AppCheck::warns).map(AppWarnings::from).collect();
-        Self { hosts: hosts.into_iter().map(HostPreview::from).collect(), uncounted, warnings }
-    }
-}
-
-impl From<HostTrial> for HostPreview {
-    fn from(host: HostTrial) -> Self {
-        let HostTrial { hosts, before, after, opens, closes, paths } = host;
-        let changes = paths.into_iter().map(PathPreview::from).collect();
-        Self { hosts, before, after, opens, closes, changes }
-    }
-}
-
-impl From<PathTrial> for PathPreview {
-    fn from(path: PathTrial) -> Self {
-        let PathTrial { scopes, entry: EntryChange { loses, gains }, signed_in, password } = path;
-        let age = |change: AgeChange| (!change.is_unchanged()).then_some(change);
-        let (signed_in_within, password_within) = (age(signed_in), age(password));
-        let (odd, others) = (scopes.contains(&PathScope::Odd), scopes.contains(&PathScope::Others));
-        let pattern = |scope| match scope {
-            PathScope::Pattern(path) => Some(path),
-            PathScope::Odd | PathScope::Others => None,
-        };
-        let paths = scopes.into_iter().filter_map(pattern).collect();
-        Self { paths, odd, others, loses, gains, signed_in_within, password_within }
+        Self { hosts, uncounted, warnings }
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::accounts::{EntryChange, EntryCount, NamedAccount};
+use crate::accounts::{EntryCount, NamedAccount};
 use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, AppsTrial, HostTrial, PathScope, PathTrial, ProxyFile, ProxyFileError};
+use crate::gate::{AgeChange, AppsComparison, HostPreview, PathPreview, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
@@ -39,8 +39,9 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
     };
     let mistake =
         |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
-    let tried =
-        |trial| shown("[[apps]]\n", Controls::default(), Trial::Done(TriedApps { trial, checks: checks() }));
+    let tried = |compared| {
+        shown("[[apps]]\n", Controls::default(), Trial::Done(TriedApps { compared, checks: checks() }))
+    };
     let mistakes = vec![mistake(Some(3)), mistake(None)];
     let mistaken = Controls { mistakes, ..Controls::default() };
     vec![
@@ -52,7 +53,7 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
         ("apps-not-saved", again("", FormProblem::NotSaved("it is full".into()))),
         ("apps-mistakes", shown("x", mistaken, Trial::None)),
         ("apps-reason", again("x", FormProblem::ReasonMissing)),
-        ("apps-no-difference", tried(AppsTrial::default())),
+        ("apps-no-difference", tried(AppsComparison::default())),
         ("apps-tried", tried(trial())),
     ]
 }
@@ -84,31 +85,30 @@ fn checks() -> Vec<AppCheck> {
     ]
 }
 
-fn trial() -> AppsTrial {
+fn trial() -> AppsComparison {
     let count = |count, names: &[&str]| EntryCount {
         count,
         first: names.iter().map(|name| NamedAccount { id: "0f".into(), login: (*name).into() }).collect(),
     };
-    let entry = EntryChange { loses: count(1, &["ada"]), gains: count(54_321, &["bob", "eve"]) };
     let age = AgeChange { before: None, after: Some(HOUR) };
-    let path = |scopes| PathTrial {
-        scopes,
-        entry: entry.clone(),
-        signed_in: age,
-        password: AgeChange { before: Some(HOUR), after: None },
+    let path = |others, paths: &[&str], odd| PathPreview {
+        paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+        odd,
+        others,
+        loses: count(1, &["ada"]),
+        gains: count(54_321, &["bob", "eve"]),
+        signed_in_within: age,
+        password_within: AgeChange { before: Some(HOUR), after: None },
     };
-    let host = |before: Option<&str>, after: Option<&str>, hosts: usize| HostTrial {
+    let host = |before: Option<&str>, after: Option<&str>, hosts: usize| HostPreview {
         hosts: (0..hosts).map(|number| format!("h{number}.example")).collect(),
         before: before.map(str::to_owned),
         after: after.map(str::to_owned),
         opens: vec!["/static/*".into()],
         closes: vec!["/health".into()],
-        paths: vec![
-            path(vec![PathScope::Others, PathScope::Pattern("/admin/*".into())]),
-            path(vec![PathScope::Odd]),
-        ],
+        changes: vec![path(true, &["/admin/*"], false), path(false, &[], true)],
     };
     let hosts =
         vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];
-    AppsTrial { hosts, uncounted: 7 }
+    AppsComparison { hosts, uncounted: 7 }
 }

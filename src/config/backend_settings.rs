@@ -59,11 +59,8 @@ impl BackendSettings {
 }
 
 /// What a build without the client answers.
-pub(super) const fn missing_client(built_in: bool) -> Option<&'static str> {
-    if built_in {
-        return None;
-    }
-    Some(
+pub(super) fn missing_client(built_in: bool) -> Option<&'static str> {
+    (!built_in).then_some(
         "is \"nacos\", but this build does not support it; build one that does: cargo build --release --features nacos",
     )
 }
