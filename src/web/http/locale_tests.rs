@@ -99,7 +99,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("event", "", &mut Action::VARIANTS.iter().map(|it| it.into_str()));
     all("event", "attack-", &mut AttackKind::VARIANTS.iter().map(|it| it.into_str()));
     all("outcome", "", &mut Outcome::VARIANTS.iter().map(|it| it.into_str()));
-    all("messages", "state-", &mut MessageState::ALL.iter().map(|it| it.into_str()));
+    all("messages", "state-", &mut MessageState::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "purpose-", &mut Purpose::ALL.iter().map(|it| it.into_str()));
     all("messages", "reported-", &mut ["pending", "delivered", "failed"].into_iter());
     all("answers", "is-", &mut AccessAnswer::VARIANTS.iter().map(|it| it.into_str()));
