@@ -102,6 +102,9 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
+    /// Every unit, the shortest first.
+    pub const ALL: [Self; 6] = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
     /// The name in documents and answers.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -383,8 +383,7 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
 /// Exactly one of `window` and `per`.
 fn span(section: &mut SectionReader<'_>) -> Option<RuleSpan> {
     let window = section.optional("window", duration(SHORTEST_WINDOW..=LONGEST_WINDOW));
-    use CalendarUnit::{Day, Hour, Minute, Month, Week, Year};
-    let units = [Minute, Hour, Day, Week, Month, Year].map(|unit| (unit.as_str(), unit));
+    let units = CalendarUnit::ALL.map(|unit| (unit.as_str(), unit));
     let unit = section.optional("per", word(&units));
     let zone = section.value("timezone", TimeZone::UTC, zone);
     match (section.has("window"), section.has("per")) {

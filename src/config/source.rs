@@ -21,7 +21,7 @@ pub const DEFAULT_FILE: &str = "gatehouse.toml";
 /// Far larger than any real document: a wrong path (a log, a device) must not fill the memory.
 pub(super) const LARGEST: u64 = 1024 * 1024;
 
-/// What was found there. An equal result need not be judged again.
+/// What was found where the document is kept. An equal result need not be judged again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendRead {
     Bytes(Vec<u8>),

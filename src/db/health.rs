@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const PROBES_A_WRITE: u32 = 5;
 /// How long a server may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long it may take for whoever asks.
+/// How long [`Db::is_up`] waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a write may take: as long as it may wait for another one.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);

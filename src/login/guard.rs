@@ -20,7 +20,7 @@
 //! password is void (`is_void`): its slot is refunded, and it tries again as a stranger.
 //!
 //! Whether the store or the record decides is the state of `InFlightAttempts` (slot.rs); the record's decisions
-//! are in outage.rs, the way back to the store in return_to_store.rs. Neither needs reading while the store is up.
+//! are in outage.rs, the way back to the store in return_to_store.rs. While the store is up neither file plays a part.
 
 mod counting;
 mod failure_record;
@@ -242,7 +242,7 @@ impl LoginGuard {
     }
 
     /// By windows that were complete before and after the slot was taken; this is all that happens while the
-    /// store is up. None: it is out or incomplete, and the record decides (outage.rs).
+    /// store is up. None: the store is out or incomplete, and the record decides (outage.rs).
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,

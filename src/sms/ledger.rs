@@ -107,10 +107,10 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, as many expired codes and brakes, and as many of what
-    /// no window of guesses counts, which look back so far; returns the largest of these counts. Less than a batch means
-    /// that none are left.
-    pub async fn purge(&self, before: Micros, guesses: Duration, batch: u32) -> Result<u64, DbError> {
+    /// Deletes at most `batch` messages from before that time, as many expired codes and brakes, and as many wrong
+    /// codes and askers that are older than `guess_window`, which nothing counts any more; returns the largest of
+    /// these counts. Less than a batch means that none are left.
+    pub async fn purge(&self, before: Micros, guess_window: Duration, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
         const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
@@ -124,7 +124,7 @@ impl Ledger {
         const ASKERS: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
             WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
         let now = self.now().await?;
-        let over = now.minus(guesses);
+        let over = now.minus(guess_window);
         let mut most = 0;
         for (sql, until) in [
             (MESSAGES, before),

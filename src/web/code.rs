@@ -20,7 +20,7 @@ use crate::sms::{Phone, Purpose, RequestedMessage, SendOutcome, SendReceipt, Sms
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
-use crate::web::http::extract::{self};
+use crate::web::http::extract;
 use crate::web::http::locale::{span_in_words, whole_seconds};
 use crate::web::http::page::{language, set};
 use crate::web::http::{
@@ -450,12 +450,17 @@ impl CodePage {
     pub fn shown_again<'a>(
         &'a self,
         visit: &'a PageRequest,
+        live: &'a LiveSettings,
         fields: &'a CodeFields,
     ) -> impl Fn(Notice, CaptchaBlock) -> HttpResponse + 'a {
         move |notice, captcha| {
             let errors = notice.errors();
             let step = match errors.of(Field::Phone) {
-                Some(Message::NoAccount | Message::PhoneTaken) => CodeStep::asking(fields.phone.expose()),
+                Some(Message::NoAccount | Message::PhoneTaken) => {
+                    let typed = fields.phone.expose();
+                    let phone = extract::parse_phone(live, typed);
+                    CodeStep::asking(phone.as_ref().map_or(typed, Phone::as_str))
+                }
                 _ => step_of(fields, visit.now()),
             };
             self.clone().at(step).again(notice, captcha).respond(visit)

@@ -57,7 +57,7 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &RESET, None, None);
-    let show = page.shown_again(&visit, &form.fields);
+    let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Reset, &form).await?;
     let parse = |errors: &mut FieldErrors| {

@@ -55,7 +55,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let live = visit.live(&services);
     let next = form.to.target(&visit, &live);
     let page = CodePage::new(&visit, &LOGIN, None, next.clone());
-    let show = page.shown_again(&visit, &form.fields);
+    let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Login, &form).await?;
     let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;

@@ -87,7 +87,7 @@ async fn submit_once(
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
-    let show = page.shown_again(&visit, &form.fields);
+    let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
         return Ok(reply.plain(Notice::PasswordFirst));

@@ -73,8 +73,8 @@ impl Locale {
         t!(key, locale = self.code())
     }
 
-    /// The word for what is stored under a name, in this section. What has no word is told by its name, such as the
-    /// detail of an event that an older version wrote. A test checks that every kind of thing has one.
+    /// The word for what is stored under a name, in this section. What has no word, such as the detail of an event
+    /// that an older version wrote, is shown as `name`. A test checks that everything of today has a word.
     pub fn named_word(self, section: &str, name: &str) -> Cow<'static, str> {
         let word =
             crate::_rust_i18n_try_translate(self.code(), format!("{section}.{}", name.replace('.', "-")));

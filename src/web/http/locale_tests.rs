@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gatehouse_limiter::CalendarUnit;
 use strum::VariantArray;
 
 use super::*;
 use crate::accounts::AccountAct;
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
-use crate::sms::{MessageState, Purpose};
+use crate::sms::{MessageState, Purpose, ReportState};
 use crate::web::console::access::AccessAnswer;
 use crate::web::http::Flash;
 
@@ -101,7 +102,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("outcome", "", &mut Outcome::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "state-", &mut MessageState::VARIANTS.iter().map(|it| it.into_str()));
     all("messages", "purpose-", &mut Purpose::ALL.iter().map(|it| it.into_str()));
-    all("messages", "reported-", &mut ["pending", "delivered", "failed"].into_iter());
+    all("messages", "reported-", &mut ReportState::VARIANTS.iter().map(|it| it.into_str()));
     all("answers", "is-", &mut AccessAnswer::VARIANTS.iter().map(|it| it.into_str()));
     for answer in AccessAnswer::VARIANTS {
         all("answers", answer.into_str(), &mut ["", "-about", "-do"].into_iter());
@@ -110,7 +111,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("accounts", act.into_str(), &mut ["", "-about"].into_iter());
         all("act", "account-", &mut [act.into_str()].into_iter());
     }
-    all("rule", "unit-", &mut ["minute", "hour", "day", "week", "month", "year"].into_iter());
+    all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
     keys.extend(Flash::VARIANTS.iter().map(|flash| flash.into_str().to_owned()));
     visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {
         let words = text

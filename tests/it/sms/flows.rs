@@ -162,9 +162,12 @@ async fn a_forgotten_password_is_replaced() {
     let stranger = app.client();
     let second = ask(&stranger, "/password/reset", OTHER).await;
     let code = stranger.codes(OTHER).await.remove(0);
-    let fields = [("code", code.as_str()), ("new_password", NEW)];
+    // However it is written, it is shown as we read it.
+    let spaced = format!("{} {}", &OTHER[..6], &OTHER[6..]);
+    let fields = [("phone", spaced.as_str()), ("code", code.as_str()), ("new_password", NEW)];
     let nobody = send_on(&stranger, "/password/reset", &second, &fields).await;
     assert!(nobody.status == 404 && nobody.text.contains("id=\"phone-error\""), "{}", nobody.text);
+    assert!(nobody.text.contains(&format!("value=\"{OTHER}\"")), "{}", nobody.text);
 }
 
 #[tokio::test]
