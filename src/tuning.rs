@@ -147,6 +147,16 @@ impl Tuning {
         previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
     }
 
+    /// Reads a draft of `reader`, an account or a token, off the caller's thread. None if others of the same reader
+    /// take too long.
+    pub async fn read_draft<T: Send + 'static>(
+        &self,
+        reader: &str,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        request_id::in_turn(&self.0.draft_turns.of(reader), PATIENCE, async move { read() }).await
+    }
+
     /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
     /// in this instance; the others follow within a second, or within `live.poll` if the news of it is lost.
     pub async fn save(
@@ -294,18 +304,6 @@ impl DraftTurns {
         let mut turns = self.0.lock();
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(reader.to_owned()).or_default())
-    }
-}
-
-impl Tuning {
-    /// Reads a draft of `reader`, an account or a token, off the caller's thread. None if others of the same reader
-    /// take too long.
-    pub async fn read_draft<T: Send + 'static>(
-        &self,
-        reader: &str,
-        read: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        request_id::in_turn(&self.0.draft_turns.of(reader), PATIENCE, async move { read() }).await
     }
 }
 
