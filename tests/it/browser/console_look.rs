@@ -1,6 +1,5 @@
-//! The console in every state, checked like the other pages in `look.rs`; docs/console.png for the README.
+//! The console in every state, checked like the other pages in `look.rs`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use gatehouse::accounts::{Roles, Username};
@@ -13,7 +12,7 @@ use super::look::{Look, disable};
 use crate::gate::account;
 use crate::guard::Program;
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::{Browser, DESKTOP, PHONE, Screen, pictures};
+use crate::support::browser::{Browser, DESKTOP, PHONE};
 
 const HOUSE: &str = r#"# What the tests of pictures run on.
 [server]
@@ -59,9 +58,6 @@ async fn tour(language: &str) {
     app.services.tuning.sync_once().await;
     browser.open("/admin").await;
     look.at("console").await;
-    if language == "en" {
-        readme_picture(&browser).await;
-    }
     limits(&look).await;
     answers(&look).await;
     applications(&look, &app).await;
@@ -262,18 +258,4 @@ pub async fn administrator(app: &TestApp, name: &str) {
     let login = Username::parse(name).unwrap();
     let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
     app.services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
-}
-
-/// docs/console.png for the README. Recreate it with `GATEHOUSE_PICTURES=some/folder cargo test --test it
-/// the_console_is_fit`.
-async fn readme_picture(browser: &Browser) {
-    if pictures().is_none() {
-        return;
-    }
-    browser.screen_at(Screen { width: 1180, height: 900, phone: false }, 1).await;
-    // The picture does not show on which machine it was made.
-    browser.js("document.getElementById('parts').closest('section').remove()").await;
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/console.png");
-    browser.picture_at(&file).await;
-    browser.screen(DESKTOP).await;
 }

@@ -1,8 +1,6 @@
 //! Every page in every state, in both languages: nothing overflows on a phone, and everything has a label and
-//! enough contrast, in light and in dark. With GATEHOUSE_PICTURES also takes pictures of all of them, and
-//! docs/login.png for the README.
+//! enough contrast, in light and in dark. With GATEHOUSE_PICTURES also takes pictures of all of them.
 
-use std::path::Path;
 use std::time::Duration;
 
 use gatehouse::accounts::{Account, FailureResult, Roles, Username};
@@ -11,7 +9,7 @@ use serde_json::json;
 
 use super::WRONG;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
-use crate::support::browser::{Browser, DESKTOP, NARROWEST, PHONE, Screen, pictures};
+use crate::support::browser::{Browser, DESKTOP, NARROWEST, PHONE, pictures};
 use crate::support::setup::max;
 
 const HOUSE: &str = r#"
@@ -128,9 +126,6 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     browser.try_password("kim", WRONG).await;
     browser.try_password("kim", WRONG).await;
     look.at("login-captcha").await;
-    if look.language == "en" {
-        readme_picture(browser).await;
-    }
     browser.follow("[name=captcha_refresh]").await;
     look.at("login-refreshed").await;
     browser.fill(&[("captcha_answer", "nonsense")]).await;
@@ -153,19 +148,6 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     browser.js("document.querySelector('form').noValidate = true").await;
     browser.try_password("kim smith", "").await;
     look.at("login-invalid").await;
-}
-
-/// docs/login.png for the README: the page that asks for the CAPTCHA, at twice the density. Recreate it with
-/// `GATEHOUSE_PICTURES=some/folder cargo test --test it every_page`.
-async fn readme_picture(browser: &Browser) {
-    if pictures().is_none() {
-        return;
-    }
-    let screen = Screen { width: 720, height: 860, phone: false };
-    browser.screen_at(screen, 2).await;
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/login.png");
-    browser.picture_at(&file).await;
-    browser.screen(DESKTOP).await;
 }
 
 async fn cramped_pages(look: &Look<'_>, app: &TestApp) {

@@ -10,6 +10,7 @@ mod console;
 mod console_look;
 mod devices;
 mod double_click;
+mod gallery;
 mod look;
 mod proof;
 mod sign_in;

@@ -91,14 +91,8 @@ impl Browser {
     }
 
     pub async fn screen(&self, screen: Screen) {
-        self.screen_at(screen, 1).await;
-    }
-
-    /// `density` is device pixels to a CSS pixel.
-    pub async fn screen_at(&self, screen: Screen, density: u32) {
         let Screen { width, height, phone } = screen;
-        let metrics =
-            json!({ "width": width, "height": height, "deviceScaleFactor": density, "mobile": phone });
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
         self.cdp("Emulation.setDeviceMetricsOverride", metrics).await;
     }
 
