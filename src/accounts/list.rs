@@ -169,8 +169,11 @@ impl ListQuery {
         if by == AccountKey::LastSignIn {
             // The last of each account, in the order in which SQLite is to read the two.
             query.from = "sign_ins s CROSS JOIN accounts a";
-            query.conditions.push("s.account = a.id AND NOT EXISTS (SELECT 1 FROM sign_ins n WHERE n.account = s.account
-                AND n.signed_in_at >= s.signed_in_at AND (n.signed_in_at > s.signed_in_at OR n.id > s.id))".to_owned());
+            query.conditions.push(
+                "s.account = a.id AND NOT EXISTS (SELECT 1 FROM sign_ins n WHERE n.account = s.account
+                AND n.signed_in_at >= s.signed_in_at AND (n.signed_in_at > s.signed_in_at OR n.id > s.id))"
+                    .to_owned(),
+            );
         }
         if let Some(letters) = filter.login.as_ref().filter(|letters| !letters.is_empty()) {
             // What begins with them is before them with the last letter of all.

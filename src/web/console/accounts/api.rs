@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountRole, AccountState, Groups, GroupsError,
+    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountRole,
+    AccountState, Groups, GroupsError,
 };
 use crate::audit::words_of;
 use crate::sms::Phone;

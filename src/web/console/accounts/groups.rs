@@ -49,10 +49,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 pub async fn one(request: AdminRequest, name: Path<String>, query: Query<FormPairs>) -> WebResult {
     let name = name.into_inner();
     Groups::parse([name.as_str()]).map_err(|_| Problem::NotFound)?;
-    let (accounts, filter) = (
-        &request.services.accounts,
-        AccountFilter { group: Some(name.clone()), ..AccountFilter::default() },
-    );
+    let (accounts, filter) =
+        (&request.services.accounts, AccountFilter { group: Some(name.clone()), ..AccountFilter::default() });
     let order = AccountOrder { by: AccountKey::Login, reversed: false };
     let after = AccountCursor::of_account(value(&query, "after"));
     let is_first = after.is_none();

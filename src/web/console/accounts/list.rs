@@ -68,7 +68,9 @@ impl ChosenAct {
             "add" => {
                 let group = value(pairs, "group").trim();
                 let groups = Groups::parse([group]);
-                groups.map(Self::AddTo).map_err(|_| ChosenProblem::GroupName(group.chars().take(64).collect()))
+                groups
+                    .map(Self::AddTo)
+                    .map_err(|_| ChosenProblem::GroupName(group.chars().take(64).collect()))
             }
             _ => Err(ChosenProblem::NoAct),
         }
@@ -92,8 +94,7 @@ pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> Web
     let reason = request.reason(&pairs);
     // As it was sent with the page; nothing else is led to.
     let here = value(&pairs, "here").strip_prefix(HERE).and_then(|query| query.strip_prefix('?'));
-    let query: FormPairs =
-        form_urlencoded::parse(here.unwrap_or_default().as_bytes()).into_owned().collect();
+    let query: FormPairs = form_urlencoded::parse(here.unwrap_or_default().as_bytes()).into_owned().collect();
     let ids: Vec<&str> =
         pairs.iter().filter(|(name, _)| name == "account").map(|(_, id)| id.as_str()).collect();
     let again = async |problem: ChosenProblem| -> WebResult {
@@ -108,8 +109,9 @@ pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> Web
     }
     let mut accounts = Vec::new();
     for id in ids.iter().take(A_PAGE as usize).filter_map(|id| AccountId::parse(id)) {
-        accounts
-            .extend(request.services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none()));
+        accounts.extend(
+            request.services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none()),
+        );
     }
     let act = match ChosenAct::parse(&pairs) {
         _ if accounts.is_empty() => return again(ChosenProblem::Nobody).await,
@@ -244,11 +246,7 @@ struct AccountsView {
 
 impl AccountsView {
     /// What was looked for, or the list that the query describes.
-    async fn new(
-        request: &AdminRequest,
-        query: &[(String, String)],
-        asked: &str,
-    ) -> Result<Self, WebError> {
+    async fn new(request: &AdminRequest, query: &[(String, String)], asked: &str) -> Result<Self, WebError> {
         let (accounts, by) = (&request.services.accounts, ListedBy::parse(query));
         let after = AccountCursor::of_account(value(query, "after"));
         let found = if asked.is_empty() {
