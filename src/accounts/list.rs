@@ -267,7 +267,7 @@ impl Accounts {
     /// From indexes alone. SQLite counts a table without looking at its rows.
     pub async fn totals(&self) -> Result<AccountTotals, DbError> {
         const SQL: &str = "SELECT (SELECT COUNT(*) FROM accounts),
-            (SELECT COUNT(*) FROM accounts WHERE deleted_at >= 0),
+            (SELECT COUNT(*) FROM accounts WHERE COALESCE(deleted_at, 0) > 0),
             (SELECT COUNT(*) FROM accounts WHERE disabled_at IS NOT NULL AND deleted_at IS NULL),
             (SELECT COUNT(*) FROM accounts WHERE admin = 1)";
         let (all, deleted, disabled, admins): (i64, i64, i64, i64) =
