@@ -154,7 +154,7 @@ impl ListQuery {
             conditions: vec!["a.deleted_at IS NULL".to_owned()],
             keys: match by {
                 AccountKey::Created => vec!["a.created_at", "a.id"],
-                AccountKey::LastSignIn => vec!["s.signed_in_at", "s.account"],
+                AccountKey::LastSignIn => vec!["l.at", "l.account"],
                 // Of few, which are sorted: the index of all names would be read for them to its end.
                 AccountKey::Login if filter.is_of_few() => vec![sorted_login],
                 AccountKey::Login => vec![login],
@@ -167,13 +167,9 @@ impl ListQuery {
             query.in_group(group, by, filter.is_of_few());
         }
         if by == AccountKey::LastSignIn {
-            // The last of each account, in the order in which SQLite is to read the two.
-            query.from = "sign_ins s CROSS JOIN accounts a";
-            query.conditions.push(
-                "s.account = a.id AND NOT EXISTS (SELECT 1 FROM sign_ins n WHERE n.account = s.account
-                AND n.signed_in_at >= s.signed_in_at AND (n.signed_in_at > s.signed_in_at OR n.id > s.id))"
-                    .to_owned(),
-            );
+            // SQLite keeps the order of the two.
+            query.from = "last_sign_ins l CROSS JOIN accounts a";
+            query.conditions.push("l.account = a.id".to_owned());
         }
         if let Some(letters) = filter.login.as_ref().filter(|letters| !letters.is_empty()) {
             // What begins with them is before them with the last letter of all.
@@ -215,9 +211,9 @@ impl ListQuery {
         let direction = if ascending { "ASC" } else { "DESC" };
         let keys: Vec<_> = self.keys.iter().map(|key| format!("{key} {direction}")).collect();
         format!(
-            "SELECT a.*, g.names AS group_names,
-            (SELECT MAX(signed_in_at) FROM sign_ins n WHERE n.account = a.id) AS last_sign_in
-            FROM {} LEFT JOIN account_groups g ON g.account = a.id WHERE {} ORDER BY {} LIMIT {limit}",
+            "SELECT a.*, g.names AS group_names, t.at AS last_sign_in FROM {}
+            LEFT JOIN account_groups g ON g.account = a.id LEFT JOIN last_sign_ins t ON t.account = a.id
+            WHERE {} ORDER BY {} LIMIT {limit}",
             self.from,
             self.conditions.join(" AND "),
             keys.join(", ")

@@ -1,6 +1,8 @@
--- Who is in each group, in the orders in which members are listed. Instances of the version before write the names of an
--- account's groups into `account_groups` (0023), and so does this one: what the database makes of it here is right whoever
--- writes. A name and an age never change. See the file of the same number for PostgreSQL.
+-- What lists are ordered and found by. The database keeps it itself, so that it is right whoever writes: instances of the
+-- version before write only `account_groups` (0023) and `sign_ins`, as this one does. See 0001 for what this folder keeps
+-- to, and the file of the same number for PostgreSQL.
+
+-- Who is in each group. A name and an age never change.
 CREATE TABLE group_members (
     account    TEXT   NOT NULL,
     name       TEXT   NOT NULL,
@@ -28,3 +30,20 @@ END;
 
 -- Those of before: each is given once more.
 UPDATE account_groups SET names = names;
+
+-- When each account has signed in last; of its sign-ins only the newest are kept.
+CREATE TABLE last_sign_ins (
+    account TEXT   PRIMARY KEY NOT NULL,
+    at      BIGINT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX last_sign_ins_by_time ON last_sign_ins (at, account);
+
+CREATE TRIGGER sign_ins_recorded AFTER INSERT ON sign_ins BEGIN
+    INSERT INTO last_sign_ins (account, at) VALUES (NEW.account, NEW.signed_in_at)
+        ON CONFLICT (account) DO UPDATE SET at = MAX(at, excluded.at);
+END;
+CREATE TRIGGER sign_ins_ended AFTER DELETE ON sign_ins
+    WHEN NOT EXISTS (SELECT 1 FROM sign_ins WHERE account = OLD.account) BEGIN
+    DELETE FROM last_sign_ins WHERE account = OLD.account;
+END;
+INSERT INTO last_sign_ins (account, at) SELECT account, MAX(signed_in_at) FROM sign_ins GROUP BY account;
