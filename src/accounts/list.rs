@@ -207,15 +207,28 @@ impl ListQuery {
         self.conditions.push(format!("({}) {sign} ({})", self.keys.join(", "), place.join(", ")));
     }
 
-    fn sql(&self, ascending: bool, limit: u32) -> String {
-        let direction = if ascending { "ASC" } else { "DESC" };
+    /// Which accounts, before anything else is read about them.
+    fn ids(&self, direction: &str, limit: u32) -> String {
         let keys: Vec<_> = self.keys.iter().map(|key| format!("{key} {direction}")).collect();
+        let places: Vec<_> =
+            self.keys.iter().enumerate().map(|(at, key)| format!("{key} AS key_{at}")).collect();
         format!(
-            "SELECT a.*, g.names AS group_names, t.at AS last_sign_in FROM {}
-            LEFT JOIN account_groups g ON g.account = a.id LEFT JOIN last_sign_ins t ON t.account = a.id
-            WHERE {} ORDER BY {} LIMIT {limit}",
+            "SELECT a.id AS listed, {} FROM {} WHERE {} ORDER BY {} LIMIT {limit}",
+            places.join(", "),
             self.from,
             self.conditions.join(" AND "),
+            keys.join(", ")
+        )
+    }
+
+    fn sql(&self, ascending: bool, limit: u32) -> String {
+        let direction = if ascending { "ASC" } else { "DESC" };
+        let keys: Vec<_> = (0..self.keys.len()).map(|at| format!("key_{at} {direction}")).collect();
+        format!(
+            "SELECT a.*, g.names AS group_names, t.at AS last_sign_in FROM ({}) AS page
+            JOIN accounts a ON a.id = listed LEFT JOIN account_groups g ON g.account = listed
+            LEFT JOIN last_sign_ins t ON t.account = listed ORDER BY {}",
+            self.ids(direction, limit),
             keys.join(", ")
         )
     }

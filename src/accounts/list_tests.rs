@@ -203,7 +203,7 @@ async fn lists_are_read_from_indexes() {
                         continue;
                     }
                     let query = ListQuery::new(&filter, by, &db);
-                    let sql = format!("EXPLAIN QUERY PLAN {}", query.sql(false, 51));
+                    let sql = format!("EXPLAIN QUERY PLAN {}", query.ids("DESC", 51));
                     let rows: Vec<(i64, i64, i64, String)> = on_db!(&db, pool => {
                         let question = query_as(AssertSqlSafe(sql));
                         query.bound.0.iter().fold(question, |question, value| question.bind(value)).fetch_all(pool).await
