@@ -6,6 +6,7 @@ mod devices;
 mod entry;
 mod id;
 mod import;
+mod list;
 mod realm;
 mod session_changes;
 mod sessions;
@@ -27,9 +28,7 @@ use crate::entropy::Entropy;
 use crate::sms::{Phone, PhoneOwners};
 
 pub use crate::config::SessionSettings;
-pub use administration::{
-    AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Groups, GroupsError,
-};
+pub use administration::{AccountAct, AccountChange, Groups, GroupsError};
 pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor, RedeemedCode, is_state_hash, second_try};
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device_subject};
 pub use entry::{
@@ -39,6 +38,10 @@ pub use id::{AccountId, DeviceId, SessionId};
 pub use import::{
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
     MOST_ROWS as MOST_IMPORTED,
+};
+pub use list::{
+    AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountPage, AccountRole, AccountState,
+    AccountTotals, GroupSize, ListedAccount,
 };
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};

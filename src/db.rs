@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -24,17 +24,21 @@ use self::own::OwnConnections;
 use crate::clock::{Clock, Micros};
 use crate::outage::DependencyStatus;
 
-/// migrations/, in the binary (build.rs).
-static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
-    let files: &[(&str, &'static str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
-    let migration = |(name, sql): &(&str, &'static str)| {
+/// migrations/, in the binary (build.rs): a file for both databases, or one for each, named for its database.
+static MIGRATIONS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
+/// Those for one database.
+fn migrations(database: &str) -> Migrator {
+    let of_both_or = |name: &str| name.split_once('.').is_none_or(|(_, only)| only == database);
+    let migration = |(name, sql): &(&'static str, &'static str)| {
         let (version, description) = name.split_once('_').expect("a version, then what it is for");
         let version = version.parse().expect("a number");
         let description = Cow::Owned(description.replace('_', " "));
         Migration::new(version, description, MigrationType::Simple, SqlStr::from_static(sql), false)
     };
-    Migrator::with_migrations(files.iter().map(migration).collect())
-});
+    let files = MIGRATIONS.iter().filter(|(name, _)| of_both_or(name));
+    Migrator::with_migrations(files.map(migration).collect())
+}
 
 /// How long a statement waits for another write to end (SQLite).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -139,7 +143,7 @@ impl Db {
         // sqlx takes no lock while it migrates SQLite: two instances that start at once would both create the
         // tables. Inside one write transaction the second waits, then finds them.
         let mut tx = all.begin_with(IMMEDIATE).await.map_err(ConnectError::Connect)?;
-        MIGRATIONS.run_direct(None, &mut *tx, false).await?;
+        migrations("sqlite").run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
             return Ok(Self::Sqlite(DbPools::new(all.clone(), all, None)));
@@ -173,7 +177,7 @@ impl Db {
             Err(error) => return Err(unreachable(&options, error).await),
         };
         let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE).await.map_err(ConnectError::Connect)?;
-        MIGRATIONS.run(&all).await?;
+        migrations("postgres").run(&all).await?;
         Ok(Self::Postgres(DbPools::new(all, exclusive, None)))
     }
 
@@ -508,7 +512,7 @@ pub enum ConnectError {
 
 impl From<MigrateError> for ConnectError {
     fn from(error: MigrateError) -> Self {
-        let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+        let known = migrations("sqlite").iter().map(|migration| migration.version).max().unwrap_or_default();
         match error {
             MigrateError::VersionMissing(found) if found > known => Self::Newer { found, known },
             other => Self::Migrate(other),

@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{Account, AccountId, Accounts, session_changes};
-use crate::clock::Micros;
 use crate::config::is_custom_name;
-use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
-use crate::sms::Phone;
+use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
@@ -38,20 +36,11 @@ pub enum AccountChange {
     NoPassword,
     /// It is an administrator's, and who asks may not touch those.
     OfAdmin,
+    /// It would be in more groups than an account may.
+    TooManyGroups,
     /// There is no such account, or it is deleted.
     Gone,
 }
-
-#[derive(Debug, Clone, Default)]
-pub struct AccountFilter {
-    /// The first letters of the name.
-    pub login: Option<String>,
-    pub phone: Option<Phone>,
-}
-
-/// The newest first; those that are deleted are left out.
-pub type AccountPage = db::RowPage<Account, String>;
-pub type AccountCursor = db::RowCursor<String>;
 
 impl AccountAct {
     /// The name in URLs.
@@ -161,40 +150,6 @@ impl Accounts {
         tx.commit().await?;
         Ok(AccountChange::Done)
     }
-
-    /// Accounts after the cursor, newest first.
-    pub async fn page(
-        &self,
-        filter: &AccountFilter,
-        after: Option<AccountCursor>,
-        limit: u32,
-    ) -> Result<AccountPage, DbError> {
-        // PostgreSQL accepts no NUL in a text, and no name contains one.
-        let letters = filter.login.clone().unwrap_or_default();
-        if letters.contains('\0') {
-            return Ok(AccountPage::empty());
-        }
-        let phone = if filter.phone.is_some() { "phone = $6" } else { "$6 = ''" };
-        let sql = format!(
-            "SELECT * FROM accounts WHERE (created_at, id) < ($1, $2) AND deleted_at IS NULL
-            AND substr(login, 1, CAST($4 AS INTEGER)) = $5 AND {phone}
-            ORDER BY created_at DESC, id DESC LIMIT $3"
-        );
-        let place = after.unwrap_or(AccountCursor { at: Micros(i64::MAX), id: String::new() });
-        let number = filter.phone.as_ref().map_or("", Phone::as_str);
-        let rows: Vec<Account> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(place.at.0)
-            .bind(place.id).bind(i64::from(limit) + 1).bind(letters.chars().count() as i64).bind(letters)
-            .bind(number).fetch_all(pool).await)?;
-        let place = |last: &Account| AccountCursor { at: last.created_at, id: last.id.to_string() };
-        Ok(AccountPage::of(rows.into_iter().map(Ok), limit, place)?)
-    }
-}
-
-impl AccountCursor {
-    pub fn of_account(text: &str) -> Option<Self> {
-        let fits = |id: &&str| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit());
-        Self::parse_with(text, |id| Some(id).filter(fits).map(str::to_owned))
-    }
 }
 
 async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
@@ -249,6 +204,11 @@ impl Groups {
         self.0.iter().map(String::as_str)
     }
 
+    /// Both.
+    pub fn with(&self, others: &Self) -> Self {
+        Self(&self.0 | &others.0)
+    }
+
     pub(super) fn stored(text: Option<String>) -> Self {
         let names = text.iter().flat_map(|text| text.split(','));
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
@@ -262,10 +222,11 @@ impl fmt::Display for Groups {
     }
 }
 
+const GROUPS_OF: &str = "SELECT names FROM account_groups WHERE account = $1";
+
 impl Accounts {
     pub async fn groups(&self, id: AccountId) -> Result<Groups, DbError> {
-        const SQL: &str = "SELECT names FROM account_groups WHERE account = $1";
-        let names: Option<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(id.to_string())
+        let names: Option<String> = on_db!(&self.db, pool => query_scalar(GROUPS_OF).bind(id.to_string())
             .fetch_optional(pool).await)?;
         Ok(Groups::stored(names))
     }
@@ -277,6 +238,26 @@ impl Accounts {
         groups: &Groups,
         spares_admins: bool,
     ) -> Result<AccountChange, DbError> {
+        self.change_groups(id, spares_admins, |_| groups.clone()).await
+    }
+
+    /// Adds an account to these groups; it keeps the others.
+    pub async fn add_to_groups(
+        &self,
+        id: AccountId,
+        groups: &Groups,
+        spares_admins: bool,
+    ) -> Result<AccountChange, DbError> {
+        self.change_groups(id, spares_admins, |before| before.with(groups)).await
+    }
+
+    async fn change_groups(
+        &self,
+        id: AccountId,
+        spares_admins: bool,
+        change: impl FnOnce(&Groups) -> Groups + Send,
+    ) -> Result<AccountChange, DbError> {
+        // `group_members` follows from it (migration 0034).
         const SET: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET names = excluded.names";
         let at = self.db.now(&self.clock).await?;
@@ -286,7 +267,17 @@ impl Accounts {
         if account.roles.admin && spares_admins {
             return Ok(AccountChange::OfAdmin);
         }
-        let (id, names) = (id.to_string(), groups.to_string());
+        let id = id.to_string();
+        let before = Groups::stored(on_tx!(&mut tx, connection => query_scalar(GROUPS_OF).bind(&id)
+            .fetch_optional(connection).await)?);
+        let after = change(&before);
+        if after == before {
+            return Ok(AccountChange::Unchanged);
+        }
+        if after.0.len() > MOST_GROUPS {
+            return Ok(AccountChange::TooManyGroups);
+        }
+        let names = after.to_string();
         session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         on_tx!(&mut tx, connection => query(SET).bind(&id).bind(&names).execute(connection).await.map(drop))?;
         tx.commit().await?;

@@ -66,17 +66,25 @@ impl EntryRule<'_> {
     }
 }
 
-/// What is bound in conditions on the rows of [`ENABLED`].
+/// What is bound in the conditions of a statement.
 #[derive(Default)]
-struct BoundValues(Vec<String>);
+pub(super) struct BoundValues(pub Vec<String>);
 
 /// Accounts that may sign in, with their groups between commas.
 const ENABLED: &str = "(SELECT a.id, a.login, a.password_hash, ',' || COALESCE(g.names, '') || ',' AS names
     FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
     WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL) AS enabled";
 
+/// How many of them have the same groups: from the index of groups, less those that are disabled. SQLite keeps the order
+/// of a CROSS JOIN: it looks for the groups of each account that is disabled.
+const ENABLED_BY_GROUPS: &str = "SELECT names, CAST(SUM(count) AS BIGINT) FROM (
+    SELECT names, COUNT(*) AS count FROM account_groups GROUP BY names
+    UNION ALL SELECT g.names, -COUNT(*) FROM accounts a CROSS JOIN account_groups g
+        WHERE a.disabled_at IS NOT NULL AND a.deleted_at IS NULL AND g.account = a.id GROUP BY g.names
+    ) AS counted GROUP BY names HAVING SUM(count) > 0";
+
 impl BoundValues {
-    fn bind(&mut self, value: String) -> String {
+    pub fn bind(&mut self, value: String) -> String {
         self.0.push(value);
         format!("${}", self.0.len())
     }
@@ -243,20 +251,22 @@ impl<'a> ListTally<'a> {
 }
 
 impl Accounts {
-    /// Counts for each of the lists, and looks for every name and group in them and in `others`. It reads the accounts
-    /// once, however many lists there are and however long they are.
+    /// Counts for each of the lists, and looks for every name and group in them and in `others`. However many accounts
+    /// there are and however long the lists, it reads only indexes, those that are disabled, and those that are named.
     pub async fn find_listed<'a>(
         &self,
         lists: &[&'a [Who]],
         others: impl Iterator<Item = &'a Who>,
     ) -> Result<ListedAccounts, DbError> {
         let mut tally = ListTally::new(lists, others);
-        let groups = format!("SELECT names, COUNT(*) FROM {ENABLED} GROUP BY names");
-        let rows: Vec<(String, i64)> =
-            on_db!(&self.db, pool => query_as(AssertSqlSafe(groups)).fetch_all(pool).await)?;
-        for (groups, accounts) in rows {
+        let sets: Vec<(String, i64)> =
+            on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?;
+        let mut in_none = self.totals().await?.enabled();
+        for (groups, accounts) in sets {
+            in_none = in_none.saturating_sub(accounts.unsigned_abs());
             tally.add_groups(&groups, accounts.unsigned_abs());
         }
+        tally.add_groups("", in_none);
         let names: Vec<&str> = tally.names.keys().copied().collect();
         for names in names.chunks(NAMES_AT_ONCE) {
             let sql =

@@ -58,6 +58,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         AccountChange::Unchanged
         | AccountChange::NoPassword
         | AccountChange::OfAdmin
+        | AccountChange::TooManyGroups
         | AccountChange::Gone => {}
     }
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));

@@ -468,8 +468,16 @@ pub enum Flash {
     AccessSaved,
     AccessEnded,
     AppsSaved,
-    AccountChanged,
+    AccountDisabled,
+    AccountEnabled,
+    AccountSignedOut,
+    AccountMustChange,
+    AccountMadeAdmin,
+    AccountUnmadeAdmin,
+    AccountGroupsSet,
     AccountDeleted,
+    AccountsDisabled,
+    AccountsAdded,
 }
 
 impl Flash {

@@ -5,11 +5,15 @@ use actix_web::web::{Path, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::accounts::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, Groups};
+use crate::accounts::{
+    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountRole,
+    AccountState, Groups, GroupsError,
+};
+use crate::audit::words_of;
 use crate::sms::Phone;
 use crate::web::console::accounts::{change, change_groups, found};
 use crate::web::console::guard::{Admin, ChangeAccounts, Permitted, ReadAccounts};
-use crate::web::console::{LONGEST_REASON, read_cursor, read_page_size};
+use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::{Moment, Problem, ServicesData, UnreadBody};
 
@@ -21,6 +25,13 @@ pub struct AccountQuery {
     login: Option<String>,
     /// The whole number.
     phone: Option<String>,
+    /// Administrators, or all others.
+    #[param(schema_with = words_of::<AccountRole>)]
+    role: Option<String>,
+    #[param(schema_with = words_of::<AccountState>)]
+    state: Option<String>,
+    /// The name of a group that they are in.
+    group: Option<String>,
     /// The value of next from the previous page.
     after: Option<String>,
     #[param(minimum = 1, maximum = 200, default = 50)]
@@ -30,7 +41,7 @@ pub struct AccountQuery {
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "accounts": [AccountBody::example()] }))]
 struct AccountList {
-    /// Newest first, without those that are deleted.
+    /// Newest first, or, with login, in alphabetical order; without those that are deleted.
     accounts: Vec<AccountBody>,
     /// For `after`; left out on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,11 +144,19 @@ pub async fn list(
     let after = read_cursor(wanted.after.as_deref(), "after", AccountCursor::of_account)?;
     let region = &services.live.snapshot().sms.default_region;
     let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
-    let filter =
-        AccountFilter { login: wanted.login.clone(), phone: phone.map_err(|_| Problem::InvalidPhone)? };
-    let page = services.accounts.page(&filter, after, limit).await?;
+    let role = read_filter(wanted.role.as_deref(), "role", "Use user or admin.", |word| word.parse().ok())?;
+    let states = "Use active, disabled or must-change-password.";
+    let state = read_filter(wanted.state.as_deref(), "state", states, |word| word.parse().ok())?;
+    let group = read_filter(wanted.group.as_deref(), "group", "Use the name of a group.", |name| {
+        Groups::parse([name]).is_ok().then(|| name.to_owned())
+    })?;
+    let phone = phone.map_err(|_| Problem::InvalidPhone)?;
+    let filter = AccountFilter { login: wanted.login.clone(), phone, role, state, group };
+    let by = if filter.login.is_some() { AccountKey::Login } else { AccountKey::Created };
+    let order = AccountOrder { by, reversed: false };
+    let page = services.accounts.page(&filter, order, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
-    let accounts = page.entries.into_iter().map(AccountBody::from).collect();
+    let accounts = page.entries.into_iter().map(|listed| AccountBody::from(listed.account)).collect();
     Ok(HttpResponse::Ok().json(AccountList { accounts, next }))
 }
 
@@ -265,6 +284,7 @@ fn answer(changed: AccountChange, admin: &Admin, act: &str) -> Result<HttpRespon
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
         AccountChange::OfAdmin => Err(admin.overreached(act)),
+        AccountChange::TooManyGroups => Err(Problem::wrong("groups", format!("{}.", GroupsError::TooMany))),
         AccountChange::Gone => Err(Problem::NotFound),
     }
 }

@@ -1,22 +1,22 @@
-//! `/admin/accounts`: finds an account, shows where it is signed in, and changes its state.
+//! `/admin/accounts/{id}`: shows an account and where it is signed in, and changes its state and its groups.
 
 pub mod api;
+pub mod groups;
+pub mod list;
 
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
-use actix_web::web::{Form, Path, Query};
+use actix_web::web::{Form, Path};
 use askama::Template;
 use serde_json::json;
 use strum::VariantArray;
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, Groups, GroupsError,
-    PastSignIn, Session, Username,
+    Account, AccountAct, AccountChange, AccountId, Groups, GroupsError, PastSignIn, Session, Username,
 };
 use crate::audit::SubjectKind;
 use crate::db::DbError;
-use crate::sms::Phone;
 use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest};
 use crate::web::console::{FormProblem, subject_link};
@@ -55,15 +55,36 @@ async fn change_groups(
 ) -> Result<AccountChange, DbError> {
     let accounts = &admin.services.accounts;
     let before = accounts.groups(account.id).await?;
-    if before == *groups {
-        return Ok(AccountChange::Unchanged);
-    }
     let change = accounts.set_groups(account.id, groups, admin.token().is_some()).await?;
+    record_groups(admin, account, change, [&before, groups], reason);
+    Ok(change)
+}
+
+/// Adds an account to these groups, and records that.
+async fn add_to_groups(
+    admin: &Admin,
+    account: &Account,
+    groups: &Groups,
+    reason: &str,
+) -> Result<AccountChange, DbError> {
+    let accounts = &admin.services.accounts;
+    let before = accounts.groups(account.id).await?;
+    let change = accounts.add_to_groups(account.id, groups, admin.token().is_some()).await?;
+    record_groups(admin, account, change, [&before, &before.with(groups)], reason);
+    Ok(change)
+}
+
+fn record_groups(
+    admin: &Admin,
+    account: &Account,
+    change: AccountChange,
+    [from, to]: [&Groups; 2],
+    reason: &str,
+) {
     if change == AccountChange::Done {
-        let detail = json!({ "reason": reason, "from": before.to_string(), "to": groups.to_string() });
+        let detail = json!({ "reason": reason, "from": from.to_string(), "to": to.to_string() });
         admin.did_to(account, "account-groups", &detail);
     }
-    Ok(change)
 }
 
 /// Also one that is deleted.
@@ -75,42 +96,6 @@ async fn by_id(services: &Services, id: &str) -> Result<Account, Problem> {
 async fn found(services: &Services, id: &str) -> Result<Account, Problem> {
     let account = by_id(services, id).await?;
     if account.deleted_at.is_none() { Ok(account) } else { Err(Problem::NotFound) }
-}
-
-/// `GET /admin/accounts`
-pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let after = AccountCursor::of_account(value(&query, "after"));
-    let found = request.services.accounts.page(&AccountFilter::default(), after, A_PAGE).await?;
-    let next = found.next.map(|cursor| format!("{HERE}?after={cursor}"));
-    let layout = request.layout(HERE);
-    let page =
-        AccountsView { layout, rows: found.entries, next, asked: String::new(), expired: false, none: false };
-    Ok(request.visit.page(StatusCode::OK, &page))
-}
-
-/// `POST /admin/accounts`: finds accounts. What somebody typed does not appear in a URL, so there is no next page.
-pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
-    let asked: String = value(&pairs, "asked").trim().chars().take(255).collect();
-    let expired = !request.sends_own_form(&pairs);
-    let rows = match expired {
-        true => Vec::new(),
-        false => {
-            request.services.accounts.page(&filter(&asked, &request.services), None, A_PAGE).await?.entries
-        }
-    };
-    let status = if expired { StatusCode::FORBIDDEN } else { StatusCode::OK };
-    let none = !expired && rows.is_empty();
-    let page = AccountsView { layout: request.layout(HERE), rows, next: None, asked, expired, none };
-    Ok(request.visit.page(status, &page))
-}
-
-/// A number that is written as one, or the first letters of a name.
-fn filter(asked: &str, services: &Services) -> AccountFilter {
-    let region = &services.live.snapshot().sms.default_region;
-    match Phone::parse(asked, region) {
-        Ok(phone) => AccountFilter { phone: Some(phone), ..AccountFilter::default() },
-        Err(_) => AccountFilter { login: Some(asked.to_lowercase()), ..AccountFilter::default() },
-    }
 }
 
 /// `GET /admin/accounts/{id}`
@@ -126,8 +111,8 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
     let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
     let account = by_id(&request.services, &id).await?;
     let done = || match act {
-        AccountAct::Delete => request.visit.see_other(HERE, Some(Flash::AccountDeleted)),
-        _ => request.visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)),
+        AccountAct::Delete => request.visit.see_other(HERE, Some(said_of(act))),
+        _ => request.visit.see_other(&format!("{HERE}/{id}"), Some(said_of(act))),
     };
     if account.deleted_at.is_some() {
         // The second of two clicks.
@@ -152,10 +137,25 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
             AccountChange::Done | AccountChange::Unchanged => Ok(done()),
             AccountChange::LastAdmin => again(AccountProblem::LastAdmin).await,
             AccountChange::NoPassword => again(AccountProblem::NoPassword).await,
-            AccountChange::Gone | AccountChange::OfAdmin => Err(Problem::NotFound.into()),
+            AccountChange::Gone | AccountChange::OfAdmin | AccountChange::TooManyGroups => {
+                Err(Problem::NotFound.into())
+            }
         }
     });
     confirm::confirmed(&request, &target, &pairs, act).await
+}
+
+/// What the next page says.
+const fn said_of(act: AccountAct) -> Flash {
+    match act {
+        AccountAct::Disable => Flash::AccountDisabled,
+        AccountAct::Enable => Flash::AccountEnabled,
+        AccountAct::EndSessions => Flash::AccountSignedOut,
+        AccountAct::RequireNewPassword => Flash::AccountMustChange,
+        AccountAct::MakeAdmin => Flash::AccountMadeAdmin,
+        AccountAct::UnmakeAdmin => Flash::AccountUnmadeAdmin,
+        AccountAct::Delete => Flash::AccountDeleted,
+    }
 }
 
 /// `POST /admin/accounts/{id}/groups`, with a reason and a confirmed password.
@@ -184,7 +184,7 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
     let act = Box::pin(async {
         match change_groups(&request.admin, &account, &groups, &reason).await? {
             AccountChange::Done | AccountChange::Unchanged => {
-                Ok(request.visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)))
+                Ok(request.visit.see_other(&format!("{HERE}/{id}#groups-of"), Some(Flash::AccountGroupsSet)))
             }
             _ => Err(Problem::NotFound.into()),
         }
@@ -204,21 +204,9 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
         groups: groups.names().collect::<Vec<_>>().join(" "),
+        names: groups.names().map(str::to_owned).collect(),
         account,
     })
-}
-
-#[derive(Template)]
-#[template(path = "pages/admin/accounts.html")]
-struct AccountsView {
-    layout: Layout,
-    rows: Vec<Account>,
-    next: Option<String>,
-    asked: String,
-    /// The form was too old, or not ours.
-    expired: bool,
-    /// Something was looked for, and no account found.
-    none: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -267,6 +255,8 @@ struct AccountView {
     problem: Option<(Option<AccountAct>, AccountProblem)>,
     /// As they are, or as they were typed.
     groups: String,
+    /// As they are.
+    names: Vec<String>,
 }
 
 impl AccountView {
@@ -288,6 +278,15 @@ impl AccountView {
     /// What the button of an act says, or, with `-about`, what it does.
     fn word(&self, act: &AccountAct, part: &str) -> Cow<'static, str> {
         self.layout.locale.named_word("accounts", &format!("{}{part}", act.into_str()))
+    }
+
+    /// Whether the page is shown again for an act, or for the groups.
+    const fn is_about_act(&self) -> bool {
+        matches!(self.problem, Some((Some(_), _)))
+    }
+
+    const fn is_about_groups(&self) -> bool {
+        matches!(self.problem, Some((None, _)))
     }
 
     fn groups_wrong(&self) -> Option<Cow<'static, str>> {
