@@ -131,6 +131,8 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     if look.language == "en" {
         readme_picture(browser).await;
     }
+    browser.find(".proof .quiet").await.click().await.unwrap();
+    look.at("login-captcha-image").await;
     browser.follow("[name=captcha_refresh]").await;
     look.at("login-refreshed").await;
     browser.fill(&[("captcha_answer", "nonsense")]).await;
@@ -140,7 +142,7 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     browser.try_password("kim", WRONG).await;
     look.at("login-captcha-needed").await;
     browser.find("#captcha_proof").await.click().await.unwrap();
-    browser.until("solution", "return document.querySelector('.proof').classList.contains('solved')").await;
+    browser.until("solution", super::proof::SOLVED).await;
     look.at("login-captcha-solved").await;
     app.advance(Duration::from_secs(60));
     browser.fail(2, "kim").await;
