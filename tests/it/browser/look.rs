@@ -123,6 +123,8 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     browser.open("/login").await;
     look.at("login").await;
+    browser.open("/login?rd=https://invoices.example/").await;
+    look.at("login-to-app").await;
     browser.fail(1, "kim").await;
     look.at("login-rejected").await;
     browser.try_password("kim", WRONG).await;

@@ -134,7 +134,11 @@ async fn a_form_that_is_submitted_while_it_computes_waits_and_goes_on_by_itself(
 async fn the_image_is_unfolded_on_request_and_stops_the_computation() {
     let (_app, browser) = challenged(offering()).await;
     assert!(!browser.shows(".letters").await);
-    assert_eq!(browser.js("return document.querySelector('.captcha img').naturalWidth").await, 0, "not drawn");
+    assert_eq!(
+        browser.js("return document.querySelector('.captcha img').naturalWidth").await,
+        0,
+        "not drawn"
+    );
     browser.js(HOLD).await;
     browser.find(BOX).await.click().await.unwrap();
     assert!(browser.shows(".proof progress").await);
