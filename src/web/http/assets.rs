@@ -13,7 +13,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::web::http::brand;
+use crate::web::http::brand::{self, short_hash};
 use crate::web::http::locale::weight;
 use crate::web::http::problem::Problem;
 use crate::web::http::services::ServicesData;
@@ -108,11 +108,6 @@ impl PublicBody {
         }
         response.insert_header((CONTENT_TYPE, HeaderValue::from_static(self.kind))).body(body.clone())
     }
-}
-
-/// Forty bits are enough to tell releases apart.
-pub fn short_hash(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..10].to_owned()
 }
 
 fn gzip(bytes: &[u8]) -> Bytes {

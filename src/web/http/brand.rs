@@ -8,7 +8,6 @@ use actix_web::web::Bytes;
 use strum::VariantArray;
 
 use crate::config::{Brand, Colour};
-use crate::web::http::assets::short_hash;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray)]
 pub enum BrandFile {
@@ -41,6 +40,11 @@ impl BrandFile {
         let (begin, end, _) = self.form();
         Some(format!("/static/{begin}{}{end}", short_hash(&self.body(brand)?)))
     }
+}
+
+/// Forty bits are enough to tell releases and brands apart.
+pub fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..10].to_owned()
 }
 
 fn style([colour, deep]: [Colour; 2]) -> Bytes {
