@@ -108,53 +108,88 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
 for (const form of document.querySelectorAll("form[method=post]")) {
   let sent = 0;
   form.addEventListener("submit", (event) => {
+    if (event.defaultPrevented) return;
     if (Date.now() - sent < 2000) event.preventDefault();
     else sent = Date.now();
   });
 }
 
-// Instead of typing letters, the device computes; a worker does, so that the page stays as it is. WebCrypto exists on
-// https and on localhost only.
+// Instead of typing letters, the device computes, from when the box is reached or the form is submitted; a worker does, so
+// that the page stays as it is. Whoever unfolds the image stops it: a solution would take the letters away while they are
+// typed. WebCrypto exists on https and on localhost only.
 const proof = document.querySelector("[data-proof]");
 if (proof && window.Worker && window.crypto?.subtle) {
-  const { proof: challenge, worker: script, working, done, failed } = proof.dataset;
-  const [button, progress] = [proof.querySelector("button"), proof.querySelector("progress")];
-  const [status, solution] = [proof.querySelector("[role=status]"), proof.querySelector("input")];
-  const letters = proof.parentElement.querySelector(".letters");
+  const { proof: challenge, worker: script, working, sending, done, failed } = proof.dataset;
+  const [box, instead] = proof.querySelectorAll("button");
+  const [progress, status] = [proof.querySelector("progress"), proof.querySelector("[role=status]")];
+  const [solution, letters] = [proof.querySelector("input"), document.getElementById("captcha_letters")];
   const { parameters, signature } = JSON.parse(challenge);
-  let worker;
-  const end = (text, solved) => {
+  const hint = status.textContent;
+  let worker, submitted;
+  const unfold = (image) => {
+    instead.setAttribute("aria-expanded", String(image));
+    letters.hidden = !image;
+    for (const input of letters.querySelectorAll("input")) input.disabled = !image;
+  };
+  const stop = (text) => {
     worker?.terminate();
     worker = undefined;
-    status.textContent = text;
     progress.hidden = true;
-    proof.classList.toggle("solved", solved);
-    // Not disabled, which would take the focus away.
-    button.setAttribute("aria-disabled", String(solved));
-    if (solved && letters.contains(document.activeElement)) button.focus();
-    letters.hidden = solved;
-    for (const input of letters.querySelectorAll("input")) input.disabled = solved;
+    status.textContent = text;
   };
-  button.addEventListener("click", () => {
+  const end = (found) => {
+    const again = submitted;
+    submitted = undefined;
+    stop(found ? done : failed);
+    unfold(!found);
+    if (!found) {
+      if (again) letters.querySelector("input, button").focus();
+      return;
+    }
+    solution.value = btoa(JSON.stringify({ challenge: { parameters, signature }, solution: found }));
+    box.setAttribute("aria-checked", "true");
+    if (document.activeElement === instead) box.focus();
+    instead.hidden = true;
+    if (again) solution.form.requestSubmit(again.submitter);
+  };
+  const start = () => {
     if (worker || solution.value) return;
-    button.setAttribute("aria-disabled", "true");
+    unfold(false);
     status.textContent = working;
     progress.value = 0;
     progress.hidden = false;
     try {
       worker = new Worker(script);
     } catch {
-      end(failed, false);
+      end();
       return;
     }
-    worker.onerror = () => end(failed, false);
+    worker.onerror = () => end();
     worker.onmessage = ({ data: { likely, found } }) => {
       if (likely) progress.value = likely;
-      if (found) solution.value = btoa(JSON.stringify({ challenge: { parameters, signature }, solution: found }));
-      if (!likely) end(found ? done : failed, Boolean(found));
+      else end(found);
     };
     worker.postMessage({ parameters });
+  };
+  box.addEventListener("focus", () => { if (letters.hidden) start(); });
+  box.addEventListener("click", start);
+  instead.addEventListener("click", () => {
+    submitted = undefined;
+    stop(hint);
+    unfold(letters.hidden);
   });
+  // Before the others: the form is sent when there is a solution, unless it is sent to enter another number.
+  solution.form.addEventListener("submit", (event) => {
+    if (solution.value || !letters.hidden || event.submitter?.name === "change") return;
+    event.preventDefault();
+    submitted = event;
+    start();
+    if (worker) status.textContent = sending;
+  }, { capture: true });
+  // A browser that goes back fills in what was sent.
+  solution.value = "";
+  unfold(instead.getAttribute("aria-expanded") === "true");
+  proof.parentElement.querySelector("legend").className = "hidden";
   proof.hidden = false;
 }
 

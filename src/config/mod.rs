@@ -8,6 +8,7 @@ mod access;
 mod apps;
 mod backend;
 mod backend_settings;
+mod brand;
 mod document;
 mod draft;
 mod error;
@@ -30,6 +31,7 @@ pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_te
 pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
+pub use brand::{Brand, Colour, Logo};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,

@@ -97,7 +97,7 @@ fn program(name: &str, section: &mut SectionReader<'_>, places: &[&str]) -> Prog
     ProgramText { program, text, texts }
 }
 
-fn title(text: String) -> ParseResult<String> {
+pub(super) fn title(text: String) -> ParseResult<String> {
     if text.trim().is_empty() || text.encode_utf16().count() > LONGEST_PROGRAM {
         return Err(format!("must be 1 to {LONGEST_PROGRAM} characters: what people know the program by"));
     }

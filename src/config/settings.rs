@@ -1,8 +1,11 @@
 //! The whole configuration: what is fixed until a restart, and what is live.
 
+use std::sync::Arc;
+
 use super::access::{AccessRules, AccessSettings};
 use super::apps::{self, Apps};
 use super::backend_settings::{BackendKind, BackendSettings};
+use super::brand::Brand;
 use super::error::{ConfigLocation, ConfigProblem};
 use super::limits::Limits;
 use super::programs::{self, ProgramTexts, Relays};
@@ -48,6 +51,7 @@ pub struct LiveSettings {
     pub limits: Limits,
     pub access: AccessRules,
     pub apps: Apps,
+    pub brand: Arc<Brand>,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
     pub sms: SmsTunables,
@@ -90,6 +94,7 @@ impl Config {
             limits: root.section("limits", Limits::read),
             access: access.into(),
             apps: apps::read(root, &settings.server.public_url),
+            brand: Arc::new(root.table()),
             captcha: live_captcha,
             login: root.table(),
             sms: live_sms,

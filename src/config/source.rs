@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use toml_edit::DocumentMut;
 
+use super::brand::Brand;
 use super::document::{ConfigTable, ConfigValue, Environment, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
 use super::reader::{ProblemList, SectionTable};
@@ -175,10 +176,11 @@ fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Conf
 }
 
 /// Sections with their live keys; all keys if none are listed.
-pub(super) const LIVE: [(&str, &[&str]); 6] = [
+pub(super) const LIVE: [(&str, &[&str]); 7] = [
     ("limits", &[]),
     ("access", &[]),
     ("apps", &[]),
+    (Brand::NAME, &[]),
     (LoginTunables::NAME, &[]),
     (CaptchaTunables::NAME, CaptchaTunables::KEYS),
     (SmsTunables::NAME, SmsTunables::KEYS),

@@ -23,7 +23,7 @@ use super::message_limits::{BudgetShare, MessageLogs, RELAYED, SendPath};
 use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
-use crate::config::{Brake, LiveSettings, SMS_BRAKE};
+use crate::config::{Brake, Brand, LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
 use crate::denied::{ACCESS, Denied};
 use crate::{request_id, spans};
@@ -48,6 +48,7 @@ pub struct SendJob {
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
     code_ttl: Duration,
+    brand: Arc<Brand>,
     asker: Option<String>,
     guess_window: Duration,
     /// How long everybody is challenged.
@@ -155,6 +156,7 @@ impl SendJob {
             asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
             logs,
             brake: live.sms.brake.clone(),
+            brand: Arc::clone(&live.brand),
             code_ttl: match message.purpose {
                 MessagePurpose::Own(_) | MessagePurpose::Verification(_) => live.sms.code_ttl,
                 MessagePurpose::Relayed(_) => RELAYED,
@@ -485,7 +487,8 @@ impl SendJob {
         let (locale, language) = (self.message.locale.as_str(), self.message.language.as_deref());
         match &self.message.purpose {
             MessagePurpose::Own(purpose) => {
-                text::text(*purpose, code, self.code_ttl, locale, inner.deps.site.as_deref())
+                let site = inner.deps.site.as_deref();
+                text::text(*purpose, code, self.code_ttl, locale, &self.brand.name, site)
             }
             MessagePurpose::Verification(of) => {
                 let (name, ttl) = (of.program(), Some(self.code_ttl));

@@ -53,7 +53,7 @@ fn in_one_segment(words: Zeroizing<String>, program: &str, code: &str, locale: &
     Some(short(locale)).filter(|short| fits_one_segment(short)).unwrap_or_else(|| short("en"))
 }
 
-/// Fits in one SMS segment in every language. If there is room, its last line binds the code to the site
+/// Fits in one SMS segment in every language; `brand` is our name in it. If there is room, its last line binds the code to the site
 /// (`@login.example #012345`): browsers offer it there and nowhere else
 /// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
 pub fn text(
@@ -61,6 +61,7 @@ pub fn text(
     code: &SmsCode,
     ttl: Duration,
     locale: &str,
+    brand: &str,
     site: Option<&str>,
 ) -> Zeroizing<String> {
     let key = match purpose {
@@ -69,10 +70,10 @@ pub fn text(
         Purpose::Reset => "sms.code.reset",
         Purpose::Verify => "sms.code.verify",
     };
-    let minutes = minutes(ttl);
-    let words =
-        Zeroizing::new(t!(key, locale = locale, code = code.expose(), minutes = minutes).into_owned());
-    let bound = site.map(|site| Zeroizing::new(format!("{}\n@{site} #{}", *words, code.expose())));
+    let (minutes, code) = (minutes(ttl), code.expose());
+    let words = t!(key, locale = locale, program = brand, code = code, minutes = minutes).into_owned();
+    let words = in_one_segment(Zeroizing::new(words), brand, code, locale);
+    let bound = site.map(|site| Zeroizing::new(format!("{}\n@{site} #{code}", *words)));
     bound.filter(|bound| fits_one_segment(bound)).unwrap_or(words)
 }
 
@@ -86,12 +87,15 @@ mod tests {
     #[test]
     fn every_text_fits_one_segment_and_says_code_and_minutes() {
         let code = SmsCode::random(&Entropy::seeded(3));
-        for locale in ["en", "zh-CN", "xx"] {
+        let longest = ["a".repeat(40), "é".repeat(40), "店".repeat(40)];
+        let brands = longest.iter().map(String::as_str).chain(["Gatehouse", "Exämple"]);
+        for (brand, locale) in brands.flat_map(|brand| ["en", "zh-CN", "xx"].map(|locale| (brand, locale))) {
             for purpose in Purpose::ALL {
                 for site in [None, Some("id.example"), Some("a-rather-long-name.of-a-company.example")] {
-                    let text = text(purpose, &code, TEN_MINUTES, locale, site);
+                    let text = text(purpose, &code, TEN_MINUTES, locale, brand, site);
                     assert!(fits_one_segment(&text), "{}", *text);
-                    assert!(text.contains(code.expose()) && text.contains("10"), "{}", *text);
+                    assert!(text.contains(code.expose()) && text.contains(brand), "{}", *text);
+                    assert!(text.contains("10") || brand != "Gatehouse", "{}", *text);
                 }
             }
         }
@@ -127,14 +131,14 @@ mod tests {
     fn the_last_line_names_the_site_if_there_is_room_for_it() {
         let code = SmsCode::parse("012345").unwrap();
         let last = |locale, site: &str| {
-            let text = text(Purpose::Login, &code, TEN_MINUTES, locale, Some(site));
+            let text = text(Purpose::Login, &code, TEN_MINUTES, locale, "Gatehouse", Some(site));
             text.lines().last().unwrap().to_owned()
         };
         assert_eq!(last("en", "auth.example"), "@auth.example #012345");
         assert_eq!(last("zh-CN", "id.example"), "@id.example #012345");
         assert!(last("zh-CN", "id.company.example").ends_with('。'), "no room in 70 units");
         assert!(last("en", &"a".repeat(60)).ends_with("Ignore it."), "no room in 160 septets");
-        let alone = text(Purpose::Login, &code, TEN_MINUTES, "en", None);
+        let alone = text(Purpose::Login, &code, TEN_MINUTES, "en", "Gatehouse", None);
         assert_eq!(alone.lines().count(), 1);
     }
 
@@ -143,7 +147,9 @@ mod tests {
         let code = SmsCode::random(&Entropy::seeded(4));
         for locale in ["en", "zh-CN"] {
             let texts: std::collections::BTreeSet<_> = Purpose::ALL
-                .map(|purpose| text(purpose, &code, Duration::from_secs(300), locale, None).to_string())
+                .map(|purpose| {
+                    text(purpose, &code, Duration::from_secs(300), locale, "Gatehouse", None).to_string()
+                })
                 .into();
             assert_eq!(texts.len(), Purpose::ALL.len());
             let warning = if locale == "en" { "Do not share it" } else { "切勿告诉他人" };

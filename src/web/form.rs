@@ -24,6 +24,7 @@ use crate::request_id;
 use crate::web::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::http::challenge::BUSY;
 use crate::web::http::error_page::problem_page;
+use crate::web::http::next::AppTarget;
 use crate::web::http::page::with_wait;
 use crate::web::http::{
     ActionRefusal, Actor, ChallengeContext, Field, FieldErrors, Flash, Layout, Message, Next, PageRequest,
@@ -293,7 +294,8 @@ impl NextFields {
         let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure)?;
         // A state that we cannot have issued is dropped.
         let state = if is_state_hash(&self.state) { self.state.clone() } else { String::new() };
-        Some(Next::to_app(to, state))
+        let name = to.app(&live.apps)?.name.clone();
+        Some(Next::to_app(AppTarget { to, state, name }))
     }
 }
 

@@ -5,6 +5,7 @@ mod accounts;
 mod admin;
 mod architecture;
 mod audit;
+mod brand;
 mod browser;
 mod command_line;
 mod connections;

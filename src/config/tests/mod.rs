@@ -3,6 +3,7 @@
 mod accepted;
 mod access;
 mod apps;
+mod brand;
 mod example;
 mod hostile;
 mod nacos;

@@ -13,8 +13,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::web::http::brand::{self, short_hash};
 use crate::web::http::locale::weight;
 use crate::web::http::problem::Problem;
+use crate::web::http::services::ServicesData;
 
 pub struct Asset {
     pub url: String,
@@ -61,7 +63,10 @@ pub async fn serve(request: HttpRequest, file: web::Path<String>) -> Result<Http
             return Ok(asset.body.respond(&request, "no-cache"));
         }
     }
-    Err(Problem::NotFound)
+    let services = request.app_data::<ServicesData>();
+    services
+        .and_then(|services| brand::serve(&services.live.snapshot().brand, &asked))
+        .ok_or(Problem::NotFound)
 }
 
 /// `GET /favicon.ico`, which browsers request by themselves for an image or JSON.
@@ -103,11 +108,6 @@ impl PublicBody {
         }
         response.insert_header((CONTENT_TYPE, HeaderValue::from_static(self.kind))).body(body.clone())
     }
-}
-
-/// Forty bits are enough to tell releases apart.
-pub fn short_hash(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex()[..10].to_owned()
 }
 
 fn gzip(bytes: &[u8]) -> Bytes {

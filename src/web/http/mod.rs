@@ -4,6 +4,7 @@ pub mod access;
 pub mod action;
 pub mod api;
 pub mod assets;
+pub mod brand;
 pub mod challenge;
 pub mod client;
 pub mod connections;
@@ -25,6 +26,7 @@ pub mod theme;
 
 pub use action::{ActionRefusal, Actor, CountedAs};
 pub use api::{ApiRequest, CaptchaSolution};
+pub use brand::BrandFile;
 pub use challenge::ChallengeContext;
 pub use client::{ClientAddress, TrustedProxies};
 pub use cookies::Cookies;

@@ -20,6 +20,8 @@ pub struct Next {
 pub struct AppTarget {
     pub to: ReturnUrl,
     pub state: String,
+    /// The application's name in the configuration.
+    pub name: String,
 }
 
 impl Next {
@@ -40,8 +42,8 @@ impl Next {
     }
 
     /// To an application, by way of `/login`, which lets the browser in there.
-    pub fn to_app(to: ReturnUrl, state: String) -> Self {
-        let next = Self { path: String::new(), app: Some(AppTarget { to, state }) };
+    pub fn to_app(app: AppTarget) -> Self {
+        let next = Self { path: String::new(), app: Some(app) };
         Self { path: next.by_way_of("/login"), ..next }
     }
 
@@ -52,7 +54,7 @@ impl Next {
     /// The hidden fields with which a form keeps it.
     pub fn fields(&self) -> Vec<(&'static str, &str)> {
         match &self.app {
-            Some(AppTarget { to, state }) => vec![("rd", to.as_str()), ("state", state)],
+            Some(AppTarget { to, state, .. }) => vec![("rd", to.as_str()), ("state", state)],
             None => vec![("next", &self.path)],
         }
     }

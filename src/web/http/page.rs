@@ -25,7 +25,7 @@ use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
-use crate::config::LiveSettings;
+use crate::config::{Brand, LiveSettings};
 use crate::entropy::Entropy;
 use crate::request_id::RequestIds;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -254,6 +254,7 @@ impl PageRequest {
         Layout {
             locale: self.locale,
             theme: self.theme,
+            brand: self.brand(),
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
@@ -263,6 +264,11 @@ impl PageRequest {
             alarm: self.edge.alarm.load(Ordering::Relaxed),
             mistaken: false,
         }
+    }
+
+    fn brand(&self) -> Arc<Brand> {
+        let services = self.request().app_data::<ServicesData>();
+        services.map(|services| Arc::clone(&services.live.snapshot().brand)).unwrap_or_default()
     }
 
     fn outbox(&self) -> Option<String> {
@@ -373,6 +379,7 @@ impl FromRequest for PageRequest {
 pub struct Layout {
     pub locale: Locale,
     pub theme: Theme,
+    pub brand: Arc<Brand>,
     pub csrf_token: String,
     pub here: String,
     pub user: Option<String>,

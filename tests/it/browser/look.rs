@@ -121,11 +121,15 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     browser.open("/login").await;
     look.at("login").await;
+    browser.open("/login?rd=https://invoices.example/").await;
+    look.at("login-to-app").await;
     browser.fail(1, "kim").await;
     look.at("login-rejected").await;
     browser.try_password("kim", WRONG).await;
     browser.try_password("kim", WRONG).await;
     look.at("login-captcha").await;
+    browser.find(".proof .quiet").await.click().await.unwrap();
+    look.at("login-captcha-image").await;
     browser.follow("[name=captcha_refresh]").await;
     look.at("login-refreshed").await;
     browser.fill(&[("captcha_answer", "nonsense")]).await;
@@ -135,7 +139,7 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     browser.try_password("kim", WRONG).await;
     look.at("login-captcha-needed").await;
     browser.find("#captcha_proof").await.click().await.unwrap();
-    browser.until("solution", "return document.querySelector('.proof').classList.contains('solved')").await;
+    browser.until("solution", super::proof::SOLVED).await;
     look.at("login-captcha-solved").await;
     app.advance(Duration::from_secs(60));
     browser.fail(2, "kim").await;

@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod apps;
+mod brand;
 mod captcha;
 mod clock;
 mod codes;

@@ -1,14 +1,20 @@
-//! The proof of work in a real browser: by keyboard, as a screen reader finds it, and where it cannot be.
+//! The challenge in a real browser: by keyboard, as a screen reader finds it, as a form waits for it, and where it cannot be
+//! computed.
 
 use serde_json::{Value, json};
 use thirtyfour::Key;
 
 use super::WRONG;
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, Screen};
 use crate::support::setup::{Setup, max};
 
-const SOLVED: &str = "return document.querySelector('.proof').classList.contains('solved')";
+pub const SOLVED: &str = "return document.getElementById('captcha_proof').ariaChecked === 'true'";
+const BOX: &str = "#captcha_proof";
+const INSTEAD: &str = ".proof .quiet";
+/// Nothing is computed until `window.go` is called.
+const HOLD: &str = "const real = Worker.prototype.postMessage;
+     Worker.prototype.postMessage = function (...it) { window.go = () => real.apply(this, it); }";
 
 fn offering() -> Setup {
     TestApp::on(Store::Memory)
@@ -41,6 +47,10 @@ impl Browser {
             self.press(Key::Tab).await;
         }
         panic!("{id} cannot be reached with Tab");
+    }
+
+    async fn status(&self) -> String {
+        self.text(".proof [role=status]").await
     }
 
     async fn shows(&self, css: &str) -> bool {
@@ -77,14 +87,13 @@ fn found<'a>(
 }
 
 #[tokio::test]
-async fn the_keyboard_alone_solves_it_and_signs_in() {
+async fn the_box_computes_when_the_keyboard_reaches_it_and_signs_in() {
     let (_app, browser) = challenged(offering()).await;
     browser.tab_to("captcha_proof").await;
-    browser.press(Key::Enter).await;
     browser.until("solution", SOLVED).await;
     assert_eq!(browser.focused().await, "captcha_proof", "the focus stays where it was");
-    assert!(browser.text(".proof [role=status]").await.contains("no letters are needed"));
-    assert!(!browser.shows(".letters").await, "nothing is left to type");
+    assert!(browser.status().await.contains("nothing to type"));
+    assert!(!browser.shows(".letters").await && !browser.shows(INSTEAD).await, "nothing is left to do");
     browser.press(Key::Enter).await;
     assert!(browser.js(SOLVED).await == true, "pressed again, it stays solved");
     browser.driver.action_chain().key_down(Key::Shift).perform().await.unwrap();
@@ -99,38 +108,122 @@ async fn the_keyboard_alone_solves_it_and_signs_in() {
 }
 
 #[tokio::test]
-async fn a_screen_reader_finds_a_button_its_progress_and_how_it_ended() {
+async fn a_form_that_is_submitted_without_the_box_waits_and_goes_on_by_itself() {
+    let (_app, browser) = challenged(offering()).await;
+    browser.try_password("kim", PASSWORD).await;
+    assert_eq!(browser.path().await, "/account");
+    browser.assert_content().await;
+}
+
+#[tokio::test]
+async fn a_form_that_is_submitted_while_it_computes_waits_and_goes_on_by_itself() {
+    let (_app, browser) = challenged(offering()).await;
+    browser.js(HOLD).await;
+    browser.find(BOX).await.click().await.unwrap();
+    browser.fill(&[("password", PASSWORD)]).await;
+    for _ in 0..2 {
+        browser.find("button.main").await.click().await.unwrap();
+    }
+    assert!(browser.status().await.contains("then sent by itself"));
+    assert_eq!(browser.path().await, "/login");
+    browser.leave_by(async { drop(browser.js("window.go()").await) }).await;
+    assert_eq!(browser.path().await, "/account");
+}
+
+#[tokio::test]
+async fn the_image_is_unfolded_on_request_and_stops_the_computation() {
+    let (_app, browser) = challenged(offering()).await;
+    assert!(!browser.shows(".letters").await);
+    assert_eq!(
+        browser.js("return document.querySelector('.captcha img').naturalWidth").await,
+        0,
+        "not drawn"
+    );
+    browser.js(HOLD).await;
+    browser.find(BOX).await.click().await.unwrap();
+    assert!(browser.shows(".proof progress").await);
+    browser.find(INSTEAD).await.click().await.unwrap();
+    assert!(browser.shows(".letters").await && !browser.shows(".proof progress").await);
+    browser.until("image", "return document.querySelector('.captcha img').naturalWidth > 0").await;
+    browser.fill(&[("password", PASSWORD)]).await;
+    browser.assert_required("captcha_answer").await;
+    // Passing by, on the way to the letters, does not fold them away; a press does.
+    browser.js("document.getElementById('captcha_proof').focus()").await;
+    assert!(browser.shows(".letters").await && !browser.shows(".proof progress").await);
+    browser.find(BOX).await.click().await.unwrap();
+    assert!(!browser.shows(".letters").await && browser.shows(".proof progress").await);
+    // Where the letters were wrong, or others were asked for, they are there.
+    browser.find(INSTEAD).await.click().await.unwrap();
+    browser.fill(&[("captcha_answer", "nonsense")]).await;
+    browser.try_password("kim", WRONG).await;
+    assert!(browser.shows("#captcha_answer-error").await && browser.shows(".letters").await);
+    browser.follow("[name=captcha_refresh]").await;
+    assert!(browser.shows(".letters").await);
+    browser.assert_content().await;
+}
+
+#[tokio::test]
+async fn the_challenge_takes_little_room_before_it_is_unfolded() {
+    let app = offering().start().await;
+    app.register("kim").await;
+    for language in ["en", "zh-CN"] {
+        let browser = Browser::speaking(&app.url, language).await;
+        browser.fail(3, "kim").await;
+        for width in [1440, 360] {
+            browser.screen(Screen { width, height: 900, phone: width == 360 }).await;
+            browser.open("/login").await;
+            browser.try_password("kim", WRONG).await;
+            browser.js(HOLD).await;
+            let low = async |state: &str| {
+                let height = browser.js("return document.querySelector('.captcha').offsetHeight").await;
+                assert!(height.as_u64().unwrap() <= 120, "{height} px, {width} wide, {state} in {language}");
+            };
+            low("idle").await;
+            browser.find(BOX).await.click().await.unwrap();
+            low("at work").await;
+            browser.fill(&[("password", WRONG)]).await;
+            browser.find("button.main").await.click().await.unwrap();
+            low("with the form waiting").await;
+            browser.js("document.querySelector('form').requestSubmit = () => {}; window.go()").await;
+            browser.until("solution", SOLVED).await;
+            low("done").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_screen_reader_finds_a_box_its_progress_and_how_it_ended() {
     let (_app, browser) = challenged(offering()).await;
     let before = browser.read_out().await;
     found(&before, "group", "Are you human?");
-    let (.., description, _) = found(&before, "button", "Let this device show it");
-    assert!(description.contains("nothing to read or to type"), "{description}");
-    found(&before, "image", "Distorted letters");
-    found(&before, "textbox", "Letters in the image");
-    found(&before, "link", "help@example.com");
-    assert!(before.iter().all(|(role, ..)| role != "progressbar"), "nothing is in progress");
+    let (.., description, _) = found(&before, "checkbox", "I am human");
+    assert!(description.contains("a few seconds"), "{description}");
+    found(&before, "button", "Use an image instead");
+    let absent = ["progressbar", "image"];
+    assert!(before.iter().all(|(role, ..)| !absent.contains(&role.as_str())), "{before:#?}");
 
     // Held before its first derivation, so that what is shown meanwhile can be read.
-    browser
-        .js("const real = Worker.prototype.postMessage;
-             Worker.prototype.postMessage = function (...it) { window.go = () => real.apply(this, it); };
-             document.getElementById('captcha_proof').click()")
-        .await;
+    browser.js(HOLD).await;
+    browser.js("document.getElementById('captcha_proof').click()").await;
     let meanwhile = browser.read_out().await;
     let (.., value) = found(&meanwhile, "progressbar", "Progress of the computation");
     assert_eq!(value.as_f64(), Some(0.0));
-    assert!(
-        meanwhile.iter().any(|(_, name, ..)| name.starts_with("Your device is computing.")),
-        "{meanwhile:#?}"
-    );
+    assert!(meanwhile.iter().any(|(_, name, ..)| name.starts_with("Checking")), "{meanwhile:#?}");
     assert_eq!(browser.js("return document.querySelector('.proof [role=status]').role").await, "status");
 
     browser.js("window.go()").await;
     browser.until("solution", SOLVED).await;
     let after = browser.read_out().await;
-    assert!(after.iter().any(|(_, name, ..)| name.starts_with("Done: no letters are needed.")), "{after:#?}");
+    assert!(after.iter().any(|(_, name, ..)| name.starts_with("Done")), "{after:#?}");
     assert!(after.iter().all(|(role, ..)| role != "progressbar" && role != "image"));
     browser.assert_content().await;
+
+    let (_app, browser) = challenged(offering()).await;
+    browser.find(INSTEAD).await.click().await.unwrap();
+    let unfolded = browser.read_out().await;
+    found(&unfolded, "image", "Distorted letters");
+    found(&unfolded, "textbox", "Letters in the image");
+    found(&unfolded, "link", "help@example.com");
 }
 
 #[tokio::test]
@@ -139,30 +232,31 @@ async fn without_webcrypto_or_script_there_is_the_image_alone() {
     // As on http, anywhere but on localhost.
     let source = "Object.defineProperty(crypto, 'subtle', { value: undefined })";
     browser.cdp("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source })).await;
-    browser.fill(&[("captcha_answer", "nonsense")]).await;
-    browser.try_password("kim", WRONG).await;
-    assert!(
-        browser.has("[data-proof]").await
-            && !browser.shows(".proof").await
-            && browser.shows(".letters").await
-    );
+    let image_alone = async || {
+        browser.fail(1, "kim").await;
+        assert!(browser.has("[data-proof]").await && !browser.shows(".proof").await);
+        assert!(browser.shows(".letters").await);
+        browser.fill(&[("captcha_answer", "nonsense")]).await;
+        browser.try_password("kim", WRONG).await;
+        assert!(browser.shows("#captcha_answer-error").await);
+    };
+    image_alone().await;
     browser.without_script().await;
-    browser.fill(&[("captcha_answer", "nonsense")]).await;
-    browser.try_password("kim", WRONG).await;
-    assert!(
-        browser.has("[data-proof]").await
-            && !browser.shows(".proof").await
-            && browser.shows(".letters").await
-    );
+    image_alone().await;
 }
 
 #[tokio::test]
-async fn a_worker_that_fails_leaves_the_letters() {
+async fn a_worker_that_fails_leaves_the_letters_and_another_try() {
     let (_app, browser) = challenged(offering()).await;
-    browser.js("document.querySelector('[data-proof]').dataset.worker = '/static/none.js'").await;
+    browser.js("window.real = Worker.prototype.postMessage").await;
     browser.js("Worker.prototype.postMessage = function () { this.onerror() }").await;
-    browser.find("#captcha_proof").await.click().await.unwrap();
-    assert!(browser.text(".proof [role=status]").await.contains("did not succeed"));
+    browser.find(BOX).await.click().await.unwrap();
+    assert!(browser.status().await.contains("did not succeed"));
     browser.fill(&[("password", PASSWORD)]).await;
     browser.assert_required("captcha_answer").await;
+    browser.js("Worker.prototype.postMessage = window.real").await;
+    browser.find(BOX).await.click().await.unwrap();
+    browser.until("solution", SOLVED).await;
+    browser.submit().await;
+    assert_eq!(browser.path().await, "/account");
 }

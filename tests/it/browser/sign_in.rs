@@ -52,7 +52,7 @@ async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
         browser.submit().await;
     };
     assert_eq!(hashes_during(app, forced).await, 0);
-    let missing = "Type the letters in the image, or let this device show it if that is offered.";
+    let missing = "Type the letters in the image, or press “I am human” if that is offered.";
     assert_eq!(browser.text("#captcha_answer-error").await, missing);
     let without_the_fields = async {
         browser.fill(&[("password", PASSWORD)]).await;

@@ -295,6 +295,27 @@ async fn an_account_without_a_password_is_told_what_to_do_and_a_stranger_nothing
 }
 
 #[tokio::test]
+async fn the_sign_in_says_which_application_it_goes_on_to_in_words_of_the_configuration() {
+    let app = behind(TestApp::on(Store::Memory)).start().await;
+    let stranger = app.client();
+    for (rd, told) in [
+        ("https://wiki.example/page", Some("to go on to wiki<")),
+        ("https://files.test:8443/", Some("to go on to files<")),
+        ("https://wiki.example.evil/", None),
+        ("wiki", None),
+    ] {
+        for page in ["/login", "/login/code", "/register"] {
+            let shown = stranger.get(&format!("{page}?rd={rd}&state=x&name=evil&app=evil")).await;
+            let found = shown.text.contains("to go on to");
+            assert!(
+                found == told.is_some() && told.is_none_or(|told| shown.text.contains(told)),
+                "{page} {rd}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_spelling_of_the_way_back_leads_elsewhere() {
     let app = behind(TestApp::on(Store::Memory)).start().await;
     let mut ada = ada_signed_in(&app).await;
