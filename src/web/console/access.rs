@@ -271,8 +271,7 @@ async fn saved(request: &AdminRequest) -> Result<Vec<AnswerRow>, WebError> {
         return Ok(Vec::new());
     };
     let now = request.visit.now();
-    let mut rows =
-        AnswerRow::all(&config.live.access.settings().in_force(now), now, request.visit.locale);
+    let mut rows = AnswerRow::all(&config.live.access.settings().in_force(now), now, request.visit.locale);
     rows.retain(|row| !there.access.contains(&row.line));
     Ok(rows)
 }
@@ -501,7 +500,7 @@ impl AnswerForm {
 #[derive(Template)]
 #[template(path = "pages/admin/access.html")]
 pub struct AccessPage {
-    layout: Layout,
+    pub layout: Layout,
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
     problem: Option<FormProblem>,

@@ -218,7 +218,7 @@ mod tests {
         let day = rule(1_000, 86_400, RuleAction::Block);
         assert_eq!(chip(&three, Locale::En), "3 / 1 min → CAPTCHA");
         assert_eq!(chip(&day, Locale::En), "1,000 / 1 d → refuse");
-        assert_eq!(chip(&day, Locale::ZhCn), "1,000 次 / 1 天 → 拒绝");
+        assert_eq!(chip(&day, Locale::ZhCn), "1,000 / 1 天 → 拒绝");
         let was = limit(&[three.clone(), day.clone()], LimitMode::Enforce);
         let told = |after: Option<&Limit>| differences(Some(&was), after, Locale::En);
         assert_eq!(told(Some(&was)), Vec::<String>::new());

@@ -160,8 +160,10 @@ pub struct LimitsPage {
 impl LimitsPage {
     /// The built-in limits in four groups, and the owner's own.
     fn tables(&self) -> [Vec<Group<'_>>; 2] {
-        let group = |(key, id)| {
-            Group { key, id, rows: self.rows.iter().filter(|row| group_of(row.name()) == id).collect() }
+        let group = |(key, id)| Group {
+            key,
+            id,
+            rows: self.rows.iter().filter(|row| group_of(row.name()) == id).collect(),
         };
         let built_in = [
             ("limit-page.sign-in", "sign-in"),
