@@ -284,6 +284,9 @@ if (draft) {
   });
 }
 
+// A number that has the focus is replaced by what is typed.
+document.querySelector("input[inputmode=numeric][autofocus]")?.select();
+
 // Text that is pasted elsewhere. Where a browser does not copy (without https), it selects it.
 for (const text of document.querySelectorAll("pre[data-copy]")) {
   const button = document.createElement("button");

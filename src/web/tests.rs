@@ -385,12 +385,18 @@ fn a_status_fits_what_the_page_says() {
     }
 }
 
+/// Its first button is what Enter presses.
 #[test]
-fn enter_sends_the_form_and_nothing_else() {
+fn enter_sends_the_form_or_saves_and_does_nothing_else() {
     each(|name, html| {
         for form in html.split("<form ").skip(1) {
+            let form = form.split("</form>").next().unwrap();
             let first = form.split("<button").nth(1).unwrap().split('>').next().unwrap();
-            assert!(!first.contains("name="), "{name}: {first}");
+            let saves = form.contains("name=\"do\" value=\"save\"");
+            let sends = !first.contains("name=") || first.contains(r#"name="do" value="save""#);
+            let tries = !saves && first.contains(r#"name="do" value="try""#);
+            assert!(sends || tries, "{name}: {first}");
+            assert!(!form.contains("id=\"reason\"") || !saves || first.contains("save"), "{name}: {first}");
         }
     });
 }

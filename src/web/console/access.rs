@@ -23,6 +23,7 @@ use super::document::{
 };
 use super::guard::{AdminRequest, Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
+use super::limits::history::newest_of;
 use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
@@ -253,7 +254,26 @@ async fn page(request: &AdminRequest, form: Option<AnswerForm>, problem: Option<
         row.origin = origin;
     }
     let fixed = services.live.overridden().access;
-    Ok(AccessPage::new(request.layout(HERE), rows, form, problem, fixed).respond(visit))
+    let mut page = AccessPage::new(request.layout(HERE), rows, form, problem, fixed);
+    page.saved = saved(request).await?;
+    Ok(page.respond(visit))
+}
+
+/// What the reader has just put in force, or has ended.
+async fn saved(request: &AdminRequest) -> Result<Vec<AnswerRow>, WebError> {
+    let ended = request.visit.flash == Some(Flash::AccessEnded);
+    if !ended && request.visit.flash != Some(Flash::AccessSaved) {
+        return Ok(Vec::new());
+    }
+    let Some([before, after]) = newest_of(request).await? else { return Ok(Vec::new()) };
+    let (here, there) = if ended { (before, after) } else { (after, before) };
+    let Ok(config) = crate::config::parse(std::path::Path::new("history"), &here.access, &[]) else {
+        return Ok(Vec::new());
+    };
+    let now = request.visit.now();
+    let mut rows = AnswerRow::all(&config.live.access.settings().in_force(now), now, request.visit.locale);
+    rows.retain(|row| !there.access.contains(&row.line));
+    Ok(rows)
 }
 
 /// The longest reason of an entry, in characters.
@@ -480,11 +500,12 @@ impl AnswerForm {
 #[derive(Template)]
 #[template(path = "pages/admin/access.html")]
 pub struct AccessPage {
-    layout: Layout,
+    pub layout: Layout,
     rows: Vec<AnswerRow>,
     forms: Vec<AnswerForm>,
     problem: Option<FormProblem>,
     fixed: Vec<&'static str>,
+    pub saved: Vec<AnswerRow>,
 }
 
 impl AccessPage {
@@ -499,7 +520,7 @@ impl AccessPage {
         layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
         let others = AccessAnswer::VARIANTS.iter().copied().filter(|answer| Some(*answer) != chosen);
         let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
-        Self { layout, rows, forms, problem, fixed }
+        Self { layout, rows, forms, problem, fixed, saved: Vec::new() }
     }
 
     fn respond(&self, visit: &PageRequest) -> HttpResponse {

@@ -68,7 +68,7 @@ pub static APPS: DocumentPart = DocumentPart {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
-    /// Also the effect of Enter: it changes nothing.
+    /// Also of a form that names no button: it changes nothing.
     #[default]
     Try,
     Save,
@@ -95,6 +95,8 @@ impl Act {
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
     pub act: Act,
+    /// The button as it was sent; empty if the page is first shown.
+    pub pressed: String,
     /// The version in force when the page was opened.
     pub version: String,
     pub reason: String,
@@ -114,6 +116,7 @@ impl Controls {
     pub fn read(pairs: &[(String, String)]) -> Self {
         Self {
             act: Act::parse(value(pairs, "do")),
+            pressed: value(pairs, "do").to_owned(),
             version: value(pairs, "version").to_owned(),
             reason: super::reason(pairs),
             stretch: RecordSpan::parse(value(pairs, "stretch")).unwrap_or_default(),
@@ -128,6 +131,11 @@ impl Controls {
 
     pub fn lacks_reason(&self) -> bool {
         self.problem == Some(FormProblem::ReasonMissing)
+    }
+
+    /// Whether the focus goes back to this button: unless something else is to be read first.
+    pub fn returns_to(&self, button: &str) -> bool {
+        self.pressed == button && self.problem.is_none() && self.mistakes.is_empty()
     }
 
     pub fn is_mistaken(&self) -> bool {
@@ -276,7 +284,7 @@ pub async fn save_draft(
     };
     let act = Box::pin(async {
         Ok(match save_edit(admin, part.act, Ok(edit), &controls.version, &controls.reason).await {
-            Ok(_) => visit.see_other(part.page, Some(part.saved)),
+            Ok(saved) => visit.see_other(part.page, Some(told(&saved, &controls.version, part.saved))),
             Err(SaveError::Stale { version, diff, .. }) => {
                 let page = StalePage {
                     layout: request.layout(part.page),
@@ -299,6 +307,11 @@ pub async fn save_draft(
         })
     });
     confirm::confirmed(request, action, pairs, act).await
+}
+
+/// What the page says after a save, by the version that was seen before it.
+pub fn told(saved: &SavedDraft, seen: &str, flash: Flash) -> Flash {
+    if saved.version == seen { Flash::NothingChanged } else { flash }
 }
 
 /// About as long as another draft or trial takes.
@@ -508,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn enter_tries_and_never_saves() {
+    fn what_names_no_button_tries_and_never_saves() {
         assert_eq!(Controls::read(&pairs("max-0=3")).act, Act::Try);
         assert_eq!(Controls::read(&pairs("do=remove-2")).act, Act::RemoveRule(2));
         assert_eq!(Controls::read(&pairs("do=save&reason=+ca%00lm+")).reason, "calm");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gatehouse_limiter::{Limit, Rule, RuleAction, RuleSpan};
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use rust_i18n::t;
 
 use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
@@ -80,6 +80,55 @@ pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
     limit.rules().iter().map(|rule| sentence(limit.name(), rule, locale)).collect()
 }
 
+/// `3 / 1 min → CAPTCHA`
+pub fn chip(rule: &Rule, locale: Locale) -> String {
+    let span = match &rule.span {
+        RuleSpan::Sliding(window) => whole_units(*window, &SHORT_UNITS, locale),
+        RuleSpan::Calendar { unit, .. } => {
+            locale.named_word("rule", &format!("unit-{}", unit.as_str())).into_owned()
+        }
+    };
+    let key = match rule.then {
+        RuleAction::Captcha => "rule.chip-captcha",
+        RuleAction::Block => "rule.chip-block",
+    };
+    t!(key, locale = locale.code(), max = grouped(u64::from(rule.max)), span = span).into_owned()
+}
+
+/// Whether a limit acts, only watches, or is off, as a locale key.
+pub fn mode(limit: &Limit) -> &'static str {
+    match limit.mode() {
+        _ if limit.rules().is_empty() => "limit-page.off",
+        LimitMode::Monitor => "limit-page.watches",
+        LimitMode::Enforce => "limit-page.enforces",
+    }
+}
+
+/// From one version of a limit to another: `3 → 2 in 1 minute`.
+pub fn differences(before: Option<&Limit>, after: Option<&Limit>, locale: Locale) -> Vec<Cow<'static, str>> {
+    let rules = |limit: Option<&Limit>| limit.map(|limit| limit.rules().to_vec()).unwrap_or_default();
+    let (old, new) = (rules(before), rules(after));
+    let mut gone: Vec<&Rule> = old.iter().filter(|rule| !new.contains(rule)).collect();
+    let mut told: Vec<Cow<'static, str>> = Vec::new();
+    if let (Some(before), Some(after)) = (before, after)
+        && mode(before) != mode(after)
+    {
+        told.push(format!("{} → {}", locale.t(mode(before)), locale.t(mode(after))).into());
+    }
+    let code = locale.code();
+    for rule in new.iter().filter(|rule| !old.contains(rule)) {
+        told.push(match gone.iter().position(|was| was.span == rule.span && was.then == rule.then) {
+            Some(at) => {
+                let [from, to] = [gone.remove(at).max, rule.max].map(|max| grouped(u64::from(max)));
+                t!("rule.differs", locale = code, from = from, to = to, span = span(&rule.span, locale))
+            }
+            None => t!("rule.added", locale = code, rule = chip(rule, locale)),
+        });
+    }
+    told.extend(gone.into_iter().map(|rule| t!("rule.removed", locale = code, rule = chip(rule, locale))));
+    told
+}
+
 /// `1 minute`, or `calendar month in Asia/Shanghai`.
 fn span(span: &RuleSpan, locale: Locale) -> String {
     match span {
@@ -92,16 +141,30 @@ fn span(span: &RuleSpan, locale: Locale) -> String {
     }
 }
 
+type Units = [(u64, [&'static str; 2]); 5];
+
+const UNITS: Units = [
+    (86_400_000, ["span.day", "span.days"]),
+    (3_600_000, ["span.hour", "span.hours"]),
+    (60_000, ["span.minute", "span.minutes"]),
+    (1_000, ["span.second", "span.seconds"]),
+    (1, ["span.millisecond", "span.milliseconds"]),
+];
+const SHORT_UNITS: Units = [
+    (86_400_000, ["span.d"; 2]),
+    (3_600_000, ["span.h"; 2]),
+    (60_000, ["span.min"; 2]),
+    (1_000, ["span.s"; 2]),
+    (1, ["span.ms"; 2]),
+];
+
 /// A span with all of its units: a limit's window is not rounded.
 pub fn exactly(span: Duration, locale: Locale) -> String {
-    const UNITS: [(u64, [&str; 2]); 5] = [
-        (86_400_000, ["span.day", "span.days"]),
-        (3_600_000, ["span.hour", "span.hours"]),
-        (60_000, ["span.minute", "span.minutes"]),
-        (1_000, ["span.second", "span.seconds"]),
-        (1, ["span.millisecond", "span.milliseconds"]),
-    ];
-    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), &UNITS, locale)
+    whole_units(span, &UNITS, locale)
+}
+
+fn whole_units(span: Duration, units: &Units, locale: Locale) -> String {
+    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), units, locale)
 }
 
 /// `1,204,000`
@@ -145,6 +208,27 @@ mod tests {
         assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
         let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);
+    }
+
+    #[test]
+    fn a_rule_is_a_chip_and_a_change_of_rules_is_told_by_them() {
+        let rule = |max, seconds, then| Rule::sliding(max, Duration::from_secs(seconds), then);
+        let limit = |rules: &[Rule], mode| Limit::new("login-account", rules.to_vec(), mode).unwrap();
+        let (three, two) = (rule(3, 60, RuleAction::Captcha), rule(2, 60, RuleAction::Captcha));
+        let day = rule(1_000, 86_400, RuleAction::Block);
+        assert_eq!(chip(&three, Locale::En), "3 / 1 min → CAPTCHA");
+        assert_eq!(chip(&day, Locale::En), "1,000 / 1 d → refuse");
+        assert_eq!(chip(&day, Locale::ZhCn), "1,000 / 1 天 → 拒绝");
+        let was = limit(&[three.clone(), day.clone()], LimitMode::Enforce);
+        let told = |after: Option<&Limit>| differences(Some(&was), after, Locale::En);
+        assert_eq!(told(Some(&was)), Vec::<String>::new());
+        assert_eq!(told(Some(&limit(&[two, day.clone()], LimitMode::Enforce))), ["3 → 2 in 1 minute"]);
+        let hour = rule(9, 3_600, RuleAction::Block);
+        assert_eq!(
+            told(Some(&limit(&[three, hour], LimitMode::Monitor))),
+            ["enforce → monitor only", "added 9 / 1 h → refuse", "removed 1,000 / 1 d → refuse"]
+        );
+        assert_eq!(told(None), ["removed 3 / 1 min → CAPTCHA", "removed 1,000 / 1 d → refuse"]);
     }
 
     #[test]

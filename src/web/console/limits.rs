@@ -19,17 +19,19 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response};
+use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response, read_draft};
 use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
-use super::limit_text::{about, grouped, sentences, title};
+use super::limit_text::{about, chip, differences, grouped, mode, sentences, title};
 use crate::audit::MINUTE;
-use crate::config::{BackendKind, LimitName, LimitUnit, Limits, limits_toml, named_limits, rule_json};
-use crate::tuning::{CurrentLimits, Instance};
+use crate::config::{
+    BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, rule_json,
+};
+use crate::tuning::{CurrentLimits, DocumentDraft, DocumentEdit, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Layout, Moment, Problem, ServicesData, UnreadBody, WebResult};
-use history::{ChangeRow, changes};
+use crate::web::http::{Flash, Layout, Moment, Problem, ServicesData, UnreadBody, WebError, WebResult};
+use history::{ChangeRow, changes, newest_of};
 
 const LATEST: u32 = 3;
 
@@ -39,7 +41,7 @@ pub async fn show(request: AdminRequest) -> WebResult {
     let (now, current) = (visit.now(), services.tuning.current());
     let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
     let default = Limits::default();
-    let card = |limit: &Limit| LimitCard {
+    let row = |limit: &Limit| LimitRow {
         default: default.get(limit.name()) == Some(limit),
         overridden: current.overridden.limit(limit.name()),
         hour: LimitUse::of(limit.name(), &hour),
@@ -49,20 +51,42 @@ pub async fn show(request: AdminRequest) -> WebResult {
         layout: request.layout("/admin/limits"),
         version: current.version.clone(),
         home: current.backend.into_str(),
-        cards: current.live.limits.iter().map(card).collect(),
+        rows: current.live.limits.iter().map(row).collect(),
         changes: changes(services, &current, None, LATEST).await?.0,
+        saved: match visit.flash {
+            Some(Flash::LimitsSaved | Flash::LimitsRestored) => saved(&request).await?,
+            _ => Vec::new(),
+        },
     };
     Ok(visit.page(StatusCode::OK, &page))
 }
 
-pub struct LimitCard {
+/// What the reader has just changed, limit by limit: its name, and the difference in words.
+async fn saved(request: &AdminRequest) -> Result<Vec<(String, String)>, WebError> {
+    let Some([before, after]) = newest_of(request).await? else { return Ok(Vec::new()) };
+    let read = move |live: &LiveHandle| {
+        [before, after].map(|change| {
+            let edit = DocumentEdit::limits(DocumentDraft::Toml(&change.document)).ok()?;
+            Some(live.check(&edit.but_overridden()).ok()?.limits)
+        })
+    };
+    let [Some(before), Some(after)] = read_draft(&request.admin, read).await? else { return Ok(Vec::new()) };
+    let gone = before.iter().filter(|limit| after.get(limit.name()).is_none());
+    let told = after.iter().chain(gone).map(Limit::name).filter_map(|name| {
+        let told = differences(before.get(name), after.get(name), request.visit.locale);
+        (!told.is_empty()).then(|| (name.to_owned(), told.join(", ")))
+    });
+    Ok(told.collect())
+}
+
+pub struct LimitRow {
     pub limit: Limit,
     pub default: bool,
     pub overridden: bool,
     pub hour: LimitUse,
 }
 
-impl LimitCard {
+impl LimitRow {
     fn name(&self) -> &str {
         self.limit.name()
     }
@@ -71,19 +95,45 @@ impl LimitCard {
         about(self.limit.name())
     }
 
-    fn watches(&self) -> bool {
-        self.limit.mode() == LimitMode::Monitor
+    fn mode(&self) -> &'static str {
+        mode(&self.limit)
     }
 
-    fn is_off(&self) -> bool {
-        self.limit.rules().is_empty()
+    /// What became of all that reached the limit; what its rules counted comes first, up to the bound.
+    fn parts(&self) -> Vec<UsePart> {
+        let LimitUse { counted, challenged, refused, noted } = self.hour;
+        let counted = counted.filter(|_| !self.limit.rules().is_empty());
+        let all = [
+            ("limit-page.counted", "ok", counted.unwrap_or(0)),
+            ("limit-page.challenged", "asked", challenged),
+            ("limit-page.refused", "refused", refused),
+            ("limit-page.noted", "wrong", noted),
+        ];
+        let whole: u64 = all.iter().map(|(_, _, count)| count).sum();
+        let mut end = 0;
+        let part = |(key, tone, count): (_, _, u64)| {
+            let from = end;
+            // Whatever there is can be seen.
+            end += counted.map_or(0, |_| count.saturating_mul(100).div_ceil(whole));
+            UsePart { key, tone, count: grouped(count), from, end }
+        };
+        all.into_iter().filter(|(_, _, count)| *count > 0).map(part).collect()
     }
+}
+
+/// One figure of a limit's hour, and its part of the bar; of none if the hits of the limit are not known.
+struct UsePart {
+    key: &'static str,
+    tone: &'static str,
+    count: String,
+    from: u64,
+    end: u64,
 }
 
 struct Group<'a> {
     key: &'static str,
     id: &'static str,
-    cards: Vec<&'a LimitCard>,
+    rows: Vec<&'a LimitRow>,
 }
 
 fn group_of(limit: &str) -> &'static str {
@@ -102,44 +152,38 @@ pub struct LimitsPage {
     pub layout: Layout,
     pub version: String,
     pub home: &'static str,
-    pub cards: Vec<LimitCard>,
+    pub rows: Vec<LimitRow>,
     pub changes: Vec<ChangeRow>,
+    pub saved: Vec<(String, String)>,
 }
 
 impl LimitsPage {
-    fn groups(&self) -> Vec<Group<'_>> {
-        let keys = [
+    /// The built-in limits in four groups, and the owner's own.
+    fn tables(&self) -> [Vec<Group<'_>>; 2] {
+        let group = |(key, id)| Group {
+            key,
+            id,
+            rows: self.rows.iter().filter(|row| group_of(row.name()) == id).collect(),
+        };
+        let built_in = [
             ("limit-page.sign-in", "sign-in"),
             ("limit-page.guard", "guard"),
             ("limit-page.sms", "sms"),
             ("limit-page.captcha", "captcha"),
-            ("limit-page.own", "own"),
         ];
-        let groups = keys.map(|(key, id)| {
-            let cards = self.cards.iter().filter(|card| group_of(card.name()) == id).collect();
-            Group { key, id, cards }
-        });
-        groups.into_iter().filter(|group| !group.cards.is_empty()).collect()
+        [built_in.map(group).into(), vec![group(("limit-page.own", "own"))]]
     }
 
-    fn title(&self, card: &LimitCard) -> Cow<'static, str> {
-        title(card.name(), self.layout.locale)
+    fn title(&self, row: &LimitRow) -> Cow<'static, str> {
+        title(row.name(), self.layout.locale)
     }
 
-    fn rules(&self, card: &LimitCard) -> Vec<String> {
-        sentences(&card.limit, self.layout.locale)
+    fn rules(&self, row: &LimitRow) -> Vec<String> {
+        sentences(&row.limit, self.layout.locale)
     }
 
-    /// What the limit did as a short list; empty if it was nothing.
-    fn hour(&self, card: &LimitCard) -> Vec<(&'static str, String)> {
-        let LimitUse { counted, challenged, refused, noted } = card.hour;
-        let all = [
-            ("limit-page.counted", counted.unwrap_or(0)),
-            ("limit-page.challenged", challenged),
-            ("limit-page.refused", refused),
-            ("limit-page.noted", noted),
-        ];
-        all.into_iter().filter(|(_, count)| *count > 0).map(|(key, count)| (key, grouped(count))).collect()
+    fn chips(&self, row: &LimitRow) -> Vec<String> {
+        row.limit.rules().iter().map(|rule| chip(rule, self.layout.locale)).collect()
     }
 }
 

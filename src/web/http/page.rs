@@ -467,6 +467,8 @@ pub enum Flash {
     TokenRevoked,
     /// What the same form has just made, and was shown once.
     AlreadyMade,
+    /// What was saved was in force already.
+    NothingChanged,
     LimitsSaved,
     LimitsRestored,
     CountCleared,

@@ -7,7 +7,7 @@ use crate::config::{AccessNetwork, AccessSettings, SmsPause};
 use crate::tuning::{AccessOrigin, DraftError};
 use crate::web::console::FormProblem;
 use crate::web::console::access::{AccessAnswer, AccessPage, AnswerForm, AnswerRow};
-use crate::web::http::PageRequest;
+use crate::web::http::{Flash, PageRequest};
 
 fn rows(visit: &PageRequest) -> Vec<AnswerRow> {
     let until = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
@@ -51,7 +51,14 @@ pub fn accesses(visit: &PageRequest) -> Vec<(&'static str, AccessPage)> {
     let chosen = AnswerForm::chosen(AccessAnswer::Deny, "203.0.113.0/24");
     let everyone = AnswerForm::chosen(AccessAnswer::Challenge, "");
     let not_saved = || FormProblem::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
+    let told = |flash| {
+        let mut page = page(rows(visit), None, None);
+        (page.layout.flash, page.saved) = (Some(flash), rows(visit));
+        page
+    };
     vec![
+        ("access-saved", told(Flash::AccessSaved)),
+        ("access-ended", told(Flash::AccessEnded)),
         ("access", page(rows(visit), None, None)),
         ("access-none", page(Vec::new(), None, None)),
         ("access-challenge", page(Vec::new(), Some(everyone), None)),

@@ -22,12 +22,12 @@ use crate::web::console::figures::{LimitUse, Period};
 use crate::web::console::limits::editor::{EditorPage, LimitForm, RuleRow, TomlPage};
 use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage};
 use crate::web::console::limits::preview::{PreviewLine, PreviewView};
-use crate::web::console::limits::{LimitCard, LimitsPage};
+use crate::web::console::limits::{LimitRow, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::{Charts, OverviewPage, Part, RealmUse, Subject, Use, Warning};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, RecordSpan};
-use crate::web::http::{Layout, Moment, PageRequest};
+use crate::web::http::{Flash, Layout, Moment, PageRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -261,16 +261,16 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
 fn limits(visit: &PageRequest) -> LimitsPage {
     let default = Limits::default();
     let hour = LimitUse { counted: Some(1_204), challenged: 3, refused: 1, noted: 2 };
-    let card = |limit, default, overridden, hour| LimitCard { limit, default, overridden, hour };
-    let mut cards: Vec<LimitCard> =
-        default.iter().map(|limit| card(limit.clone(), true, false, hour)).collect();
+    let row = |limit, default, overridden, hour| LimitRow { limit, default, overridden, hour };
+    let mut rows: Vec<LimitRow> = default.iter().map(|limit| row(limit.clone(), true, false, hour)).collect();
     let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
     let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();
-    cards.push(card(watching, false, true, LimitUse::default()));
+    rows.push(row(watching, false, true, LimitUse::default()));
     let off = Limit::new("custom.off", Vec::new(), LimitMode::Enforce).unwrap();
-    cards.push(card(off, false, false, LimitUse::default()));
-    let layout = visit.layout("/admin/limits", Some("ada"));
-    LimitsPage { layout, version: "0123456789ab".into(), home: "file", cards, changes: changes() }
+    rows.push(row(off, false, false, LimitUse::default()));
+    let layout = Layout { flash: Some(Flash::LimitsSaved), ..visit.layout("/admin/limits", Some("ada")) };
+    let saved = vec![("custom.reply".to_owned(), "5 → 4 in 1 second <b>".to_owned())];
+    LimitsPage { layout, version: "0123456789ab".into(), home: "file", rows, changes: changes(), saved }
 }
 
 fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {

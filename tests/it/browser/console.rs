@@ -88,11 +88,17 @@ async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestAp
     browser.fill(&[("password", PASSWORD)]).await;
     browser.submit().await;
     assert_eq!(browser.path().await, "/admin/limits");
-    assert!(browser.text(".notice.good").await.contains("Saved"));
+    let told = browser.text(".notice.good").await;
+    assert!(told.contains("login-account: 8 → 4 in 1 hour") && told.contains("Saved"), "{told}");
+    assert_eq!(browser.text(":focus").await, "login-account: 8 → 4 in 1 hour");
 }
 
 async fn it_is_in_force(browser: &Browser, app: &TestApp) {
-    assert!(browser.text("#sign-in ~ ul").await.contains("4 failed sign-ins within 1 hour"));
+    assert!(browser.text("#limit-login-account .rules").await.contains("4 / 1 h → refuse"));
+    browser.find("#limit-login-account summary").await.send_keys(Key::Enter).await.unwrap();
+    let words = browser.text("#limit-login-account details").await;
+    assert!(words.contains("4 failed sign-ins within 1 hour") && words.contains("login-account"), "{words}");
+    browser.find(".latest summary").await.click().await.unwrap();
     let changes = browser.text(".changes").await;
     assert!(changes.contains("watchman") && changes.contains("Guesses at kim"), "{changes}");
     let written = std::fs::read_to_string(app.file()).unwrap();
@@ -134,7 +140,8 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     assert!(browser.text(".diff").await.contains("max = 8"));
     browser.fill(&[("reason", "It was a test")]).await;
     browser.submit().await;
-    assert!(browser.text(".notice.good").await.contains("earlier limits"));
+    let told = browser.text(".notice.good").await;
+    assert!(told.contains("login-account: 4 → 8 in 1 hour") && told.contains("earlier limits"), "{told}");
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
 }
 
@@ -166,6 +173,95 @@ async fn a_slash_finds_pages_limits_accounts_and_subjects() {
     );
     browser.open("/admin/find").await;
     assert_eq!(browser.text("h1").await, "Search");
+}
+
+/// By keys alone, each counted. The last ones are a reason.
+#[tokio::test]
+async fn a_limit_is_changed_with_twenty_keys() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin").await;
+    let mut pressed = 0;
+    let mut press = async |keys: &str| {
+        pressed += keys.chars().count();
+        browser.driver.action_chain().send_keys(keys).perform().await.unwrap();
+    };
+    let enter = char::from(Key::Enter).to_string();
+    press("/").await;
+    press("n-acc").await;
+    browser.leave_by(press(&enter)).await;
+    assert_eq!(browser.path().await, "/admin/limits/edit/login-account");
+    assert_eq!(browser.focused().await, "max-0");
+    press("4").await;
+    browser.leave_by(press(&enter)).await;
+    assert_eq!((browser.focused().await.as_str(), browser.value("#max-0").await.as_str()), ("reason", "4"));
+    press("a flood").await;
+    browser.leave_by(press(&enter)).await;
+    assert!(browser.text(".notice.good").await.contains("login-account: 8 → 4 in 1 hour"));
+    assert!(pressed <= 20, "{pressed}");
+}
+
+/// Without a script, too: Enter in the reason saves, other buttons change nothing, and each keeps the focus.
+#[tokio::test]
+async fn the_focus_returns_to_what_was_pressed() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.without_script().await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/limits/edit/sms-phone").await;
+    let focused = "const { name, value } = document.activeElement; return `${name} ${value}`";
+    for (button, then) in [
+        ("add", "max-4 "),
+        ("remove-4", "do remove-3"),
+        ("remove-0", "do remove-0"),
+        ("default", "do default"),
+        ("try", "do try"),
+    ] {
+        browser.follow(&format!("button:not(.hidden)[value={button}]")).await;
+        assert_eq!(browser.js(focused).await, then, "after {button}");
+    }
+    browser.fill(&[("window-1", "soon"), ("reason", "a test")]).await;
+    let reason = browser.find("#reason").await;
+    browser.leave_by(async { reason.send_keys("" + Key::Enter).await.unwrap() }).await;
+    assert_eq!(browser.focused().await, "window-1", "Enter saves, and this cannot be saved");
+    browser.fill(&[("window-1", "1d")]).await;
+    let reason = browser.find("#reason").await;
+    browser.leave_by(async { reason.send_keys("" + Key::Enter).await.unwrap() }).await;
+    let told = browser.text(".notice.good").await;
+    assert!(told.contains("already") && !browser.has(".told").await, "{told}");
+    browser.open("/admin/limits/toml").await;
+    browser.follow("button[value=try]").await;
+    assert_eq!(browser.js(focused).await, "do try");
+    browser
+        .fill(&[("toml", "[limits.custom.reply]\nrules = [{ max = 3, window = \"1h\" }]"), ("reason", "x")])
+        .await;
+    let reason = browser.find("#reason").await;
+    browser.leave_by(async { reason.send_keys("" + Key::Enter).await.unwrap() }).await;
+    let told = browser.text(".notice.good").await;
+    for change in ["custom.reply: added 3 / 1 h → refuse", "login-address: added 20 / 1 min → CAPTCHA"] {
+        assert!(told.contains(change), "{change}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_says_what_it_changed_and_so_does_its_end() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/access?do=deny&network=198.51.100.0/24").await;
+    browser.fill(&[("deny-reason", "a flood")]).await;
+    browser.submit().await;
+    let told = browser.text(".told").await;
+    assert!(told.starts_with("Network refused: 198.51.100.0/24 until "), "{told}");
+    browser.follow(".rows .danger").await;
+    assert_eq!(browser.text(".told:focus").await, "Network refused: 198.51.100.0/24");
+    assert!(browser.text(".notice.good").await.contains("Ended here"));
+    browser.open("/admin/access").await;
+    assert!(!browser.has("button.main").await && !browser.has(".told").await);
 }
 
 async fn search(browser: &Browser, keys: impl Into<TypingData>, typed: &str) {

@@ -219,6 +219,31 @@ async fn lookup(look: &Look<'_>, app: &TestApp) {
     look.at("console-lookup-address").await;
 }
 
+/// Thirty limits fit on a screen and a third, and on six of a phone.
+#[tokio::test]
+async fn thirty_limits_are_seen_at_a_glance() {
+    let mut custom = String::new();
+    for number in 1..=7 {
+        custom +=
+            &format!("\n[limits.custom.part-{number}]\nrules = [{{ max = {number}, window = '1h' }}]\n");
+    }
+    let app = TestApp::with(Store::Memory, &format!("{HOUSE}{}", custom.replace("part-7", "seven"))).await;
+    app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
+    administrator(&app, "watchman").await;
+    traffic(&app).await;
+    for language in ["en", "zh-CN"] {
+        let browser = Browser::speaking(&app.url, language).await;
+        browser.sign_in("watchman").await;
+        for (screen, most) in [(Screen { width: 1440, height: 900, phone: false }, 1_200), (PHONE, 5_000)] {
+            browser.screen(screen).await;
+            browser.open("/admin/limits").await;
+            assert_eq!(browser.js("return document.querySelectorAll('th.name').length").await, 31);
+            let height = browser.js("return document.scrollingElement.scrollHeight").await;
+            assert!(height.as_u64().unwrap() <= most, "{language}: {height} > {most}");
+        }
+    }
+}
+
 /// An hour of people who sign in, mistype and request codes, and somebody who guesses.
 async fn traffic(app: &TestApp) {
     for login in ["kim", "lin", "ada", "grace"] {

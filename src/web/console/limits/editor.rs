@@ -1,6 +1,7 @@
 //! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, replayed on recorded traffic before it is saved.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -11,7 +12,7 @@ use rust_i18n::t;
 
 use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
-use crate::tuning::{CurrentLimits, with_limit};
+use crate::tuning::{CurrentLimits, DraftError, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{
     Act, Controls, LIMITS, TomlDraft, Trial, read_draft, save_draft, submitted,
@@ -122,6 +123,8 @@ pub struct EditorPage {
     form: LimitForm,
     controls: Controls,
     preview: Trial<PreviewView>,
+    /// The id of the part of a rule that gets the focus.
+    focus: String,
 }
 
 impl EditorPage {
@@ -135,7 +138,13 @@ impl EditorPage {
     ) -> Self {
         let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
         let layout = Layout { mistaken: controls.is_mistaken(), ..layout };
-        Self { layout, limit, overridden, captcha, form, controls, preview }
+        let focus = form.focus(&controls);
+        Self { layout, limit, overridden, captcha, form, controls, preview, focus }
+    }
+
+    /// The attribute of the part that gets the focus.
+    fn focuses(&self, part: &str, index: impl Display) -> &'static str {
+        if self.focus == format!("{part}-{index}") { " autofocus" } else { "" }
     }
 
     fn title(&self) -> Cow<'static, str> {
@@ -260,6 +269,25 @@ impl LimitForm {
         // One more than a limit allows, so that a surplus rule is reported and not lost.
         let rows = (0..gatehouse_limiter::MOST_RULES + 2).map_while(row).collect();
         Self { monitor: value(pairs, "mode") == "monitor", rows }
+    }
+
+    /// What is wrong first; then what was pressed, or what has taken its place.
+    fn focus(&self, controls: &Controls) -> String {
+        let last = self.rows.len().saturating_sub(1);
+        match (controls.mistakes.first().map(DraftError::rule_part), controls.act) {
+            (Some(Some((index, part))), _) => match part {
+                "max" | "window" | "then" => format!("{part}-{index}"),
+                "timezone" => format!("zone-{index}"),
+                _ => format!("span-{index}"),
+            },
+            (Some(None), _) => String::new(),
+            (None, Act::Save) | (None, Act::Try) if !controls.pressed.is_empty() => String::new(),
+            (None, _) if self.rows.is_empty() => "add-0".to_owned(),
+            (None, Act::AddRule) => format!("max-{last}"),
+            (None, Act::RemoveRule(index)) => format!("remove-{}", index.min(last)),
+            (None, Act::RestoreDefault) => "default-0".to_owned(),
+            (None, _) => "max-0".to_owned(),
+        }
     }
 
     /// The limit's table in TOML. Input that is not a number is kept as typed, so that parsing rejects it

@@ -73,6 +73,13 @@ async fn read(
     Ok((found, earlier, next))
 }
 
+/// The newest change of the reader's own, after the one that it followed; None if others have changed much since.
+pub async fn newest_of(request: &AdminRequest) -> Result<Option<[LimitsChange; 2]>, DbError> {
+    let (found, reader) = (request.services.tuning.history(None, A_PAGE).await?, request.admin.id());
+    let own = found.windows(2).find(|pair| pair[0].actor.as_deref() == Some(&reader));
+    Ok(own.map(|pair| [pair[1].clone(), pair[0].clone()]))
+}
+
 fn whole(change: &LimitsChange) -> String {
     let parts = [&change.access, &change.apps, &change.document];
     let parts: Vec<&str> = parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
@@ -126,7 +133,10 @@ pub async fn rollback(request: AdminRequest, pairs: Form<FormPairs>) -> WebResul
     }
     let act = Box::pin(async {
         match roll_back(&request.admin, id, &controls.version, &controls.reason).await {
-            Ok(_) => Ok(request.visit.see_other("/admin/limits", Some(Flash::LimitsRestored))),
+            Ok(saved) => {
+                let flash = document::told(&saved, &controls.version, Flash::LimitsRestored);
+                Ok(request.visit.see_other("/admin/limits", Some(flash)))
+            }
             Err(SaveError::Stale { .. }) => again(FormProblem::Stale).await,
             Err(SaveError::Invalid(errors)) => again(FormProblem::Refused(all_mistakes(&errors))).await,
             Err(SaveError::Backend(reason)) => again(FormProblem::Refused(reason)).await,
