@@ -89,7 +89,7 @@ pub fn app(
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
         .service(at("/admin/find").on(GET, find::show).on(POST, find::find))
         .service(at("/admin").on(GET, overview::show))
-        .service(at("/admin/events").on(GET, events::show))
+        .service(at("/admin/events").on(GET, events::show).on(POST, events::search::search))
         .service(at("/admin/events.csv").on(GET, events::export::csv))
         .service(at("/admin/events.json").on(GET, events::export::json))
         .service(at("/admin/access").on(GET, console_access::show).on(POST, console_access::submit))

@@ -216,6 +216,47 @@ if (search) document.addEventListener("keydown", (event) => {
   search.select();
 });
 
+// Dragging over the chart of events leads to that time. The links beside it do so without a pointer.
+const plot = document.querySelector("[data-zoom] .plot");
+if (plot) {
+  const ends = [...plot.parentElement.querySelectorAll(".ticks time")].map((time) => Date.parse(time.dateTime));
+  const [first, last] = [ends[0], ends.at(-1)];
+  const band = document.createElement("span");
+  band.className = "band";
+  let from, to;
+  const share = (event) => {
+    const { left, width } = plot.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - left) / width));
+  };
+  const end = () => { from = undefined; band.remove(); };
+  plot.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    from = to = share(event);
+    plot.setPointerCapture(event.pointerId);
+  });
+  plot.addEventListener("pointermove", (event) => {
+    if (from === undefined) return;
+    to = share(event);
+    band.style.left = `${Math.min(from, to) * 100}%`;
+    band.style.width = `${Math.abs(to - from) * 100}%`;
+    plot.append(band);
+  });
+  plot.addEventListener("pointerup", () => {
+    if (from === undefined) return;
+    const [since, until] = [from, to].sort((a, b) => a - b).map((at) => new Date(first + at * (last - first)).toISOString());
+    const far = Math.abs(to - from) * plot.clientWidth > 5;
+    end();
+    if (!far) return;
+    const url = new URL(location.href);
+    for (const name of ["span", "after"]) url.searchParams.delete(name);
+    url.searchParams.set("since", since);
+    url.searchParams.set("until", until);
+    location.assign(url);
+  });
+  plot.addEventListener("pointercancel", end);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") end(); });
+}
+
 // The console. A button or a link on the page does the same as each of these.
 
 async function page(url, options) {

@@ -7,6 +7,7 @@ use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
 use strum::IntoStaticStr;
 
 use super::event::{Action, AttackKind, EventEntry, Fate, MaskedSubject, Outcome};
+use super::writer::is_counted_by;
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
@@ -30,8 +31,13 @@ pub struct EventFilter {
     pub address: Option<i64>,
     pub network: Option<i64>,
     pub phone: Option<i64>,
+    /// The `x-request-id` of the request.
+    pub request: Option<String>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
+    /// Part of what a row says, or the beginning of a key in it. No index finds that: a page reads at most
+    /// [`SEARCHED`] rows for it.
+    pub text: Option<String>,
     /// Only what a limit in monitor mode would have refused, or only the rest.
     pub noted: Option<bool>,
     /// Without the events of these attacks, and without those that tell of attacks.
@@ -62,7 +68,8 @@ impl EventCursor {
 
 impl EventLog {
     /// At most `limit` rows, newest first, after the cursor. With one filter it reads only what it returns;
-    /// with several it may have to skip rows that match only one of them.
+    /// with several it may have to skip rows that match only one of them. A page of a text has fewer rows than
+    /// asked for, and a next one, if no more are among the rows that it read.
     pub async fn page(
         &self,
         filter: &EventFilter,
@@ -73,18 +80,67 @@ impl EventLog {
         if filter.has_nul() {
             return Ok(EventPage::empty());
         }
+        let after = after.unwrap_or(EventCursor::NEWEST);
         let (tests, texts) = filter.tests();
-        let sql = format!(
-            "SELECT {COLUMNS} FROM events WHERE (at, id) < ($1, $2){tests} ORDER BY at DESC, id DESC LIMIT $3"
-        );
-        let place = after.unwrap_or(EventCursor::NEWEST);
-        let rows: Vec<EventEntry> = on_db!(&self.db, pool => {
-            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
+        const ORDER: &str = "ORDER BY at DESC, id DESC LIMIT";
+        let rows = format!("FROM events WHERE (at, id) < ($1, $2){tests} {ORDER}");
+        let pattern = filter.text.as_deref().map(|text| format!("%{}%", escaped(text)));
+        let says = filter.text.as_deref().map(|text| self.says(text, texts.len() + 4));
+        let sql = match says {
+            None => format!("SELECT {COLUMNS} {rows} $3"),
+            Some(says) => format!(
+                "SELECT {COLUMNS} FROM (SELECT {COLUMNS} {rows} {SEARCHED}) AS newest WHERE {says} {ORDER} $3"
+            ),
+        };
+        let found: Vec<EventEntry> = on_db!(&self.db, pool => {
+            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(after.at.0).bind(after.id);
             let question = question.bind(i64::from(limit) + 1);
-            texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
+            let texts = texts.iter().copied().chain(pattern.as_deref());
+            texts.fold(question, |question, text| question.bind(text)).fetch_all(pool).await
         })?;
         let place = |last: &EventEntry| EventCursor { at: last.at, id: last.id };
-        Ok(EventPage::of(rows.into_iter().map(Ok), limit, place)?)
+        let page = EventPage::of(found.into_iter().map(Ok), limit, place)?;
+        if pattern.is_none() || page.next.is_some() {
+            return Ok(page);
+        }
+        let sql = format!("SELECT at, id {rows} 1 OFFSET $3");
+        let last: Option<(i64, i64)> = on_db!(&self.db, pool => {
+            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(after.at.0).bind(after.id);
+            let question = question.bind(i64::from(SEARCHED) - 1);
+            texts.iter().fold(question, |question, text| question.bind(text)).fetch_optional(pool).await
+        })?;
+        let next = last.map(|(at, id)| EventCursor { at: Micros(at), id });
+        Ok(EventPage { next, ..page })
+    }
+
+    /// Whether a row says the text, which is the parameter of this number.
+    fn says(&self, text: &str, parameter: usize) -> String {
+        const SAID: [&str; 10] = [
+            "detail", "name", "limit_name", "action", "outcome", "actor", "request", "account_mask",
+            "address_mask", "phone_mask",
+        ];
+        // SQLite's takes letters of both cases for the same.
+        let like = if matches!(self.db, Db::Sqlite(_)) { "LIKE" } else { "ILIKE" };
+        let said = SAID.map(|column| format!("{column} {like} ${parameter} ESCAPE '\\'"));
+        let keys = keys_from(text).into_iter().flat_map(|(first, last)| {
+            SubjectKind::ALL.map(|kind| format!("{} BETWEEN {first} AND {last}", kind.column()))
+        });
+        said.into_iter().chain(keys).collect::<Vec<_>>().join(" OR ")
+    }
+
+    /// The subject whose key begins with these hexadecimal digits, if events name exactly one.
+    pub async fn subject(&self, digits: &str) -> Result<Option<(SubjectKind, i64)>, DbError> {
+        let Some((first, last)) = keys_from(digits) else { return Ok(None) };
+        let mut found = Vec::new();
+        for kind in SubjectKind::ALL {
+            let column = kind.column();
+            let end = |end| format!("(SELECT {end}({column}) FROM events WHERE {column} BETWEEN $1 AND $2)");
+            let sql = format!("SELECT {}, {}", end("MIN"), end("MAX"));
+            let (one, other): (Option<i64>, Option<i64>) = on_db!(&self.db, pool =>
+                query_as(AssertSqlSafe(sql)).bind(first).bind(last).fetch_one(pool).await)?;
+            found.extend([one, other.filter(|_| other != one)].into_iter().flatten().map(|key| (kind, key)));
+        }
+        Ok(if let [only] = found[..] { Some(only) } else { None })
     }
 
     /// Attempts by step and fate, among the newest 100,000 rows.
@@ -124,12 +180,7 @@ impl EventLog {
         limit: u32,
     ) -> Result<Vec<EventEntry>, DbError> {
         let mut filter = EventFilter { since: Some(since), ..EventFilter::default() };
-        match kind {
-            SubjectKind::Account => filter.account = Some(key),
-            SubjectKind::Address => filter.address = Some(key),
-            SubjectKind::Network => filter.network = Some(key),
-            SubjectKind::Phone => filter.phone = Some(key),
-        }
+        *filter.subject(kind) = Some(key);
         Ok(self.page(&filter, None, limit).await?.entries)
     }
 }
@@ -144,7 +195,48 @@ pub enum SubjectKind {
     Phone,
 }
 
+impl SubjectKind {
+    pub const ALL: [Self; 4] = [Self::Account, Self::Address, Self::Network, Self::Phone];
+
+    const fn column(self) -> &'static str {
+        match self {
+            Self::Account => "account_key",
+            Self::Address => "address_key",
+            Self::Network => "network_key",
+            Self::Phone => "phone_key",
+        }
+    }
+}
+
+/// Rows that one page searches for a text: some 50 ms of SQLite's time.
+pub const SEARCHED: u32 = 20_000;
+/// Fewer digits of a key would match too many.
+const FEWEST_DIGITS: usize = 4;
+
+/// The keys that begin with these hexadecimal digits.
+fn keys_from(digits: &str) -> Option<(i64, i64)> {
+    if !(FEWEST_DIGITS..=16).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let key = |filler: &str| u64::from_str_radix(&format!("{digits}{}", filler.repeat(16 - digits.len())), 16);
+    Some((key("0").ok()?.cast_signed(), key("f").ok()?.cast_signed()))
+}
+
+/// For `LIKE`, as itself.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
+}
+
 impl EventFilter {
+    pub const fn subject(&mut self, kind: SubjectKind) -> &mut Option<i64> {
+        match kind {
+            SubjectKind::Account => &mut self.account,
+            SubjectKind::Address => &mut self.address,
+            SubjectKind::Network => &mut self.network,
+            SubjectKind::Phone => &mut self.phone,
+        }
+    }
+
     /// The conditions in SQL, and the parameters of their texts from `$4` on. Numbers need none, and a partial index
     /// covers noted rows.
     fn tests(&self) -> (String, Vec<&str>) {
@@ -161,6 +253,7 @@ impl EventFilter {
             sql.extend(number.map(|number| format!(" AND {test} {number}")));
         }
         for (test, text) in [
+            ("request =", self.request.as_deref()),
             ("limit_name =", self.limit.as_deref()),
             ("action = 'attempt' AND name =", self.realm.as_deref()),
         ] {
@@ -183,7 +276,7 @@ impl EventFilter {
     }
 
     fn has_nul(&self) -> bool {
-        [&self.limit, &self.realm].into_iter().flatten().any(|name| name.contains('\0'))
+        [&self.limit, &self.realm, &self.request, &self.text].into_iter().flatten().any(|name| name.contains('\0'))
     }
 }
 
@@ -279,6 +372,12 @@ pub struct EventCount {
 impl EventCount {
     pub const fn fate(&self) -> Fate {
         self.outcome.fate(self.noted)
+    }
+
+    /// Whether its rows name the limit: what is only counted by it names none.
+    pub fn names(&self, limit: &str) -> bool {
+        let decided = self.noted || matches!(self.fate(), Fate::Challenged | Fate::Refused);
+        self.limit == limit && (decided || self.action == Action::Admin || !is_counted_by(limit))
     }
 }
 

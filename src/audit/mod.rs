@@ -34,7 +34,7 @@ pub use event::{
 };
 pub use log::{
     EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary, FiguresStep,
-    FoldedAttack, MINUTE, RankedSubject, SharedAddress, SubjectKind,
+    FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
 };
 use writer::{EventKeys, EventWriter};
 

@@ -263,6 +263,14 @@ fn counted_by(row: &EventEntry) -> &'static str {
     limit.as_str()
 }
 
+/// Whether sums of admitted events may be found by the limit, as `counted_by` says.
+pub(super) fn is_counted_by(limit: &str) -> bool {
+    use LimitName::*;
+    [LoginDevice, GuardDevice, RegisterAddress, VerifyToken, RelayToken, GuardAddress, LoginAddress]
+        .iter()
+        .any(|counted| counted.as_str() == limit)
+}
+
 /// What a sum is found by: the limit that decided; after a space, the one that counts what it only noted.
 fn sum_key(row: &EventEntry) -> Cow<'_, str> {
     match (row.limit.as_deref(), counted_by(row)) {

@@ -142,7 +142,9 @@ async fn end(
         services.sessions.end(&token).await?;
     }
     set(&mut response, sender.edge.cookies.end_session());
-    set(&mut response, sender.edge.cookies.end_lookup());
+    for cookie in sender.edge.cookies.end_lookup() {
+        set(&mut response, cookie);
+    }
     Ok(response)
 }
 

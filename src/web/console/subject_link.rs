@@ -18,6 +18,9 @@ pub struct SubjectLink {
     /// The beginning of its hash, if another subject of the page has the same mask.
     pub tag: Option<String>,
     pub href: String,
+    /// Its hash, and all of its events.
+    pub hash: String,
+    pub events: String,
     id: i64,
 }
 
@@ -31,12 +34,19 @@ impl SubjectLink {
                 SubjectKind::Network => events_of(kind, *key, None),
                 _ => format!("/admin/lookup?{}={}", kind.into_str(), hash_text(*key)),
             },
+            hash: hash_text(*key),
+            events: events_of(kind, *key, None),
             id: *key,
         }
     }
 
     pub fn is_address(&self) -> bool {
         self.key == kind_key(SubjectKind::Address)
+    }
+
+    /// Where somebody came from, not who they are.
+    pub fn is_origin(&self) -> bool {
+        self.is_address() || self.key == kind_key(SubjectKind::Network)
     }
 }
 

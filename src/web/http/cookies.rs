@@ -22,6 +22,7 @@ pub struct Cookies {
     pub device_name: &'static str,
     pub flash_name: &'static str,
     lookup_name: &'static str,
+    search_name: &'static str,
 }
 
 pub const LANGUAGE_NAME: &str = "gh_lang";
@@ -39,6 +40,7 @@ impl Cookies {
             device_name: name("__Host-gh_device", "gh_device"),
             flash_name: name("__Host-gh_flash", "gh_flash"),
             lookup_name: name("__Host-gh_lookup", "gh_lookup"),
+            search_name: name("__Host-gh_search", "gh_search"),
         }
     }
 
@@ -74,17 +76,29 @@ impl Cookies {
     /// The subject that an administrator looks up, so that no URL, log or history holds it. Kept for 15
     /// minutes, about as long as one case takes.
     pub fn lookup(self, asked: &str) -> Cookie<'static> {
-        self.lasting(self.lookup_name, URL_SAFE_NO_PAD.encode(asked), Duration::from_secs(15 * 60))
+        self.typed(self.lookup_name, asked)
     }
 
-    /// The next user of this browser must not see whom the administrator looked up.
-    pub fn end_lookup(self) -> Cookie<'static> {
-        self.removal(self.lookup_name)
+    /// The text that an administrator searches the record for, for the same reason and as long.
+    pub fn search(self, text: &str) -> Cookie<'static> {
+        self.typed(self.search_name, text)
+    }
+
+    fn typed(self, name: &'static str, text: &str) -> Cookie<'static> {
+        self.lasting(name, URL_SAFE_NO_PAD.encode(text), Duration::from_secs(15 * 60))
+    }
+
+    /// The next user of this browser must not see whom the administrator looked up, or what for.
+    pub fn end_lookup(self) -> [Cookie<'static>; 2] {
+        [self.removal(self.lookup_name), self.removal(self.search_name)]
     }
 
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
-        let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name)?).ok()?;
-        String::from_utf8(bytes).ok()
+        decoded(headers, self.lookup_name)
+    }
+
+    pub fn searched(self, headers: &HeaderMap) -> Option<String> {
+        decoded(headers, self.search_name)
     }
 
     pub fn language(self, locale: Locale) -> Cookie<'static> {
@@ -116,6 +130,10 @@ impl Cookies {
             .same_site(SameSite::Lax)
             .finish()
     }
+}
+
+fn decoded(headers: &HeaderMap, name: &str) -> Option<String> {
+    String::from_utf8(URL_SAFE_NO_PAD.decode(value(headers, name)?).ok()?).ok()
 }
 
 /// The value of a cookie as sent. Ours need no decoding. A malformed cookie of another app on this host must

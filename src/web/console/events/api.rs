@@ -41,6 +41,8 @@ pub struct EventParams {
     address: Option<String>,
     /// A mobile number, or the key of an event's number.
     phone: Option<String>,
+    /// The `x-request-id` of the request.
+    request: Option<String>,
     /// Events that began then or later.
     #[param(format = DateTime)]
     since: Option<String>,
@@ -140,9 +142,11 @@ async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter
             "Use a mobile number, or the key of an event's number.",
             |text| key(text).or_else(|| phone(services, text)),
         )?,
+        request: wanted.request.clone().filter(|id| !id.is_empty()),
         since: read_filter(wanted.since.as_deref(), "since", WHEN, time)?,
         until: read_filter(wanted.until.as_deref(), "until", WHEN, time)?,
         noted: read_filter(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
+        text: None,
         folded: None,
     })
 }

@@ -1,6 +1,6 @@
 //! `/admin/events.csv` and `/admin/events.json`: the filtered record as a file, written while it is read.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use actix_web::web::{Bytes, Query};
 use futures_util::stream::poll_fn;
@@ -22,13 +22,13 @@ const A_PAGE: u32 = 1_000;
 const AHEAD: usize = 2;
 
 /// `GET /admin/events.csv`
-pub async fn csv(request: AdminRequest, query: Query<FormPairs>) -> HttpResponse {
-    export(&request, &query, ExportFormat::Csv).await
+pub async fn csv(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> HttpResponse {
+    export(&request, &sent, &query, ExportFormat::Csv).await
 }
 
 /// `GET /admin/events.json`
-pub async fn json(request: AdminRequest, query: Query<FormPairs>) -> HttpResponse {
-    export(&request, &query, ExportFormat::Json).await
+pub async fn json(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> HttpResponse {
+    export(&request, &sent, &query, ExportFormat::Json).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +39,14 @@ enum ExportFormat {
     Json,
 }
 
-async fn export(request: &AdminRequest, query: &[(String, String)], format: ExportFormat) -> HttpResponse {
+async fn export(
+    request: &AdminRequest,
+    sent: &HttpRequest,
+    query: &[(String, String)],
+    format: ExportFormat,
+) -> HttpResponse {
     let AdminRequest { visit, services, admin } = request;
-    let asked = EventQuery::read(query);
+    let asked = EventQuery::sent(visit, sent, query);
     services.audit.flush().await;
     // Recorded first: whoever hangs up has read a part.
     admin.did("events.export", &json!({ "format": format.ending(), "filter": asked.query() }));

@@ -1,13 +1,16 @@
 //! `/admin/events`: recorded events, newest first, with their subjects, and how many there were over time.
 
 pub mod api;
+mod chip;
 pub mod export;
 pub mod row;
+pub mod search;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use askama::Template;
@@ -20,22 +23,26 @@ use url::form_urlencoded;
 use crate::accounts::Realm;
 use crate::audit::{
     Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
-    Outcome,
+    Outcome, SEARCHED,
 };
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
+use crate::request_id::RequestId;
 use crate::web::console::chart::{Chart, ChartSpan, Series};
+use crate::web::console::events::chip::FilterChip;
 use crate::web::console::events::row::{EventRow, action_word, outcome_word};
 use crate::web::console::figures::{DAY, EVENTS, HOUR};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
-use crate::web::form::FormPairs;
-use crate::web::http::{Layout, Moment, Services, WebResult};
+use crate::web::form::{FormPairs, value};
+use crate::web::http::{Layout, Moment, PageRequest, Services, WebResult};
 
 const LONGEST: usize = 80;
+/// Says that the page is about the text that a cookie keeps.
+const TEXT: &str = "text";
 const HERE: &str = "/admin/events";
 
 /// What a page asks for: the filter in its URL. Values that cannot be parsed do not filter.
@@ -70,8 +77,10 @@ impl EventQuery {
             address: parse_hash(one("address")),
             network: parse_hash(one("network")),
             phone: parse_hash(one("phone")),
+            request: RequestId::parse(one("request").as_bytes()).map(|id| id.as_str().to_owned()),
             since: time(one("since")),
             until: time(one("until")),
+            text: None,
             folded: None,
         };
         Self {
@@ -82,6 +91,15 @@ impl EventQuery {
         }
     }
 
+    /// With the text that it is searched for, which is in no URL.
+    pub fn sent(visit: &PageRequest, sent: &HttpRequest, query: &[(String, String)]) -> Self {
+        let mut asked = Self::read(query);
+        if value(query, TEXT) == "1" {
+            asked.filter.text = visit.cookies().searched(sent.headers()).filter(|text| !text.is_empty());
+        }
+        asked
+    }
+
     pub fn filter(&self, now: Micros) -> EventFilter {
         let span = || self.span.map(|span| now.minus(span.length));
         EventFilter { since: self.filter.since.or_else(span), ..self.filter.clone() }
@@ -89,8 +107,9 @@ impl EventQuery {
 
     /// Whether an attack is one line: not if the filter asks for some of its events.
     fn folds_attacks(&self) -> bool {
-        let EventFilter { limit, noted, outcomes, .. } = &self.filter;
-        let about_some = limit.is_some() || noted.is_some() || !outcomes.is_empty();
+        let EventFilter { limit, noted, outcomes, request, text, .. } = &self.filter;
+        let names_some = [limit, request, text].into_iter().any(Option::is_some);
+        let about_some = names_some || noted.is_some() || !outcomes.is_empty();
         !self.each && !about_some && self.subjects().is_empty()
     }
 
@@ -104,29 +123,35 @@ impl EventQuery {
         all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
     }
 
-    /// The same for all subjects.
-    fn of_all(&self) -> Self {
-        let filter = self.filter.clone();
-        let filter =
-            EventFilter { account: None, address: None, network: None, phone: None, realm: None, ..filter };
-        Self { filter, ..self.clone() }
+    /// The filter, without the place in the list.
+    fn pairs(&self) -> Vec<(&'static str, String)> {
+        let EventFilter { actions, outcomes, realm, limit, noted, request, text, since, until, .. } =
+            &self.filter;
+        let mut pairs = Vec::new();
+        pairs.extend(actions.iter().map(|action| ("action", action.into_str().to_owned())));
+        pairs.extend(realm.iter().map(|realm| ("realm", realm.clone())));
+        pairs.extend(outcomes.iter().map(|outcome| ("outcome", outcome.into_str().to_owned())));
+        pairs.extend(limit.iter().map(|limit| ("limit", limit.clone())));
+        pairs.extend(noted.map(|_| ("noted", "1".to_owned())));
+        pairs.extend(self.subjects().into_iter().map(|(name, key)| (name, hash_text(key))));
+        pairs.extend(request.iter().map(|id| ("request", id.clone())));
+        pairs.extend(text.iter().map(|_| (TEXT, "1".to_owned())));
+        pairs.extend(self.span.map(|span| ("span", span.word.to_owned())));
+        pairs.extend(since.map(|at| ("since", Moment(at).iso())));
+        pairs.extend(until.map(|at| ("until", Moment(at).iso())));
+        pairs.extend(self.each.then(|| ("each", "1".to_owned())));
+        pairs
     }
 
-    /// The filter as a query, without the place in the list.
     pub fn query(&self) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        let EventFilter { actions, outcomes, realm, limit, noted, since, until, .. } = &self.filter;
-        query.extend_pairs(actions.iter().map(|action| ("action", action.into_str())));
-        query.extend_pairs(realm.iter().map(|realm| ("realm", realm)));
-        query.extend_pairs(outcomes.iter().map(|outcome| ("outcome", outcome.into_str())));
-        query.extend_pairs(limit.iter().map(|limit| ("limit", limit)));
-        query.extend_pairs(noted.map(|_| ("noted", "1")));
-        query.extend_pairs(self.subjects().into_iter().map(|(name, key)| (name, hash_text(key))));
-        query.extend_pairs(self.span.map(|span| ("span", span.word)));
-        query.extend_pairs(since.map(|at| ("since", Moment(at).iso())));
-        query.extend_pairs(until.map(|at| ("until", Moment(at).iso())));
-        query.extend_pairs(self.each.then_some(("each", "1")));
-        query.finish()
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(self.pairs()).finish()
+    }
+
+    /// The same at another time.
+    fn within(&self, since: i64, until: i64) -> String {
+        let (since, until) = (Some(Micros(since.max(0))), Some(Micros(until.max(0))));
+        let filter = EventFilter { since, until, ..self.filter.clone() };
+        Self { filter, span: None, ..self.clone() }.href(None)
     }
 
     fn href(&self, after: Option<&EventCursor>) -> String {
@@ -158,17 +183,23 @@ const A_PAGE: u32 = 50;
 const MOST_ATTACKS: u32 = 50;
 
 /// `GET /admin/events`
-pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let AdminRequest { visit, services, .. } = &request;
-    let (asked, now) = (EventQuery::read(&query), visit.now());
+pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
+    let asked = EventQuery::sent(&request.visit, &sent, &query);
+    page(&request, asked, None).await
+}
+
+/// `expired` is the text of a search that was sent from a page that is too old.
+async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
+    let AdminRequest { visit, services, .. } = request;
+    let now = visit.now();
     if asked.after.is_none() {
         services.audit.flush().await;
     }
     let filter = asked.filter(now);
-    // On later pages it would be the same.
-    let chart = match asked.after {
-        None => Some(draw(services, &filter, now).await?),
-        Some(_) => None,
+    // On later pages it would be the same. What no index counts has none.
+    let chart = match (asked.after, filter.text.as_ref().or(filter.request.as_ref())) {
+        (None, None) => Some(draw(services, &filter, now).await?),
+        _ => None,
     };
     let mut attacks = attacks(services, &asked, &filter).await?;
     let folded = |AttackEntry { kind, realm, began_at, seen_at, .. }: &AttackEntry| FoldedAttack {
@@ -183,7 +214,9 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     attacks.retain(|attack| is_on(attack, &asked, &page));
     let layout = request.layout(asked.href(asked.after.as_ref()));
     let limits = &services.live.snapshot().limits;
-    Ok(visit.page(StatusCode::OK, &EventsPage::new(layout, asked, page, &attacks, chart, limits)))
+    let status = if expired.is_some() { StatusCode::FORBIDDEN } else { StatusCode::OK };
+    let page = EventsPage { expired, ..EventsPage::new(layout, asked, page, &attacks, chart, limits) };
+    Ok(visit.page(status, &page))
 }
 
 /// Those that are one line each.
@@ -236,13 +269,12 @@ fn chart_span(filter: &EventFilter, now: Micros) -> ChartSpan {
 }
 
 /// The chart above a list: how many events there were over time, by how they ended. Sums of minutes serve most filters,
-/// whatever the traffic was. Those of a subject or of a limit count rows.
+/// whatever the traffic was. Those of a subject count rows.
 async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<Chart, DbError> {
     let span = chart_span(filter, now);
     let end = Micros(span.start.0 + span.step.as_micros() as i64 * span.steps as i64);
     let log = services.audit.log();
-    let by_rows = filter.limit.is_some()
-        || [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
+    let by_rows = [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
     let counts: Vec<_> = if by_rows {
         let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
         log.counts(&filter, span.step).await?
@@ -252,6 +284,7 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
             (filter.actions.is_empty() || filter.actions.contains(&sum.action))
                 && (filter.outcomes.is_empty() || filter.outcomes.contains(&sum.outcome))
                 && filter.realm.as_ref().is_none_or(|realm| *realm == sum.realm)
+                && filter.limit.as_ref().is_none_or(|limit| sum.names(limit))
                 && filter.noted.is_none_or(|noted| noted == sum.noted)
         };
         let of_step = |FiguresStep { at, sums }: FiguresStep| {
@@ -272,12 +305,14 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
 pub struct EventsPage {
     layout: Layout,
     asked: EventQuery,
+    chips: Vec<FilterChip>,
     limits: Vec<String>,
     rows: Vec<EventRow>,
     chart: Option<Chart>,
     older: Option<String>,
-    /// The subject of the list, or its realm, if it has only one.
-    only: Option<String>,
+    /// How far back a text was searched for, if no more was found.
+    reached: Option<Moment>,
+    expired: Option<String>,
 }
 
 impl EventsPage {
@@ -289,33 +324,48 @@ impl EventsPage {
         chart: Option<Chart>,
         limits: &Limits,
     ) -> Self {
-        let of_one = page.entries.first().and_then(|entry| {
-            let shown = [
-                (asked.filter.account, &entry.account),
-                (asked.filter.address, &entry.address),
-                (asked.filter.network, &entry.network),
-                (asked.filter.phone, &entry.phone),
-            ];
-            shown
-                .into_iter()
-                .find(|(key, _)| key.is_some())
-                .and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
-        });
-        let only = of_one.or_else(|| asked.filter.realm.as_ref().map(|realm| format!("guard:{realm}")));
         let names = limits.iter().map(|limit| limit.name().to_owned());
+        let chips = chip::chips(&asked, page.entries.first(), layout.locale);
+        let cut = asked.filter.text.is_some() && page.entries.len() < A_PAGE as usize;
         let mut rows = row::rows(page.entries);
         rows.extend(attacks.iter().map(EventRow::from));
         // Newest first: several that share a line stand where the last of them would.
-        rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.last().0));
         Self {
             layout,
             older: page.next.map(|next| asked.href(Some(&next))),
+            reached: page.next.filter(|_| cut).map(|next| Moment(next.at)),
             rows,
             limits: names.chain([SMS_BRAKE.to_owned()]).collect(),
             chart,
+            chips,
             asked,
-            only,
+            expired: None,
         }
+    }
+
+    /// What was searched for.
+    fn text(&self) -> &str {
+        self.expired.as_ref().or(self.asked.filter.text.as_ref()).map_or("", |text| text)
+    }
+
+    fn searched(&self) -> String {
+        grouped(u64::from(SEARCHED))
+    }
+
+    /// Other times: locale keys, and what a link to each looks like.
+    fn times(&self, chart: &Chart) -> Vec<(&'static str, &'static str, String)> {
+        let [from, middle, until] = chart.ticks().map(|at| at.0.0);
+        let (half, quarter) = (middle - from, (middle - from) / 2);
+        let of = |since, until| self.asked.within(since, until);
+        let later = (self.asked.filter.until.is_some())
+            .then(|| ("event.later", "›", of(until, until + 2 * half)));
+        let before = [
+            ("event.earlier", "‹", of(from - 2 * half, from)),
+            ("event.wider", "−", of(from - half, until + half)),
+            ("event.closer", "+", of(from + quarter, until - quarter)),
+        ];
+        before.into_iter().chain(later).collect()
     }
 
     fn actions(&self) -> Vec<Choice> {
@@ -330,12 +380,6 @@ impl EventsPage {
         let word = |it: &Outcome| outcome_word(*it, self.layout.locale);
         let choice = |it: &Outcome| Choice::new(it.into_str(), word(it), chosen.contains(it));
         Outcome::VARIANTS.iter().map(choice).collect()
-    }
-
-    /// The chosen ones in words; `any` if there are none.
-    fn chosen(&self, choices: &[Choice]) -> String {
-        let words: Vec<_> = choices.iter().filter(|one| one.chosen).map(|one| &*one.text).collect();
-        if words.is_empty() { self.layout.t("messages.any").into_owned() } else { words.join(" · ") }
     }
 
     fn spans(&self) -> Vec<Choice> {
@@ -362,16 +406,8 @@ impl EventsPage {
 
     /// Filters without an input field, which the form must carry.
     fn kept(&self) -> Vec<(&'static str, String)> {
-        let subjects = self.asked.subjects().into_iter().map(|(name, key)| (name, hash_text(key)));
-        subjects.chain(self.asked.filter.realm.iter().map(|realm| ("realm", realm.clone()))).collect()
-    }
-
-    fn about_one(&self) -> bool {
-        !self.asked.subjects().is_empty() || self.asked.filter.realm.is_some()
-    }
-
-    fn of_all(&self) -> String {
-        self.asked.of_all().href(None)
+        let kept = ["account", "address", "network", "phone", "realm", "request", TEXT];
+        self.asked.pairs().into_iter().filter(|(name, _)| kept.contains(name)).collect()
     }
 
     fn newest(&self) -> String {

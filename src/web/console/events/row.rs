@@ -7,7 +7,6 @@ use rust_i18n::t;
 use crate::audit::{
     Action, AttackEntry, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome, SubjectKind,
 };
-use crate::clock::Micros;
 use crate::config::SMS_BRAKE;
 use crate::web::console::attack;
 use crate::web::console::limit_text::{grouped, title};
@@ -31,6 +30,7 @@ pub struct EventRow {
     pub subjects: Vec<SubjectLink>,
     /// For example the reason that an administrator gave.
     pub details: Vec<(String, String)>,
+    pub request: Option<String>,
     pub lead: Option<String>,
 }
 
@@ -62,11 +62,8 @@ impl From<EventEntry> for EventRow {
             action: entry.action,
             outcome: entry.outcome,
             subjects: subjects.into_iter().filter_map(link).collect(),
-            details: [
-                entry.detail.as_deref().map(details).unwrap_or_default(),
-                entry.request.map(|id| ("request".to_owned(), id)).into_iter().collect(),
-            ]
-            .concat(),
+            details: entry.detail.as_deref().map(details).unwrap_or_default(),
+            request: entry.request,
             name: entry.name,
             limit: entry.limit,
             rule: entry.rule.map(|rule| rule + 1),
@@ -95,17 +92,18 @@ impl From<&AttackEntry> for EventRow {
                 "" => Vec::new(),
                 realm => vec![("realm".to_owned(), realm.to_owned())],
             },
+            request: None,
             lead: Some(attack::events_of(attack)),
         }
     }
 }
 
 impl EventRow {
-    /// When the last of its events was.
-    pub fn last(&self) -> Micros {
+    /// The moment by which it is in the list: of an attack, that of its last event.
+    pub fn last(&self) -> Moment {
         match (&self.lead, self.until) {
-            (Some(_), Some(until)) => until.0,
-            _ => self.at.0,
+            (Some(_), Some(until)) => until,
+            _ => self.at,
         }
     }
 
