@@ -198,7 +198,8 @@ fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     let refused = told("attack.answer-refused", figures.answer_refused);
     let challenged = told("attack.answer-challenged", figures.answer_challenged);
     let percent = (figures.minute_answered * 100).checked_div(figures.minute);
-    let lately = percent.map(|it| t!("attack.answer-minute", locale = locale.code(), percent = it).into_owned());
+    let lately =
+        percent.map(|it| t!("attack.answer-minute", locale = locale.code(), percent = it).into_owned());
     let did: Vec<_> = refused.into_iter().chain(challenged).collect();
     let told: Vec<_> = did.iter().cloned().chain(lately.filter(|_| !did.is_empty())).collect();
     (!told.is_empty()).then(|| told.join(" · "))
@@ -279,7 +280,8 @@ mod tests {
     fn an_answer_that_is_in_force_is_not_offered_again() {
         let small = AttackShare { mask: "198.51.100.0/24".into(), ..AttackShare::default() };
         let largest_networks = share("203.0.113.0/24").into_iter().chain([small]).collect();
-        let attack = attack(AttackKind::SignIns, AttackFigures { largest_networks, ..AttackFigures::default() });
+        let attack =
+            attack(AttackKind::SignIns, AttackFigures { largest_networks, ..AttackFigures::default() });
         let (network, until, reason) = ("203.0.0.0/16".parse().unwrap(), Micros(1), "r".to_owned());
         let deny = vec![AccessNetwork { network, until, reason }];
         let denied = AccessSettings { deny, ..AccessSettings::default() };
@@ -290,7 +292,8 @@ mod tests {
             (both, 0, [true, false], true),
         ] {
             let banner = AttackBanner::new(Locale::En, &access, &attack, &[]);
-            let told: Vec<_> = banner.networks.iter().map(|(share, deny)| (&**share, deny.in_force)).collect();
+            let told: Vec<_> =
+                banner.networks.iter().map(|(share, deny)| (&**share, deny.in_force)).collect();
             assert_eq!(told, [("98%", denied[0]), ("< 1%", denied[1])]);
             assert_eq!((banner.answers.len(), banner.in_force), (offered, in_force));
         }

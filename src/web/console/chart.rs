@@ -227,7 +227,7 @@ mod tests {
             tone,
             counts,
         });
-        Chart::new("c", "overview.sign-ins", Micros(0), Duration::from_secs(60), series.collect())
+        Chart::new("c", "overview.sign-ins-hour", Micros(0), Duration::from_secs(60), series.collect())
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
                 foot = bar.y;
             }
         }
-        assert_eq!(columns[1].bars.last().unwrap().y, 9, "a tenth above the highest bar is free");
+        assert_eq!(columns[1].bars.last().unwrap().y, 8, "a tenth above the highest bar is free");
         assert_eq!(chart.levels(), ["908", "454", "0"]);
         assert_eq!(self::chart(vec![vec![3]]).levels(), ["3", "1.5", "0"]);
     }

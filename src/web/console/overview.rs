@@ -11,8 +11,8 @@ use askama::Template;
 use rust_i18n::t;
 
 use crate::audit::{
-    Action, AttackEntry, BusiestSubjects, EventCount, Fate, FiguresStep, MINUTE, RankedSubject, SharedAddress,
-    SubjectKind, TOP_ROWS,
+    Action, AttackEntry, BusiestSubjects, EventCount, Fate, FiguresStep, MINUTE, RankedSubject,
+    SharedAddress, SubjectKind, TOP_ROWS,
 };
 use crate::clock::Micros;
 use crate::config::AccessSettings;
@@ -32,9 +32,9 @@ use crate::web::http::services::State;
 use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, WebResult};
 
 /// Subjects in each list.
-const MOST: usize = 8;
+const MOST: usize = 6;
 /// Limits that are listed; the others unfold.
-const FIRST: usize = 8;
+const FIRST: usize = 6;
 /// An address is suspicious from this many attempts, at this many accounts, and from this share of all
 /// attempts.
 const SHARED_ATTEMPTS: i64 = 50;
@@ -165,7 +165,8 @@ fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2
             attempts: count.unsigned_abs(),
             deny: DenyLink::new(&subject.mask, access),
         };
-        let of = |kind: &SubjectKind| found.of(*kind).map(|ranked| subject(*kind, ranked)).collect::<Vec<_>>();
+        let of =
+            |kind: &SubjectKind| found.of(*kind).map(|ranked| subject(*kind, ranked)).collect::<Vec<_>>();
         let mut subjects: Vec<_> = kinds.iter().flat_map(of).collect();
         subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
         subjects.truncate(MOST);
