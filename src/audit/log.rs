@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::event::{Action, AttackKind, EventEntry, Fate, MaskedSubject, Outcome};
 use super::writer::is_counted_by;
@@ -123,7 +123,7 @@ impl EventLog {
         let like = if matches!(self.db, Db::Sqlite(_)) { "LIKE" } else { "ILIKE" };
         let said = SAID.map(|column| format!("{column} {like} ${parameter} ESCAPE '\\'"));
         let keys = keys_from(text).into_iter().flat_map(|(first, last)| {
-            SubjectKind::ALL.map(|kind| format!("{} BETWEEN {first} AND {last}", kind.column()))
+            SubjectKind::VARIANTS.iter().map(|kind| format!("{} BETWEEN {first} AND {last}", kind.key_column()))
         });
         said.into_iter().chain(keys).collect::<Vec<_>>().join(" OR ")
     }
@@ -132,8 +132,8 @@ impl EventLog {
     pub async fn subject(&self, digits: &str) -> Result<Option<(SubjectKind, i64)>, DbError> {
         let Some((first, last)) = keys_from(digits) else { return Ok(None) };
         let mut found = Vec::new();
-        for kind in SubjectKind::ALL {
-            let column = kind.column();
+        for kind in SubjectKind::VARIANTS.iter().copied() {
+            let column = kind.key_column();
             let end = |end| format!("(SELECT {end}({column}) FROM events WHERE {column} BETWEEN $1 AND $2)");
             let sql = format!("SELECT {}, {}", end("MIN"), end("MAX"));
             let (one, other): (Option<i64>, Option<i64>) = on_db!(&self.db, pool =>
@@ -186,7 +186,7 @@ impl EventLog {
 }
 
 /// Kinds of subjects by which events can be found and summed; by these words in URLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum SubjectKind {
     Account,
@@ -196,14 +196,20 @@ pub enum SubjectKind {
 }
 
 impl SubjectKind {
-    pub const ALL: [Self; 4] = [Self::Account, Self::Address, Self::Network, Self::Phone];
-
-    const fn column(self) -> &'static str {
+    const fn key_column(self) -> &'static str {
         match self {
             Self::Account => "account_key",
             Self::Address => "address_key",
             Self::Network => "network_key",
             Self::Phone => "phone_key",
+        }
+    }
+
+    const fn mask_column(self) -> &'static str {
+        match self {
+            Self::Account => "account_mask",
+            Self::Address | Self::Network => "address_mask",
+            Self::Phone => "phone_mask",
         }
     }
 }
@@ -345,8 +351,10 @@ from_row!(EventEntry, row => {
 });
 
 pub const MINUTE: Duration = Duration::from_secs(60);
-/// Rows that are searched for a chart or a list of subjects: a quarter of a second of SQLite's time.
+/// Rows that are searched for a chart: a quarter of a second of SQLite's time.
 const MOST_ROWS: i64 = 100_000;
+/// Rows that are searched for the busiest subjects.
+pub const TOP_ROWS: i64 = 30_000;
 
 /// Which events are attempts, in SQL: one for each request. A challenge is part of the attempt that it came
 /// with, a sign-in by code follows from the guess before it, and a guess at a code for a registration is part
@@ -402,30 +410,51 @@ pub struct SharedAddress {
     pub accounts: i64,
 }
 
-/// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
-type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BusiestSubjects {
+    ranked: Vec<(SubjectKind, RankedSubject)>,
+    /// If nearly all attempts come from it, there is a proxy that we do not trust. None if there were no attempts.
+    pub shared: Option<SharedAddress>,
+}
+
+impl BusiestSubjects {
+    pub fn of(&self, kind: SubjectKind) -> impl Iterator<Item = &RankedSubject> {
+        self.ranked.iter().filter(move |(of, _)| *of == kind).map(|(_, subject)| subject)
+    }
+}
+
+/// The kind of a subject, or nothing for the shared address; its key and mask, its attempts; of that address also the
+/// accounts tried from there, and all attempts.
+type BusyRow = (String, Option<i64>, Option<String>, i64, i64, i64);
 type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 
-/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
-/// itself, which takes SQLite half the time.
-fn sums(at: &str, order: &str) -> String {
-    let of = |table: &str, action: &str, realm: &str, key: &str| {
+/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`; of some actions only, if
+/// any are named. Each table is summed by itself, which takes SQLite half the time.
+fn sums(at: &str, order: &str, actions: &[Action]) -> String {
+    let of = |table: &str, action: &str, realm: &str, key: &str, tests: &str| {
         format!(
             "SELECT {at} AS step, {action} AS action, {realm} AS realm, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2
+            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2{tests}
             GROUP BY step, {key}, outcome, limit_name, noted"
         )
     };
-    let here = of("event_counts", "action", "''", "action");
-    let realms = of("realm_counts", "'attempt'", "realm", "realm");
+    let tests = match actions {
+        [] => String::new(),
+        actions => format!(" AND {}", one_of("action", &self::of(actions))),
+    };
+    let here = of("event_counts", "action", "''", "action", &tests);
+    let realms = match actions.is_empty() || actions.contains(&Action::Attempt) {
+        true => format!("UNION ALL {}", of("realm_counts", "'attempt'", "realm", "realm", "")),
+        false => String::new(),
+    };
     format!(
         "SELECT step, action, realm, outcome, limit_name, noted, total
-        FROM ({here} UNION ALL {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
+        FROM ({here} {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
     )
 }
 
 impl EventLog {
-    /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
+    /// How often each thing happened, step by step, from `since` (rounded down to a whole minute) until
     /// `until`. Steps without events are left out. Reads the sums of minutes: some ten thousand rows for a
     /// day, whatever the traffic was. An episode counts at its start.
     pub async fn series(
@@ -434,10 +463,21 @@ impl EventLog {
         until: Micros,
         step: Duration,
     ) -> Result<Vec<FiguresStep>, DbError> {
-        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step");
+        self.series_of(&[], since, until, step).await
+    }
+
+    /// The same of some actions, which takes half the time; of all, if none are named.
+    pub async fn series_of(
+        &self,
+        actions: &[Action],
+        since: Micros,
+        until: Micros,
+        step: Duration,
+    ) -> Result<Vec<FiguresStep>, DbError> {
+        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step", actions);
         let step = step.max(MINUTE).as_micros() as i64;
         let step = step - step % MINUTE.as_micros() as i64;
-        let since = since.0 - since.0.rem_euclid(step);
+        let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .bind(step).fetch_all(pool).await)?;
         let mut steps: Vec<FiguresStep> = Vec::new();
@@ -453,57 +493,58 @@ impl EventLog {
     /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
     /// frequent first.
     pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
-        let sql = sums("CAST(0 AS BIGINT)", "total DESC");
+        let sql = sums("CAST(0 AS BIGINT)", "total DESC", &[]);
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .fetch_all(pool).await)?;
         Ok(rows.into_iter().map(|row| sum(row).1).collect())
     }
 
-    /// The subjects with the most attempts since then, among the newest 100,000 rows.
-    pub async fn top(
-        &self,
-        kind: SubjectKind,
-        since: Micros,
-        limit: u32,
-    ) -> Result<Vec<RankedSubject>, DbError> {
-        let (key, mask) = match kind {
-            SubjectKind::Account => ("account_key", "account_mask"),
-            SubjectKind::Address => ("address_key", "address_mask"),
-            SubjectKind::Network => ("network_key", "address_mask"),
-            SubjectKind::Phone => ("phone_key", "phone_mask"),
-        };
-        let sql = format!(
-            "SELECT {key}, MAX({mask}), CAST(SUM(count) AS BIGINT) AS total FROM (SELECT {key}, {mask}, count
-            FROM events WHERE at >= $1 AND {ATTEMPTS} ORDER BY at DESC, id DESC LIMIT $2) AS newest WHERE {key} IS NOT NULL
-            GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3"
-        );
-        let rows: Vec<(i64, Option<String>, i64)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
-            .bind(since.0).bind(MOST_ROWS).bind(i64::from(limit)).fetch_all(pool).await)?;
-        let ranked = |(key, mask, count): (i64, Option<String>, i64)| RankedSubject {
-            subject: MaskedSubject { key, mask: mask.unwrap_or_default() },
-            count,
-        };
-        Ok(rows.into_iter().map(ranked).collect())
+    /// The minute in which the sums begin; None if there are none.
+    pub async fn began(&self) -> Result<Option<Micros>, DbError> {
+        const SQL: &str = "SELECT MIN(minute) FROM event_counts";
+        let minute: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
+        Ok(minute.map(Micros))
     }
 
-    /// The share of attempts from one address, and at how many accounts. If nearly all come from one, there
-    /// is a proxy that we do not trust. Among the newest 100,000 rows; console actions and reloads are not
-    /// attempts, and addresses that other programs state say nothing about our proxies. None if there were no
-    /// attempts.
-    pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
-        let sql = format!("SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
-            COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
-            FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
-            AND {ATTEMPTS} AND action NOT IN ('custom', 'attempt') ORDER BY at DESC, id DESC LIMIT $2) AS newest
-            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1");
-        let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
-            .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
-        let shared = |(key, mask, count, accounts, of): SharedRow| {
-            let address = MaskedSubject { key: key?, mask: mask.unwrap_or_default() };
-            Some(SharedAddress { address, count, of, accounts })
-        };
-        Ok(row.and_then(shared))
+    /// The `most` subjects of each kind with the most attempts since then, the busiest first; and the address with most
+    /// of those at our own pages. In one pass over the newest [`TOP_ROWS`] rows.
+    ///
+    /// Console actions and reloads are not attempts, and addresses that other programs state say nothing about our
+    /// proxies.
+    pub async fn busiest(&self, since: Micros, most: u32) -> Result<BusiestSubjects, DbError> {
+        let arms = SubjectKind::VARIANTS.iter().map(|kind| {
+            let (word, key, mask) = (kind.into_str(), kind.key_column(), kind.mask_column());
+            format!(
+                "SELECT * FROM (SELECT '{word}' AS kind, {key} AS key, MAX({mask}) AS mask,
+                CAST(SUM(count) AS BIGINT) AS total, CAST(0 AS BIGINT) AS accounts, CAST(0 AS BIGINT) AS whole
+                FROM newest WHERE {key} IS NOT NULL GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3) AS {word}
+                UNION ALL "
+            )
+        });
+        let arms: String = arms.collect();
+        let sql = format!(
+            "WITH newest AS MATERIALIZED (SELECT action, count, account_key, account_mask, address_key, address_mask,
+            network_key, phone_key, phone_mask FROM events WHERE at >= $1 AND {ATTEMPTS}
+            ORDER BY at DESC, id DESC LIMIT $2)
+            {arms} SELECT * FROM (SELECT '' AS kind, address_key AS key, MAX(address_mask) AS mask,
+            CAST(SUM(count) AS BIGINT) AS total, COUNT(DISTINCT account_key) AS accounts,
+            CAST(SUM(SUM(count)) OVER () AS BIGINT) AS whole FROM newest WHERE action NOT IN ('custom', 'attempt')
+            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1)
+            AS shared"
+        );
+        let rows: Vec<BusyRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since.0)
+            .bind(TOP_ROWS).bind(i64::from(most)).fetch_all(pool).await)?;
+        let mut busiest = BusiestSubjects::default();
+        for (kind, key, mask, count, accounts, of) in rows {
+            let Some(key) = key else { continue };
+            let subject = MaskedSubject { key, mask: mask.unwrap_or_default() };
+            match SubjectKind::VARIANTS.iter().find(|it| it.into_str() == kind) {
+                Some(kind) => busiest.ranked.push((*kind, RankedSubject { subject, count })),
+                None => busiest.shared = Some(SharedAddress { address: subject, count, of, accounts }),
+            }
+        }
+        Ok(busiest)
     }
 }
 

@@ -33,8 +33,9 @@ pub use event::{
     Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, mask, words_of,
 };
 pub use log::{
-    EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary, FiguresStep,
-    FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
+    BusiestSubjects, EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts,
+    FailureSummary, FiguresStep, FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
+    TOP_ROWS,
 };
 use writer::{EventKeys, EventWriter};
 

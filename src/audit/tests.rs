@@ -166,13 +166,16 @@ async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
         told,
         [(at(0), vec![(Outcome::Throttled, 50), (Outcome::Wrong, 2)]), (at(300), vec![(Outcome::Wrong, 1)])]
     );
-    let top = log.top(SubjectKind::Account, NOON, 9).await.unwrap();
+    let busiest = log.busiest(NOON, 9).await.unwrap();
+    let top: Vec<_> = busiest.of(SubjectKind::Account).collect();
     assert_eq!(top.iter().map(|ranked| ranked.count).collect::<Vec<_>>(), [2, 1]);
     assert_eq!(top[0].subject.mask, "t…");
-    let shared = log.shared_address(NOON).await.unwrap().unwrap();
+    assert_eq!(busiest.of(SubjectKind::Phone).count(), 0);
+    let shared = busiest.shared.unwrap();
     assert_eq!((shared.count, shared.of, shared.accounts), (52, 53, 2));
     assert_eq!(shared.address.key, rig.audit.subject(&HERE));
-    assert_eq!(log.shared_address(end).await.unwrap(), None);
+    assert_eq!(log.busiest(end, 9).await.unwrap(), BusiestSubjects::default());
+    assert_eq!(log.began().await.unwrap(), Some(at(0)));
 }
 
 async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for(database: TestDatabase) {
@@ -214,7 +217,8 @@ async fn a_flood_from_many_addresses_on_one_account_is_few_rows(database: TestDa
     let rows = rig.rows().await;
     assert_eq!((rows.len(), sum(&rows)), (65, 20_000), "64 addresses, and all others in one");
     let alice = rig.audit.subject(&EventSubject::Login("alice"));
-    let top = rig.audit.log().top(SubjectKind::Account, NOON, 9).await.unwrap();
+    let busiest = rig.audit.log().busiest(NOON, 9).await.unwrap();
+    let top: Vec<_> = busiest.of(SubjectKind::Account).collect();
     assert_eq!((top.len(), top[0].subject.key, top[0].count), (1, alice, 20_000));
 }
 
@@ -229,7 +233,8 @@ async fn a_flood_on_many_accounts_from_one_address_is_few_rows(database: TestDat
     }
     let rows = rig.rows().await;
     assert_eq!((rows.len(), sum(&rows)), (65, 20_000));
-    let top = rig.audit.log().top(SubjectKind::Address, NOON, 9).await.unwrap();
+    let busiest = rig.audit.log().busiest(NOON, 9).await.unwrap();
+    let top: Vec<_> = busiest.of(SubjectKind::Address).collect();
     assert_eq!((top.len(), top[0].count), (1, 20_000));
 }
 

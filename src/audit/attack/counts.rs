@@ -1,6 +1,7 @@
 //! Who attacks whom, as far as the record knows; and whether an attack that goes on has become another one: from or at
 //! somebody else. Pure.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
@@ -13,6 +14,8 @@ use crate::clock::Micros;
 /// A subject counts as dominant from this share of the attempts on; on the other side of a turn it has less than half of
 /// that.
 const DOMINANT_PERCENT: u64 = 50;
+/// Networks that are named.
+const LARGEST: usize = 3;
 
 /// The figures of an attack. Numbers of subjects are lower bounds: a flood of refusals names only whom the
 /// limit counts.
@@ -52,9 +55,11 @@ pub struct AttackFigures {
     pub top_network: Option<AttackShare>,
     pub top_prefix: Option<AttackShare>,
     pub top_name: Option<AttackShare>,
+    /// The busiest first, whatever their share.
+    pub largest_networks: Vec<AttackShare>,
 }
 
-/// The busiest subject, if at least half of the attempts are its.
+/// A busy subject; as a `top_` one only if at least half of the attempts are its.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttackShare {
@@ -152,6 +157,7 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>, now
         top_network: networks.dominant(),
         top_prefix: prefixes.dominant(),
         top_name: names.dominant(),
+        largest_networks: networks.largest(LARGEST),
         ..AttackFigures::default()
     }
 }
@@ -234,10 +240,19 @@ impl Attempts {
         self.by_subject.get(&key).map_or(0, |(count, _)| count * 100 / self.all.max(1))
     }
 
+    fn share(&self, (&key, &(_, place)): (&i64, &(u64, (i64, i64)))) -> AttackShare {
+        AttackShare { key, mask: String::new(), percent: self.percent(key), place }
+    }
+
+    fn largest(&self, most: usize) -> Vec<AttackShare> {
+        let mut all: Vec<_> = self.by_subject.iter().collect();
+        all.sort_unstable_by_key(|(key, (count, _))| Reverse((*count, **key)));
+        all.into_iter().take(most).map(|subject| self.share(subject)).collect()
+    }
+
     fn dominant(&self) -> Option<AttackShare> {
-        let (&key, &(_, place)) = self.by_subject.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
-        let (percent, mask) = (self.percent(key), String::new());
-        (percent >= DOMINANT_PERCENT).then_some(AttackShare { key, mask, percent, place })
+        let top = self.by_subject.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
+        Some(self.share(top)).filter(|top| top.percent >= DOMINANT_PERCENT)
     }
 
     fn dominant_key(&self) -> Option<i64> {

@@ -41,6 +41,13 @@ pub struct AttackEntry {
     pub figures: AttackFigures,
 }
 
+impl AttackEntry {
+    /// Its attempts in these sums.
+    pub fn counted(&self, sums: &[EventCount]) -> u64 {
+        WatchedTraffic::of(self).counted(sums)
+    }
+}
+
 /// Between two checks by an instance.
 const CHECK_EVERY: Duration = Duration::from_secs(10);
 /// Figures that are younger are not worked out again, by any instance.
@@ -231,6 +238,9 @@ impl AttackWatch {
             if let Some(top) = top {
                 top.mask = self.mask(top.place, column).await?;
             }
+        }
+        for network in &mut figures.largest_networks {
+            network.mask = self.mask(network.place, "address_mask").await?;
         }
         let partial = rows.len() as i64 == MOST_ROWS;
         let attempts = match partial {

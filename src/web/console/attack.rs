@@ -8,6 +8,7 @@ use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackSt
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::web::console::access::AccessAnswer;
+use crate::web::console::chart::sparkline;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
 
@@ -17,6 +18,11 @@ pub struct AttackBanner {
     pub since: Moment,
     /// The locale key of what it does now.
     pub state: &'static str,
+    pub tone: &'static str,
+    /// The hour by the minute.
+    pub spark: String,
+    /// The largest networks, with their shares.
+    pub networks: Vec<(String, DenyLink)>,
     pub quiet: Option<Moment>,
     /// What the answers to it have done since it began.
     pub answered: Option<String>,
@@ -29,25 +35,57 @@ pub struct AttackBanner {
     pub events: String,
 }
 
+/// Refuses a network, unless that is in force.
+pub struct DenyLink {
+    pub network: String,
+    pub href: String,
+    pub in_force: bool,
+}
+
+impl DenyLink {
+    /// None if the mask is of something else.
+    pub fn new(mask: &str, access: &AccessSettings) -> Option<Self> {
+        mask.parse::<IpNet>().ok()?;
+        let (network, href) = (mask.to_owned(), answer_href(AccessAnswer::Deny, mask));
+        Some(Self { network, href, in_force: is_in_force(AccessAnswer::Deny, mask, access) })
+    }
+}
+
+fn answer_href(answer: AccessAnswer, subject: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("do", answer.into_str());
+    if !subject.is_empty() {
+        query.append_pair(answer.field(), subject);
+    }
+    format!("/admin/access?{}", query.finish())
+}
+
 pub struct AnswerLink {
     pub text: String,
     pub href: String,
 }
 
 impl AttackBanner {
-    pub fn new(locale: Locale, access: &AccessSettings, attack: &AttackEntry) -> Self {
+    /// `minutes`: its attempts in the last hour, by the minute.
+    pub fn new(locale: Locale, access: &AccessSettings, attack: &AttackEntry, minutes: &[u64]) -> Self {
         let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
         let state = figures.state(*kind);
         let (in_force, answers): (Vec<_>, Vec<_>) =
             answers(locale, *kind, figures, access).into_iter().partition(|(in_force, _)| *in_force);
+        let share = |percent: u64| if percent == 0 { "< 1%".to_owned() } else { format!("{percent}%") };
+        let network = |it: &AttackShare| Some((share(it.percent), DenyLink::new(&it.mask, access)?));
+        let networks: Vec<_> = figures.largest_networks.iter().filter_map(network).collect();
         Self {
+            spark: sparkline(minutes.iter().copied()),
+            tone: tone(state),
             id: id.clone(),
             title: title(locale, *kind, realm, figures),
             since: Moment(*began_at),
             state: state_key(state),
             quiet: (state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
             answered: answered(locale, figures),
-            in_force: !in_force.is_empty(),
+            in_force: !in_force.is_empty() || networks.iter().any(|(_, deny)| deny.in_force),
+            networks,
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),
             answers: answers.into_iter().map(|(_, link)| link).collect(),
@@ -136,6 +174,14 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
     facts
 }
 
+const fn tone(state: AttackState) -> &'static str {
+    match state {
+        AttackState::Rising | AttackState::Steady => "bad",
+        AttackState::Answered => "warn",
+        AttackState::Quiet => "plain",
+    }
+}
+
 const fn state_key(state: AttackState) -> &'static str {
     match state {
         AttackState::Rising => "attack.rising",
@@ -151,11 +197,15 @@ fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     };
     let refused = told("attack.answer-refused", figures.answer_refused);
     let challenged = told("attack.answer-challenged", figures.answer_challenged);
-    let told: Vec<_> = refused.into_iter().chain(challenged).collect();
+    let percent = (figures.minute_answered * 100).checked_div(figures.minute);
+    let lately =
+        percent.map(|it| t!("attack.answer-minute", locale = locale.code(), percent = it).into_owned());
+    let did: Vec<_> = refused.into_iter().chain(challenged).collect();
+    let told: Vec<_> = did.iter().cloned().chain(lately.filter(|_| !did.is_empty())).collect();
     (!told.is_empty()).then(|| told.join(" · "))
 }
 
-/// The answers to an attack, and whether each is in force.
+/// The answers to an attack beside those to its networks, and whether each is in force.
 fn answers(
     locale: Locale,
     kind: AttackKind,
@@ -163,19 +213,9 @@ fn answers(
     access: &AccessSettings,
 ) -> Vec<(bool, AnswerLink)> {
     let offer = |answer: AccessAnswer, subject: &str, text: String| {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("do", answer.into_str());
-        if !subject.is_empty() {
-            query.append_pair(answer.field(), subject);
-        }
-        let href = format!("/admin/access?{}", query.finish());
-        (is_in_force(answer, subject, access), AnswerLink { text, href })
+        (is_in_force(answer, subject, access), AnswerLink { text, href: answer_href(answer, subject) })
     };
     let mut answers = vec![offer(AccessAnswer::Challenge, "", locale.t("attack.challenge").into_owned())];
-    if let Some(AttackShare { mask, .. }) = &figures.top_network {
-        let text = t!("attack.deny", locale = locale.code(), network = mask).into_owned();
-        answers.push(offer(AccessAnswer::Deny, mask, text));
-    }
     if let (AttackKind::Messages, Some(AttackShare { mask, .. })) = (kind, &figures.top_prefix) {
         let prefix = mask.trim_end_matches('*');
         let text = t!("attack.pause", locale = locale.code(), prefix = prefix).into_owned();
@@ -211,9 +251,10 @@ mod tests {
     }
 
     fn shown(attack: &AttackEntry) -> (String, Vec<String>, Vec<String>) {
-        let banner = AttackBanner::new(Locale::En, &AccessSettings::default(), attack);
-        let answers = banner.answers.into_iter().map(|answer| answer.href).collect();
-        (banner.title, banner.sentences, answers)
+        let banner = AttackBanner::new(Locale::En, &AccessSettings::default(), attack, &[]);
+        let answers = banner.answers.into_iter().map(|answer| answer.href);
+        let networks = banner.networks.into_iter().map(|(_, deny)| deny.href);
+        (banner.title, banner.sentences, answers.chain(networks).collect())
     }
 
     #[test]
@@ -226,6 +267,7 @@ mod tests {
         let single = AttackFigures {
             top_address: share("203.0.113.0/24"),
             top_network: share("203.0.113.0/24"),
+            largest_networks: share("203.0.113.0/24").into_iter().collect(),
             ..AttackFigures::default()
         };
         let (title, sentences, answers) = shown(&attack(AttackKind::SignIns, single));
@@ -236,21 +278,24 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_in_force_is_not_offered_again() {
-        let figures = AttackFigures { top_network: share("203.0.113.0/24"), ..AttackFigures::default() };
-        let attack = attack(AttackKind::SignIns, figures);
+        let small = AttackShare { mask: "198.51.100.0/24".into(), ..AttackShare::default() };
+        let largest_networks = share("203.0.113.0/24").into_iter().chain([small]).collect();
+        let attack =
+            attack(AttackKind::SignIns, AttackFigures { largest_networks, ..AttackFigures::default() });
         let (network, until, reason) = ("203.0.0.0/16".parse().unwrap(), Micros(1), "r".to_owned());
         let deny = vec![AccessNetwork { network, until, reason }];
         let denied = AccessSettings { deny, ..AccessSettings::default() };
         let both = AccessSettings { challenge_everyone_until: Some(Micros(1)), ..denied.clone() };
-        for (access, offered, in_force) in [
-            (AccessSettings::default(), vec!["do=challenge", "do=deny&network=203.0.113.0%2F24"], false),
-            (denied, vec!["do=challenge"], true),
-            (both, vec![], true),
+        for (access, offered, denied, in_force) in [
+            (AccessSettings::default(), 1, [false, false], false),
+            (denied, 1, [true, false], true),
+            (both, 0, [true, false], true),
         ] {
-            let banner = AttackBanner::new(Locale::En, &access, &attack);
-            let hrefs: Vec<_> =
-                banner.answers.iter().map(|it| it.href.trim_start_matches("/admin/access?")).collect();
-            assert_eq!((hrefs, banner.in_force), (offered, in_force));
+            let banner = AttackBanner::new(Locale::En, &access, &attack, &[]);
+            let told: Vec<_> =
+                banner.networks.iter().map(|(share, deny)| (&**share, deny.in_force)).collect();
+            assert_eq!(told, [("98%", denied[0]), ("< 1%", denied[1])]);
+            assert_eq!((banner.answers.len(), banner.in_force), (offered, in_force));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::audit::{EventCount, FiguresStep};
 use crate::clock::Micros;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
@@ -40,6 +41,17 @@ impl ChartSpan {
         usize::try_from(place).ok().filter(|place| *place < self.steps)
     }
 
+    /// The sums of each step; of one without events none.
+    pub fn each<'a>(&self, steps: &'a [FiguresStep]) -> impl Iterator<Item = &'a [EventCount]> {
+        let mut each: Vec<&[EventCount]> = vec![&[]; self.steps];
+        for step in steps {
+            if let Some(place) = self.place(step.at) {
+                each[place] = &step.sums;
+            }
+        }
+        each.into_iter()
+    }
+
     /// Sums by step, of what was in the span.
     pub fn counts(&self, all: impl IntoIterator<Item = (Micros, u64)>) -> Vec<u64> {
         let mut counts = vec![0; self.steps];
@@ -58,6 +70,8 @@ pub struct Chart {
     start: Micros,
     step: Duration,
     series: Vec<Series>,
+    /// The step that is not over yet.
+    running: Option<usize>,
 }
 
 pub struct Column {
@@ -67,6 +81,7 @@ pub struct Column {
     pub counts: Vec<String>,
     /// The position of the strip that reacts to the pointer.
     pub x: u64,
+    pub running: bool,
 }
 
 pub struct Bar {
@@ -85,7 +100,14 @@ impl Chart {
         step: Duration,
         series: Vec<Series>,
     ) -> Self {
-        Self { id, title, start, step, series }
+        Self { id, title, start, step, series, running: None }
+    }
+
+    /// Marks the step of this moment, which is not over.
+    pub fn at(mut self, now: Micros) -> Self {
+        let span = ChartSpan { start: self.start, step: self.step, steps: self.steps() };
+        self.running = span.place(now);
+        self
     }
 
     pub fn series(&self) -> &[Series] {
@@ -116,13 +138,16 @@ impl Chart {
         (0..self.steps()).all(|step| self.total(step) == 0)
     }
 
-    /// The value at the top of the chart: a round number at least as high as the highest bar.
-    pub fn top(&self) -> u64 {
-        ceiling((0..self.steps()).map(|step| self.total(step)).max().unwrap_or(0))
+    /// The highest bar.
+    fn highest(&self) -> u64 {
+        (0..self.steps()).map(|step| self.total(step)).max().unwrap_or(0)
     }
 
-    pub fn top_text(&self) -> String {
-        grouped(self.top())
+    /// The values at the side: the highest bar, half of it, and the ground. Always at the same heights.
+    pub fn levels(&self) -> [String; 3] {
+        let highest = self.highest();
+        let half = if highest % 2 == 1 && highest < 100 { ".5" } else { "" };
+        [grouped(highest), format!("{}{half}", grouped(highest / 2)), "0".to_owned()]
     }
 
     /// Start, middle and end, for below the chart.
@@ -154,7 +179,7 @@ impl Chart {
 
     fn column(&self, step: usize, locale: Locale) -> Column {
         let from = Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
-        let (top, x) = (self.top(), step as u64 * COLUMN);
+        let (highest, x) = (self.highest(), step as u64 * COLUMN);
         let (mut bars, mut below, mut told) = (Vec::new(), 0, Vec::new());
         for series in &self.series {
             let count = self.count(series, step);
@@ -163,32 +188,32 @@ impl Chart {
             }
             told.push(format!("{} {}", locale.t(series.key), grouped(count)));
             // A count above zero is always visible, however small it is beside the others.
-            let (low, high) = (scaled(below, top), scaled(below + count, top).max(scaled(below, top) + 1));
+            let low = scaled(below, highest);
+            let high = scaled(below + count, highest).max(low + 1);
             let (y, height) = (HEIGHT.saturating_sub(high), high - low);
             bars.push(Bar { tone: series.tone, x: x + (COLUMN - BAR) / 2, y, width: BAR, height });
             below += count;
         }
         let counts = self.series.iter().map(|series| grouped(self.count(series, step))).collect();
-        Column { from, words: told.join(", "), bars, counts, x }
+        Column { from, words: told.join(", "), bars, counts, x, running: self.running == Some(step) }
     }
 }
 
-fn scaled(count: u64, top: u64) -> u64 {
-    (count as u128 * u128::from(HEIGHT)).div_ceil(u128::from(top.max(1))) as u64
+/// A tenth above the highest bar stays free.
+fn scaled(count: u64, highest: u64) -> u64 {
+    (u128::from(count) * u128::from(HEIGHT) * 10).div_ceil(u128::from(highest.max(1)) * 11) as u64
 }
 
-/// The next of 1, 2, 5, 10, 20, 50 …
-fn ceiling(highest: u64) -> u64 {
-    let mut power = 1_u64;
-    loop {
-        for step in [1, 2, 5] {
-            if let Some(round) = power.checked_mul(step).filter(|round| *round >= highest) {
-                return round;
-            }
-        }
-        let Some(next) = power.checked_mul(10) else { return highest };
-        power = next;
-    }
+/// The points of a line without a scale, each one unit beside the last, in a box 20 units high.
+pub fn sparkline(counts: impl IntoIterator<Item = u64>) -> String {
+    const SPARK: u64 = 20;
+    let counts: Vec<u64> = counts.into_iter().collect();
+    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
+    let point = |(x, count): (usize, &u64)| {
+        let y = SPARK - (u128::from(*count) * u128::from(SPARK) / u128::from(highest)) as u64;
+        format!("{x},{y}")
+    };
+    counts.iter().enumerate().map(point).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -202,7 +227,7 @@ mod tests {
             tone,
             counts,
         });
-        Chart::new("c", "overview.sign-ins", Micros(0), Duration::from_secs(60), series.collect())
+        Chart::new("c", "overview.sign-ins-hour", Micros(0), Duration::from_secs(60), series.collect())
     }
 
     #[test]
@@ -225,15 +250,26 @@ mod tests {
                 foot = bar.y;
             }
         }
-        assert_eq!(chart.top(), 1000);
+        assert_eq!(columns[1].bars.last().unwrap().y, 8, "a tenth above the highest bar is free");
+        assert_eq!(chart.levels(), ["908", "454", "0"]);
+        assert_eq!(self::chart(vec![vec![3]]).levels(), ["3", "1.5", "0"]);
     }
 
     #[test]
-    fn the_scale_ends_at_a_round_number_above_the_highest_bar() {
-        for (highest, top) in [(0, 1), (1, 1), (3, 5), (5, 5), (6, 10), (11, 20), (999, 1000), (1001, 2000)] {
-            assert_eq!(ceiling(highest), top);
-        }
-        assert!(ceiling(u64::MAX) >= u64::MAX / 2);
+    fn only_the_step_of_now_is_marked_as_running() {
+        let of = |now| {
+            let columns = chart(vec![vec![1, 2, 3]]).at(Micros::from_seconds(now)).columns(Locale::En);
+            columns.into_iter().map(|column| column.running).collect::<Vec<_>>()
+        };
+        assert_eq!(of(179), [false, false, true]);
+        assert_eq!(of(180), [false; 3], "all are over");
+    }
+
+    #[test]
+    fn a_sparkline_fills_its_height_and_lies_flat_without_counts() {
+        assert_eq!(sparkline([0, 5, 10]), "0,20 1,10 2,0");
+        assert_eq!(sparkline([0, 0]), "0,20 1,20");
+        assert_eq!(sparkline([u64::MAX, 1]), "0,0 1,20");
     }
 
     #[test]

@@ -6,30 +6,35 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
+use actix_web::web::Query;
 use askama::Template;
 use rust_i18n::t;
 
 use crate::audit::{
-    Action, EventCount, Fate, FiguresStep, MINUTE, RankedSubject, SharedAddress, SubjectKind,
+    Action, AttackEntry, BusiestSubjects, EventCount, Fate, FiguresStep, MINUTE, RankedSubject,
+    SharedAddress, SubjectKind, TOP_ROWS,
 };
 use crate::clock::Micros;
+use crate::config::AccessSettings;
 use crate::db::DbError;
 use crate::sms::{BudgetLevel, SpentRule};
 use crate::tuning::{CurrentLimits, Instance};
-use crate::web::console::attack::AttackBanner;
-use crate::web::console::chart::{Chart, ChartSpan, Series};
+use crate::web::console::attack::{AttackBanner, DenyLink};
+use crate::web::console::chart::{Chart, ChartSpan, Series, sparkline};
 use crate::web::console::figures::{
     DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, means, period, total,
 };
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
+use crate::web::form::{FormPairs, value};
 use crate::web::http::services::State;
 use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, WebResult};
 
-/// How many subjects of each kind are shown, and how many in total.
-const TOP: u32 = 5;
-const MOST: usize = 8;
+/// Subjects in each list.
+const MOST: usize = 6;
+/// Limits that are listed; the others unfold.
+const FIRST: usize = 6;
 /// An address is suspicious from this many attempts, at this many accounts, and from this share of all
 /// attempts.
 const SHARED_ATTEMPTS: i64 = 50;
@@ -38,24 +43,63 @@ const SHARED_PERCENT: i64 = 80;
 /// Waits and sign-ins that take longer are told as a fault. A known device is to be signed in within 1.5 seconds.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// `GET /admin`
-pub async fn show(request: AdminRequest) -> WebResult {
-    request.services.audit.flush().await;
-    Ok(request.visit.page(StatusCode::OK, &overview(&request).await?))
+/// What the charts show, to choose from: two charts over the same time.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TrafficSpan {
+    /// In the URL.
+    word: &'static str,
+    key: &'static str,
+    step: Duration,
+    steps: usize,
+    titles: [&'static str; 2],
 }
 
-async fn overview(request: &AdminRequest) -> Result<OverviewPage, DbError> {
+pub const SPANS: [TrafficSpan; 3] = [
+    TrafficSpan {
+        word: "1h",
+        key: "overview.hour",
+        step: MINUTE,
+        steps: 60,
+        titles: ["overview.sign-ins-hour", "overview.messages-hour"],
+    },
+    TrafficSpan {
+        word: "24h",
+        key: "overview.day",
+        step: Duration::from_secs(15 * 60),
+        steps: 96,
+        titles: ["overview.sign-ins-day", "overview.messages-day"],
+    },
+    TrafficSpan {
+        word: "7d",
+        key: "overview.week",
+        step: Duration::from_secs(2 * 60 * 60),
+        steps: 84,
+        titles: ["overview.sign-ins-week", "overview.messages-week"],
+    },
+];
+
+/// `GET /admin`. `?span=24h` draws the charts of a day.
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let asked = value(&query, "span");
+    let span = SPANS.iter().find(|span| span.word == asked).unwrap_or(&SPANS[0]);
+    request.services.audit.flush().await;
+    Ok(request.visit.page(StatusCode::OK, &overview(&request, span).await?))
+}
+
+async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<OverviewPage, DbError> {
     let AdminRequest { visit, services, .. } = request;
     let (log, now) = (services.audit.log(), visit.now());
     let attacks = services.attacks.check().await?;
     // Includes the current minute.
     let soon = now.plus(MINUTE);
-    let (by_minute, by_quarter) = (by_minute(now), by_quarter(now));
-    let hour = log.series(by_minute.start, soon, by_minute.step).await?;
-    let day = log.series(by_quarter.start, soon, by_quarter.step).await?;
-    let in_hour = log.totals(now.minus(HOUR), soon).await?;
-    let in_day = log.totals(now.minus(DAY), soon).await?;
-    let shared = log.shared_address(now.minus(HOUR)).await?;
+    let minutes = log.series(now.minus(HOUR), soon, MINUTE).await?;
+    let (in_hour, in_day, yesterday, busiest, drawn) = tokio::try_join!(
+        log.totals(now.minus(HOUR), soon),
+        log.totals(now.minus(DAY), soon),
+        yesterday(services, now),
+        log.busiest(now.minus(HOUR), MOST as u32),
+        log.series_of(&[Action::SignIn, Action::Send], span.drawn(now).start, soon, span.step),
+    )?;
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
     let parts = parts(visit, services, &current).await?;
@@ -63,27 +107,47 @@ async fn overview(request: &AdminRequest) -> Result<OverviewPage, DbError> {
     let in_force = current.live.access.settings().in_force(now);
     let counted = |count: u64, warning: fn(u64) -> Warning| (count > 0).then(|| warning(count));
     let mut warnings = Vec::from_iter(counted(in_force.count() as u64, Warning::AccessInForce));
-    warnings.extend(self::warnings(&current, &instances, shared, &parts));
+    warnings.extend(self::warnings(&current, &instances, busiest.shared.as_ref(), &parts));
     warnings.extend(counted(services.audit.lost(), Warning::Dropped));
     warnings.extend(counted(day_so_far.disabled, Warning::PasswordsDisabled));
     warnings.extend(messages_spent(services).await);
     warnings.extend(counted(hour_so_far.withheld, Warning::CodesWithheld));
+    let each_minute = ChartSpan::ending(now, MINUTE, MINUTES);
+    let banner = |attack: &AttackEntry| {
+        let counts = each_minute.counts(minutes.iter().map(|step| (step.at, attack.counted(&step.sums))));
+        AttackBanner::new(visit.locale, &in_force, attack, &counts)
+    };
     Ok(OverviewPage {
-        layout: request.layout("/admin"),
+        layout: request.layout(span.href()),
         now: Moment(now),
         hour: hour_so_far,
         day: day_so_far,
-        charts: charts(now, &hour, &day),
+        minutes: each_minute.each(&minutes).map(|sums| period(sums)).collect(),
+        yesterday,
+        span,
+        charts: charts(now, span, &drawn),
         realms: realms(&in_hour, &in_day),
         uses: uses(&in_hour, &in_day),
-        subjects: subjects(services, now.minus(HOUR)).await?,
-        attacks: attacks.iter().map(|attack| AttackBanner::new(visit.locale, &in_force, attack)).collect(),
+        busiest: subjects(&busiest, &in_force),
+        attacks: attacks.iter().map(banner).collect(),
         warnings,
         parts,
         version: current.version.clone(),
         instances,
         address: visit.client.ip().to_string(),
     })
+}
+
+/// The minutes of the figures' hour: sixty whole ones and the current one.
+const MINUTES: usize = 61;
+
+/// The same minutes yesterday; None if the record began later.
+async fn yesterday(services: &Services, now: Micros) -> Result<Option<Period>, DbError> {
+    let (log, since) = (services.audit.log(), now.minus(DAY).minus(HOUR));
+    if log.began().await?.is_none_or(|began| began > since) {
+        return Ok(None);
+    }
+    Ok(Some(period(&log.totals(since, now.minus(DAY).plus(MINUTE)).await?)))
 }
 
 /// None while the store is out, which another warning reports.
@@ -94,23 +158,26 @@ async fn messages_spent(services: &Services) -> Option<Warning> {
         .then_some(Warning::MessagesSpent { spent, short: level == BudgetLevel::Short })
 }
 
-async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, DbError> {
-    let mut subjects = Vec::new();
-    for kind in [SubjectKind::Account, SubjectKind::Address, SubjectKind::Network, SubjectKind::Phone] {
-        let mut found = services.audit.log().top(kind, since, TOP).await?;
-        // Of a network in which one address made all attempts, the address says more.
-        if kind == SubjectKind::Network {
-            found.retain(|network| !subjects.iter().any(|it: &Subject| it.is_all_of(network)));
-        }
-        subjects.extend(found.into_iter().map(|RankedSubject { subject, count }| Subject {
-            link: SubjectLink::new(kind, &subject),
-            attempts: u64::try_from(count).unwrap_or(0),
-        }));
-    }
-    subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
-    subjects.truncate(MOST);
-    subject_link::tell_apart(subjects.iter_mut().map(|subject| &mut subject.link));
-    Ok(subjects)
+fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2] {
+    let list = |id, title, kinds: &[SubjectKind]| {
+        let subject = |kind, RankedSubject { subject, count }: &RankedSubject| Subject {
+            link: SubjectLink::new(kind, subject),
+            attempts: count.unsigned_abs(),
+            deny: DenyLink::new(&subject.mask, access),
+        };
+        let of =
+            |kind: &SubjectKind| found.of(*kind).map(|ranked| subject(*kind, ranked)).collect::<Vec<_>>();
+        let mut subjects: Vec<_> = kinds.iter().flat_map(of).collect();
+        subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
+        subjects.truncate(MOST);
+        subject_link::tell_apart(subjects.iter_mut().map(|subject| &mut subject.link));
+        SubjectList { id, title, subjects }
+    };
+    let others = [SubjectKind::Account, SubjectKind::Address, SubjectKind::Phone];
+    [
+        list("networks", "overview.networks", &[SubjectKind::Network]),
+        list("subjects", "overview.subjects", &others),
+    ]
 }
 
 async fn parts(
@@ -167,7 +234,7 @@ fn pace_words(took: Option<Duration>, locale: Locale) -> String {
 fn warnings(
     current: &CurrentLimits,
     instances: &[Instance],
-    shared: Option<SharedAddress>,
+    shared: Option<&SharedAddress>,
     parts: &[Part],
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -184,12 +251,12 @@ fn warnings(
         warnings.push(Warning::InstancesDiffer);
     }
     if let Some(SharedAddress { address, count, of, accounts }) = shared
-        && of >= SHARED_ATTEMPTS
-        && accounts >= SHARED_ACCOUNTS
+        && *of >= SHARED_ATTEMPTS
+        && *accounts >= SHARED_ACCOUNTS
         && count * 100 >= of * SHARED_PERCENT
     {
         let percent = u64::try_from(count * 100 / of).unwrap_or(0);
-        warnings.push(Warning::SharedAddress { percent, mask: address.mask });
+        warnings.push(Warning::SharedAddress { percent, mask: address.mask.clone() });
     }
     warnings
 }
@@ -233,23 +300,19 @@ impl RealmUse {
     }
 }
 
-pub struct Charts {
-    pub key: &'static str,
-    pub hour: Chart,
-    pub day: Chart,
+pub struct SubjectList {
+    pub id: &'static str,
+    /// A locale key.
+    pub title: &'static str,
+    /// The busiest first.
+    pub subjects: Vec<Subject>,
 }
 
 pub struct Subject {
     pub link: SubjectLink,
     pub attempts: u64,
-}
-
-impl Subject {
-    /// Whether it is the address from which all attempts of a network came; entered codes name no network.
-    pub fn is_all_of(&self, network: &RankedSubject) -> bool {
-        let RankedSubject { subject, count } = network;
-        self.link.is_address() && self.link.mask == subject.mask && self.attempts >= count.unsigned_abs()
-    }
+    /// Of a network, or of an address.
+    pub deny: Option<DenyLink>,
 }
 
 pub struct Part {
@@ -293,6 +356,8 @@ struct Tile {
     /// Locale key and text.
     note: Option<(&'static str, String)>,
     tone: &'static str,
+    spark: String,
+    change: Option<String>,
 }
 
 #[derive(Template)]
@@ -302,10 +367,14 @@ pub struct OverviewPage {
     pub now: Moment,
     pub hour: Period,
     pub day: Period,
-    pub charts: Vec<Charts>,
+    /// The hour by the minute.
+    pub minutes: Vec<Period>,
+    pub yesterday: Option<Period>,
+    pub span: &'static TrafficSpan,
+    pub charts: Vec<Chart>,
     pub realms: Vec<RealmUse>,
     pub uses: Vec<Use>,
-    pub subjects: Vec<Subject>,
+    pub busiest: [SubjectList; 2],
     pub parts: Vec<Part>,
     pub instances: Vec<Instance>,
     /// Of the newest document, with which instances should run.
@@ -325,6 +394,8 @@ impl OverviewPage {
             day: grouped(of(&self.day)),
             note,
             tone,
+            spark: sparkline(self.minutes.iter().map(of)),
+            change: self.change(of),
         };
         let came_back = self.percent("overview.came-back", share(entered, sent));
         let answered = self.percent("overview.solved", share(solved, images));
@@ -336,6 +407,30 @@ impl OverviewPage {
             tile("overview.sent", |of| of.sent, "ok", came_back),
             tile("overview.wrong-codes", |of| of.wrong_codes, "wrong", None),
         ]
+    }
+
+    /// Against the same hour yesterday. Of a few then, no share is told.
+    fn change(&self, of: fn(&Period) -> u64) -> Option<String> {
+        let (now, then) = (of(&self.hour), of(self.yesterday.as_ref()?));
+        let told = |key, it: String| t!(key, locale = self.layout.locale.code(), it = it).into_owned();
+        let percent = (now as f64 / then as f64 * 100.0 - 100.0).round();
+        Some(match percent {
+            _ if then < 10 => told("overview.then", grouped(then)),
+            900.0.. => told("overview.times-then", grouped(now / then)),
+            1.0.. => told("overview.change", format!("+{percent}")),
+            ..-0.5 => told("overview.change", format!("\u{2212}{}", -percent)),
+            _ => self.layout.t("overview.as-then").into_owned(),
+        })
+    }
+
+    /// The busiest limits; then the others, which unfold.
+    fn use_parts(&self) -> impl Iterator<Item = &[Use]> {
+        let (first, others) = self.uses.split_at(self.uses.len().min(FIRST));
+        [first, others].into_iter().filter(|part| !part.is_empty())
+    }
+
+    fn top_rows(&self) -> String {
+        grouped(TOP_ROWS.unsigned_abs())
     }
 
     fn percent(&self, key: &'static str, share: Option<u64>) -> Option<(&'static str, String)> {
@@ -402,37 +497,29 @@ impl OverviewPage {
     }
 }
 
-fn by_minute(now: Micros) -> ChartSpan {
-    ChartSpan::ending(now, MINUTE, 60)
+impl TrafficSpan {
+    pub fn href(&self) -> String {
+        if *self == SPANS[0] { "/admin".to_owned() } else { format!("/admin?span={}", self.word) }
+    }
+
+    fn drawn(&self, now: Micros) -> ChartSpan {
+        ChartSpan::ending(now, self.step, self.steps)
+    }
 }
 
-fn by_quarter(now: Micros) -> ChartSpan {
-    ChartSpan::ending(now, MINUTE * 15, 96)
-}
-
-pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Charts> {
-    let (by_minute, by_quarter) = (by_minute(now), by_quarter(now));
-    let draw = |id, title, span: ChartSpan, steps: &[FiguresStep], action, kinds: &[FateSeries]| {
+fn charts(now: Micros, span: &TrafficSpan, steps: &[FiguresStep]) -> Vec<Chart> {
+    let drawn = span.drawn(now);
+    let draw = |title: &'static str, action, kinds: &[FateSeries]| {
         let counts = |fates: &[Fate]| {
             let counted = |sum: &EventCount| sum.action == action && fates.contains(&sum.fate());
-            span.counts(steps.iter().map(|step| (step.at, total(&step.sums, counted))))
+            drawn.counts(steps.iter().map(|step| (step.at, total(&step.sums, counted))))
         };
         let series = |(key, tone, fates): &FateSeries| Series { key, tone, counts: counts(fates) };
-        Chart::new(id, title, span.start, span.step, kinds.iter().map(series).collect())
+        let (id, series) = (title.trim_start_matches("overview."), kinds.iter().map(series).collect());
+        Chart::new(id, title, drawn.start, drawn.step, series).at(now)
     };
-    let (sign_in, send) = (Action::SignIn, Action::Send);
-    vec![
-        Charts {
-            key: "overview.sign-ins",
-            hour: draw("sign-ins-hour", "overview.sign-ins-hour", by_minute, hour, sign_in, &SIGN_INS),
-            day: draw("sign-ins-day", "overview.sign-ins-day", by_quarter, day, sign_in, &SIGN_INS),
-        },
-        Charts {
-            key: "overview.messages",
-            hour: draw("messages-hour", "overview.messages-hour", by_minute, hour, send, &MESSAGES),
-            day: draw("messages-day", "overview.messages-day", by_quarter, day, send, &MESSAGES),
-        },
-    ]
+    let [sign_ins, messages] = span.titles;
+    vec![draw(sign_ins, Action::SignIn, &SIGN_INS), draw(messages, Action::Send, &MESSAGES)]
 }
 
 /// What each limit did in the hour and in the day, busiest first. Omits those that decided nothing.

@@ -13,7 +13,7 @@ use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::tuning::{DraftError, Instance, LimitsChange};
-use crate::web::console::attack::AttackBanner;
+use crate::web::console::attack::{AttackBanner, DenyLink};
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
 use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
@@ -24,7 +24,9 @@ use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage}
 use crate::web::console::limits::preview::{PreviewLine, PreviewView};
 use crate::web::console::limits::{LimitRow, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
-use crate::web::console::overview::{Charts, OverviewPage, Part, RealmUse, Subject, Use, Warning};
+use crate::web::console::overview::{
+    OverviewPage, Part, RealmUse, SPANS, Subject, SubjectList, Use, Warning,
+};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, RecordSpan};
 use crate::web::http::{Flash, Layout, Moment, PageRequest};
@@ -161,11 +163,18 @@ fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
         top_address: share("203.0.113.0/24"),
         top_network: share("203.0.113.0/24"),
         top_prefix: share("+861380013****"),
+        largest_networks: ["203.0.113.0/24", "198.51.100.0/24", "192.0.2.0/24"]
+            .map(share)
+            .into_iter()
+            .flatten()
+            .collect(),
         partial: true,
         ..figures.clone()
     };
     let access = AccessSettings { challenge_everyone_until: Some(NOW), ..AccessSettings::default() };
-    let banner = |kind, figures, seen| AttackBanner::new(visit.locale, &access, &attack(kind, figures, seen));
+    let banner = |kind, figures, seen| {
+        AttackBanner::new(visit.locale, &access, &attack(kind, figures, seen), &[0, 3, 130])
+    };
     vec![
         banner(AttackKind::SignIns, figures.clone(), 0),
         banner(AttackKind::Messages, single, 3),
@@ -192,9 +201,9 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
     let chart = |id, title, step: u32, steps: u64| {
         let series = |key, tone, scale| Series { key, tone, counts: wave(scale, steps) };
         let all = vec![series("overview.signed-in", "ok", 5), series("overview.refused", "refused", 1)];
-        Chart::new(id, title, NOW.minus(MINUTE * step), MINUTE, all)
+        Chart::new(id, title, NOW.minus(MINUTE * step), MINUTE, all).at(NOW)
     };
-    let quiet = |id| Chart::new(id, "overview.messages-hour", NOW, MINUTE, Vec::new());
+    let quiet = Chart::new("b", "overview.messages-hour", NOW, MINUTE, Vec::new());
     let row = |host: &str, current| Instance {
         id: host.into(),
         host: host.into(),
@@ -219,6 +228,12 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
     let subject = |kind, mask: &str| Subject {
         link: SubjectLink::new(kind, &MaskedSubject { key: -7, mask: mask.into() }),
         attempts: 1_234,
+        deny: DenyLink::new(mask, &AccessSettings::default()),
+    };
+    let list = |id, title, subjects: Vec<Subject>| SubjectList {
+        id,
+        title,
+        subjects: if worried { subjects } else { Vec::new() },
     };
     let realm = RealmUse {
         realm: "shop".into(),
@@ -234,21 +249,25 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         now: Moment(NOW),
         hour: period,
         day: Period::default(),
-        charts: vec![
-            Charts {
-                key: "overview.sign-ins",
-                hour: chart("a", "overview.sign-ins-hour", 60, 60),
-                day: chart("b", "overview.sign-ins-day", 96, 96),
-            },
-            Charts { key: "overview.messages", hour: quiet("c"), day: quiet("d") },
-        ],
+        minutes: vec![Period::default(), period, period],
+        yesterday: worried.then_some(Period {
+            signed_in: 1_000,
+            wrong: 92,
+            refused: 400,
+            ..Period::default()
+        }),
+        span: &SPANS[0],
+        charts: vec![chart("a", "overview.sign-ins-hour", 60, 61), quiet],
         realms: if worried { vec![realm] } else { Vec::new() },
         uses: if worried { vec![used] } else { Vec::new() },
-        subjects: if worried {
-            vec![subject(SubjectKind::Account, "k**"), subject(SubjectKind::Phone, "+8613****8000")]
-        } else {
-            Vec::new()
-        },
+        busiest: [
+            list("networks", "overview.networks", vec![subject(SubjectKind::Network, "203.0.113.0/24")]),
+            list(
+                "subjects",
+                "overview.subjects",
+                vec![subject(SubjectKind::Account, "k**"), subject(SubjectKind::Phone, "+8613****8000")],
+            ),
+        ],
         parts: vec![Part { key: "overview.store", up: !worried, text: "memory".into() }],
         instances: if worried { vec![row("one:8080", true), row("two:8080", false)] } else { Vec::new() },
         attacks: if worried { attacks(visit) } else { Vec::new() },

@@ -29,7 +29,7 @@ async fn spray(app: &TestApp) {
 async fn an_attack_is_on_the_overview_at_once_and_goes_by_itself(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
     let boss = admin(&app).await;
-    assert!(!boss.get("/admin").await.text.contains("class=\"notice bad attack\""));
+    assert!(!boss.get("/admin").await.text.contains(" attack\" id=\"attack-"));
     spray(&app).await;
     let page = boss.get("/admin").await.text;
     assert!(page.contains("Many failed sign-ins, at an hour that usually has none"), "{page}");
@@ -46,7 +46,7 @@ async fn an_attack_is_on_the_overview_at_once_and_goes_by_itself(store: Store) {
     assert!(page.contains("quiet since"), "{page}");
     app.advance(Duration::from_secs(10 * 60));
     let page = boss.get("/admin").await.text;
-    assert!(!page.contains("class=\"notice bad attack\""), "{page}");
+    assert!(!page.contains(" attack\" id=\"attack-"), "{page}");
     assert!(!boss.get("/admin/limits").await.text.contains(ALARM));
     let all = events(&app).await;
     let attacks: Vec<_> = all.iter().filter(|event| event.action == Action::Attack).map(told).collect();
@@ -66,7 +66,7 @@ async fn two_instances_report_one_attack(store: Store) {
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!((one.len(), two.len(), &one[0].id), (1, 1, &two[0].id));
     for boss in bosses {
-        assert_eq!(boss.get("/admin").await.text.matches("class=\"notice bad attack\"").count(), 1);
+        assert_eq!(boss.get("/admin").await.text.matches(" attack\" id=\"attack-").count(), 1);
     }
     let attacks = events(&app).await.iter().filter(|event| event.action == Action::Attack).count();
     assert_eq!(attacks, 1);
@@ -91,9 +91,9 @@ async fn one_request_is_one_attempt(store: Store) {
     let all = events(&app).await;
     assert!(all.iter().any(|event| event.action == Action::Captcha), "challenges are recorded, too");
     let since = app.clock.now().minus(Duration::from_secs(3600));
-    let top = app.services.audit.log().top(SubjectKind::Address, since, 1).await.unwrap();
-    assert_eq!(top[0].count, 260);
-    let shared = app.services.audit.log().shared_address(since).await.unwrap().unwrap();
+    let busiest = app.services.audit.log().busiest(since, 1).await.unwrap();
+    assert_eq!(busiest.of(SubjectKind::Address).next().unwrap().count, 260);
+    let shared = busiest.shared.unwrap();
     assert_eq!((shared.count, shared.of), (260, 260));
     let page = admin(&app).await.get("/admin").await.text;
     let tile = |name: &str| {

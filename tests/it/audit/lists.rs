@@ -45,7 +45,7 @@ async fn an_attack_is_one_line_that_leads_to_its_events(store: Store) {
     app.advance(Duration::from_secs(600));
     boss.get("/admin").await;
     let page = boss.get("/admin/events").await.text;
-    assert!(page.contains("Unusually many codes requested"), "{page}");
+    assert!(page.contains("Attack: codes requested"), "{page}");
     assert!(page.contains("× 40"), "{page}");
     // The administrator's sign-in, the attempt before, the attack, and the message after it.
     assert_eq!(rows(&page), 4, "{page}");

@@ -309,7 +309,7 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
     assert!(!browser.has(".attack").await && !browser.has(".pill").await);
     browser.open("/admin/events").await;
     let line = browser.text(".events li:has(a[href^='/admin/events?action=sign-in'])").await;
-    assert!(line.contains("Unusually many failed sign-ins") && line.contains("over"), "{line}");
+    assert!(line.contains("Attack: failed sign-ins") && line.contains("over"), "{line}");
     browser.assert_content().await;
 }
 

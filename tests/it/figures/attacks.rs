@@ -24,8 +24,21 @@ async fn answer(boss: &Client, mut body: Value) {
 
 /// The text of the only banner.
 fn banner(page: &Page) -> String {
-    assert_eq!(page.0.matches("class=\"notice bad attack\"").count(), 1, "{}", page.0);
-    page.0.split_once("class=\"notice bad attack\"").unwrap().1.split_once("</section>").unwrap().0.to_owned()
+    assert_eq!(page.0.matches(" attack\" id=\"attack-").count(), 1, "{}", page.0);
+    page.0.split_once(" attack\" id=\"attack-").unwrap().1.split_once("</section>").unwrap().0.to_owned()
+}
+
+/// The largest networks, their shares, and what can be done; the networks of one attempt each without the rest.
+fn largest(banner: &str) -> Vec<String> {
+    let list =
+        banner.split_once("<ul aria-label=\"Largest networks\">").unwrap().1.split_once("</ul>").unwrap().0;
+    let text = |row: &str| {
+        let (tags, mut text) = (row.split('<'), String::new());
+        text.extend(tags.map(|part| part.split_once('>').map_or(part, |it| it.1)));
+        let words: Vec<_> = text.split_whitespace().collect();
+        if words[1] == "1%" { words[0][..7].to_owned() } else { words[..3].join(" ") }
+    };
+    list.split("<li>").skip(1).map(text).collect()
 }
 
 /// A spray from everywhere; then another one, most of it from one network, which is refused.
@@ -59,9 +72,13 @@ pub async fn sign_ins() -> Vec<&'static str> {
     let page = Page::of(&boss, "/admin").await;
     let first = banner(&page);
     assert!(first.contains(&format!("datetime=\"{}\"", iso(began))), "{first}");
-    assert!(first.contains("at an hour that usually has none") && first.contains("· rising"), "{first}");
-    assert!(first.contains("<strong>1 challenged</strong>"), "{first}");
-    assert!(first.contains("none of them dominant") && !first.contains("do=deny"), "{first}");
+    assert!(
+        first.contains("at an hour that usually has none") && first.contains("Attack · rising<"),
+        "{first}"
+    );
+    assert!(first.contains("<strong>1 challenged · 1% of the last minute</strong>"), "{first}");
+    assert!(first.contains("none of them dominant"), "{first}");
+    assert_eq!(largest(&first), ["192.0.2.0/24 7% Refuse", "198.51.", "198.51."], "{first}");
     for (fact, count) in [("Attempts", "65"), ("Addresses", "62"), ("Networks", "61"), ("Names", "62")] {
         assert_eq!(page.fact(fact), count, "{fact}: {first}");
     }
@@ -106,6 +123,7 @@ async fn second(app: &TestApp, boss: &Client) {
     assert!(told.contains(&format!("datetime=\"{}\"", iso(turned))), "it is another attack: {told}");
     assert!(told.contains("75% come from one network, 203.0.113.0/24"), "{told}");
     assert!(told.contains("do=deny&#38;network=203.0.113.0%2F24"), "{told}");
+    assert_eq!(largest(&told)[0], "203.0.113.0/24 75% Refuse", "{told}");
     assert_eq!(page.fact("Attempts"), "200", "{told}");
     let ended = boss.get("/api/v1/admin/events?action=attack").await.body;
     let outcomes: Vec<_> =
@@ -122,8 +140,10 @@ async fn second(app: &TestApp, boss: &Client) {
     app.advance(10 * SECOND);
     let page = Page::of(boss, "/admin").await;
     let told = banner(&page);
-    assert!(told.contains("· answered") && told.contains("<strong>300 refused</strong>"), "{told}");
-    assert!(!told.contains("do=deny") && told.contains("Answers in force"), "{told}");
+    assert!(told.contains("Attack · answered<"), "{told}");
+    assert!(told.contains("<strong>300 refused · 75% of the last minute</strong>"), "{told}");
+    assert!(!told.contains("203.0.113.0%2F24") && told.contains("Answers in force"), "{told}");
+    assert!(largest(&told).contains(&"203.0.113.0/24 25% refused".to_owned()), "{told}");
     assert_eq!(page.card("Refused")[0], before + 300);
     assert_eq!(page.fact("Attempts"), "600", "it goes on: {told}");
     let rows = boss.get("/api/v1/admin/events?action=sign-in&outcome=refused").await.body;

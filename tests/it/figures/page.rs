@@ -24,6 +24,12 @@ impl Page {
         [number(card.split_once("<strong>").unwrap().1), number(day)]
     }
 
+    /// What a card says of yesterday.
+    pub fn change(&self, name: &str) -> &str {
+        let card = self.after(&format!("<dt>{name}</dt>"));
+        card.split_once("<dd title=\"Against").unwrap().1.split(['>', '<']).nth(1).unwrap()
+    }
+
     /// The sums of a chart.
     pub fn chart(&self, id: &str) -> BTreeMap<String, u64> {
         let told = self.after(&format!("<desc id=\"{id}-desc\">")).split('<').next().unwrap();
