@@ -210,6 +210,8 @@ fn merge_value(old: &mut Value, new: Value) {
     match (old, new) {
         (Value::InlineTable(old), Value::InlineTable(new)) => merge_table(old, &new),
         (Value::Array(old), Value::Array(new)) => merge_array(old, new),
+        // In its own quotes.
+        (Value::String(old), Value::String(new)) if old.value() == new.value() => {}
         // A minute may be written as 60s.
         (old, new) if span(old).is_some() && span(old) == span(&new) => {}
         (old, mut new) => {
@@ -440,7 +442,7 @@ mod tests {
 [[apps]] # notes
 name = "wiki"
 hosts = ["wiki.example"] # one
-who = ["group:staff", "ada"]
+who = ['group:staff', "ada"]
 
 # Only on call.
 [[apps.parts]]
@@ -482,7 +484,7 @@ who = []
             .replace(gone, "")
             .replace("name = \"wiki\"", "name = \"notes\"")
             .replace("[\"wiki.example\"]", "[\"wiki.example\", \"notes.example\"]")
-            .replace("\"group:staff\", \"ada\"]\n", "\"group:staff\"]\npublic = [\"/health\"]\n")
+            .replace("'group:staff', \"ada\"]\n", "'group:staff']\npublic = [\"/health\"]\n")
             .replace("\"60m\"\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n");
         assert_eq!(changed, expected);
     }
