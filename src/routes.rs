@@ -95,6 +95,7 @@ pub fn app(
         .service(at("/admin/access").on(GET, console_access::show).on(POST, console_access::submit))
         .service(at("/admin/access/end").on(POST, console_access::end))
         .service(at("/admin/apps").on(GET, apps::show))
+        .service(at("/admin/apps/form").on(GET, apps::form::show).on(POST, apps::form::submit))
         .service(at("/admin/apps/edit").on(GET, apps::show_editor).on(POST, apps::submit))
         .service(at("/admin/limits").on(GET, limits::show))
         .service(

@@ -23,7 +23,7 @@ use crate::stop::StopSignal;
 use replay::PreviewService;
 
 pub use crate::config::{
-    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_limit,
+    BackendKind, DocumentDraft, DocumentEdit, DraftError, RefusedChange, SavedDraft, with_app, with_limit,
 };
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;

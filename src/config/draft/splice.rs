@@ -26,6 +26,62 @@ pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftEr
     Ok(document.to_string())
 }
 
+/// The draft `toml` with the application of this name as in `table`, a document with that one table; a new one comes last.
+/// None: without it. Everything else is unchanged, including comments.
+pub fn with_app(toml: &str, name: &str, table: Option<&str>) -> Result<String, DraftError> {
+    let whole = |message: String| DraftError::at("", message, None);
+    let mut document = parsed(toml).map_err(whole)?;
+    let drafted = parsed(table.unwrap_or_default()).map_err(whole)?;
+    let new = drafted.get(APPS).and_then(Item::as_array_of_tables).and_then(|apps| apps.get(0));
+    let mut apps = tables_of(document.remove(APPS));
+    let found = apps.iter().position(|app| text_at(app, "name") == Some(name));
+    let old = found.map(|index| apps.remove(index));
+    if let Some(new) = new {
+        apps.insert(found.unwrap_or(apps.len()), merged_app(old, new));
+    }
+    if !apps.is_empty() {
+        document.insert(APPS, Item::ArrayOfTables(apps.into_iter().collect()));
+    }
+    Ok(document.to_string().trim_start_matches('\n').to_owned())
+}
+
+/// A part keeps its comments by its path, wherever it is.
+fn merged_app(old: Option<Table>, new: &Table) -> Table {
+    let (mut app, mut new) = (old.unwrap_or_else(apart), new.clone());
+    new.retain(|key, item| item.as_array().is_none_or(|list| !list.is_empty()) || app.contains_key(key));
+    if app.get("parts").is_some_and(Item::is_value) {
+        merge_table(&mut app, &new);
+        return app;
+    }
+    let (before, parts) = (tables_of(app.remove("parts")), tables_of(new.remove("parts")));
+    merge_table(&mut app, &new);
+    let part = |new: &Table| {
+        let known = before.iter().find(|old| text_at(old, "path") == text_at(new, "path"));
+        let mut part = known.cloned().unwrap_or_else(apart);
+        merge_table(&mut part, new);
+        part
+    };
+    if !parts.is_empty() {
+        app.insert("parts", Item::ArrayOfTables(parts.iter().map(part).collect()));
+    }
+    app
+}
+
+/// A table after an empty line.
+fn apart() -> Table {
+    let mut table = Table::new();
+    table.decor_mut().set_prefix("\n");
+    table
+}
+
+fn tables_of(item: Option<Item>) -> Vec<Table> {
+    item.and_then(|item| item.into_array_of_tables().ok()).into_iter().flatten().collect()
+}
+
+fn text_at<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
+    table.get(key).and_then(Item::as_str)
+}
+
 /// Writes the meaning of a limit; parts with the same meaning keep their form.
 pub(super) fn write(document: &mut DocumentMut, limit: &Limit) -> Result<(), String> {
     merge_table(table_like(limit_in(document, limit.name()))?, &limit_toml(limit));
@@ -118,9 +174,8 @@ fn limit_in<'d>(document: &'d mut DocumentMut, name: &str) -> Option<&'d mut Ite
 fn inner<'i>(parent: &'i mut Item, key: &str, implicit: bool) -> Option<&'i mut Item> {
     let parent = parent.as_table_like_mut()?;
     if !parent.contains_key(key) {
-        let mut table = Table::new();
+        let mut table = apart();
         table.set_implicit(implicit);
-        table.decor_mut().set_prefix("\n");
         parent.insert(key, Item::Table(table));
     }
     parent.get_mut(key)
@@ -155,6 +210,8 @@ fn merge_value(old: &mut Value, new: Value) {
     match (old, new) {
         (Value::InlineTable(old), Value::InlineTable(new)) => merge_table(old, &new),
         (Value::Array(old), Value::Array(new)) => merge_array(old, new),
+        // In its own quotes.
+        (Value::String(old), Value::String(new)) if old.value() == new.value() => {}
         // A minute may be written as 60s.
         (old, new) if span(old).is_some() && span(old) == span(&new) => {}
         (old, mut new) => {
@@ -379,5 +436,78 @@ mod tests {
         let toml = "limits.login-account = { rules = [], mode = \"enforce\" }\n";
         let changed: DocumentMut = with_limit(toml, "login-account", NEW).unwrap().parse().unwrap();
         assert_eq!(changed["limits"]["login-account"]["mode"].as_str(), Some("monitor"));
+    }
+
+    const APPLICATIONS: &str = r#"# Everybody reads it.
+[[apps]] # notes
+name = "wiki"
+hosts = ["wiki.example"] # one
+who = ['group:staff', "ada"]
+
+# Only on call.
+[[apps.parts]]
+path = "/admin/*" # dangerous
+who = ["group:on-call"]
+
+# Keys.
+[[apps.parts]]
+path = "/keys/*"
+signed_in_within = "60m"
+
+# Sold in May.
+[[apps]]
+name = "shop"
+hosts = ["shop.example"]
+# The end.
+"#;
+
+    #[test]
+    fn an_application_is_changed_and_comments_stay_with_what_they_are_about() {
+        let shop = "[[apps]]\nname = \"shop\"\nhosts = [\"shop.example\"]\nwho = []\npublic = []\n";
+        assert_eq!(with_app(APPLICATIONS, "shop", Some(shop)).unwrap(), APPLICATIONS);
+        let wiki = r#"[[apps]]
+name = "notes"
+hosts = ["wiki.example", "notes.example"]
+who = ["group:staff"]
+public = ["/health"]
+[[apps.parts]]
+path = "/keys/*"
+signed_in_within = "1h"
+[[apps.parts]]
+path = "/x"
+who = []
+"#;
+        let changed = with_app(APPLICATIONS, "wiki", Some(wiki)).unwrap();
+        let gone =
+            "# Only on call.\n[[apps.parts]]\npath = \"/admin/*\" # dangerous\nwho = [\"group:on-call\"]\n\n";
+        let expected = APPLICATIONS
+            .replace(gone, "")
+            .replace("name = \"wiki\"", "name = \"notes\"")
+            .replace("[\"wiki.example\"]", "[\"wiki.example\", \"notes.example\"]")
+            .replace("'group:staff', \"ada\"]\n", "'group:staff']\npublic = [\"/health\"]\n")
+            .replace("\"60m\"\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n");
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn an_application_is_added_as_the_last_and_removed_with_its_comments() {
+        let new = "[[apps]]\nname = \"files\"\nhosts = [\"files.example\"]\n";
+        let added = with_app(APPLICATIONS, "", Some(new)).unwrap();
+        assert_eq!(added, APPLICATIONS.replace("# The end", &format!("\n{new}# The end")));
+        assert_eq!(with_app("", "", Some(new)).unwrap(), new);
+        let without = with_app(&added, "wiki", None).unwrap();
+        assert_eq!(without, &added[added.find("# Sold").unwrap()..]);
+        assert_eq!(with_app(new, "files", None).unwrap(), "");
+        assert_eq!(with_app(APPLICATIONS, "nothing", None).unwrap(), APPLICATIONS);
+    }
+
+    #[test]
+    fn applications_in_one_line_are_changed_too() {
+        let toml =
+            "apps = [{ name = \"wiki\", hosts = [\"a.example\"], parts = [{ path = \"/x\", who = [] }] }]\n";
+        let new = "[[apps]]\nname = \"wiki\"\nhosts = [\"b.example\"]\n[[apps.parts]]\npath = \"/x\"\nwho = [\"ada\"]\n";
+        let changed: DocumentMut = with_app(toml, "wiki", Some(new)).unwrap().parse().unwrap();
+        assert_eq!(changed["apps"][0]["hosts"][0].as_str(), Some("b.example"));
+        assert_eq!(changed["apps"][0]["parts"][0]["who"][0].as_str(), Some("ada"));
     }
 }

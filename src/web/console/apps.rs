@@ -1,6 +1,8 @@
 //! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and
 //! keeps out.
 
+pub mod form;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +12,6 @@ use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
-use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -35,6 +36,7 @@ use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};
 
 /// One application, and what the accounts say about it.
+#[derive(Clone)]
 pub struct AppCheck {
     pub app: Arc<App>,
     pub entering: u64,
@@ -66,6 +68,7 @@ pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, D
 }
 
 /// Who loses and gains what with a draft, and its warnings.
+#[derive(Clone)]
 pub struct TriedApps {
     pub compared: AppsComparison,
     pub checks: Vec<AppCheck>,
@@ -92,6 +95,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let current = services.tuning.current();
     let apps = &current.live.apps;
     let (proxy, app) = (value(&query, "proxy"), value(&query, "app").to_owned());
+    let opened = !proxy.is_empty();
     let proxy = proxy.parse().unwrap_or(ProxyFile::Nginx);
     let only = (!app.is_empty()).then_some(app.as_str());
     let files = proxy.with_companion().map(|file| file.print(&services.server, apps, only)).collect();
@@ -99,7 +103,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
         layout: request.layout("/admin/apps"),
         apps: checks(&services.accounts, apps).await?,
         version: current.version,
-        proxy: ShownProxy { proxy, app, files },
+        overridden: current.overridden.apps,
+        proxy: ShownProxy { opened, proxy, app, files },
     };
     Ok(request.visit.page(StatusCode::OK, &page))
 }
@@ -118,16 +123,18 @@ pub async fn show_editor(request: AdminRequest) -> WebResult {
 pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
     let overridden = request.services.live.overridden().apps;
-    let show = |page: TomlDraft, trial| {
+    let sent = TomlDraft::read(&APPS, &pairs);
+    let show = |controls: Controls, trial| {
+        let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
     };
-    let attempt = async |draft: &TomlDraft| tried(&request.admin, DraftBody::Toml(draft.toml.clone())).await;
-    submitted(&request, &APPS, &pairs, show, attempt).await
+    let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
+    submitted(&request, &APPS, &pairs, show, async || Ok(Ok(sent.toml.clone())), attempt).await
 }
 
-/// Hosts that are named of an application; it may have 200.
-const MOST_HOSTS: usize = 8;
+/// Hosts and names that are shown of an application; it may have 200 of each.
+const MOST_SHOWN: usize = 8;
 /// To start from, where there is none yet.
 const EXAMPLE: &str = "[[apps]]
 name = \"wiki\"
@@ -147,10 +154,14 @@ pub struct AppsPage {
     pub layout: Layout,
     pub version: String,
     pub apps: Vec<AppCheck>,
+    /// An environment variable sets them.
+    pub overridden: bool,
     pub proxy: ShownProxy,
 }
 
 pub struct ShownProxy {
+    /// Somebody asked for it.
+    pub opened: bool,
     pub proxy: ProxyFile,
     /// The name of an application, or all of them.
     pub app: String,
@@ -165,23 +176,6 @@ impl AppsPage {
     const fn example(&self) -> &'static str {
         EXAMPLE
     }
-
-    fn requires(&self, part: &AppPart) -> String {
-        let locale = self.layout.locale;
-        let age =
-            |key, age: Duration| t!(key, locale = locale.code(), it = exactly(age, locale)).into_owned();
-        let who = part.who.as_ref().map(|who| match who.as_slice() {
-            [] => locale.t("apps-page.nobody").into_owned(),
-            who => t!("apps-page.only", locale = locale.code(), it = comma(who)).into_owned(),
-        });
-        let signed_in = part.signed_in_within.map(|it| age("apps-page.signed-in-within", it));
-        let password = part.password_within.map(|it| age("apps-page.password-within", it));
-        [who, signed_in, password].into_iter().flatten().collect::<Vec<_>>().join(" · ")
-    }
-}
-
-fn comma(who: &[Who]) -> String {
-    who.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl AppCheck {
@@ -189,8 +183,17 @@ impl AppCheck {
         grouped(self.entering)
     }
 
-    fn who(&self) -> String {
-        comma(&self.app.who)
+    /// Where it is edited.
+    fn editor(&self) -> String {
+        form::address(&self.app.name)
+    }
+
+    fn hosts(&self) -> (String, Option<String>) {
+        first(&self.app.hosts)
+    }
+
+    fn who(&self) -> (String, Option<String>) {
+        first(&self.app.who)
     }
 
     /// What nobody has, with the key of the words for it.
@@ -200,10 +203,6 @@ impl AppCheck {
             Who::Group(group) => Some(("apps-page.warn-group", group.as_str())),
             Who::Name(name) => Some(("apps-page.warn-unknown", name.as_str())),
         })
-    }
-
-    fn public(&self) -> String {
-        self.app.public.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -239,12 +238,8 @@ impl TriedApps {
 }
 
 impl HostPreview {
-    fn named(&self) -> String {
-        self.hosts.iter().take(MOST_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ")
-    }
-
-    fn more(&self) -> Option<String> {
-        not_named(self.hosts.len() as u64, MOST_HOSTS)
+    fn named(&self) -> (String, Option<String>) {
+        first(&self.hosts)
     }
 
     /// The application after, or before if there is none any more.
@@ -277,6 +272,12 @@ impl EntryCount {
     fn more(&self) -> Option<String> {
         not_named(self.count, self.first.len())
     }
+}
+
+/// The first in one line, and how many more there are.
+fn first(all: &[impl ToString]) -> (String, Option<String>) {
+    let shown: Vec<String> = all.iter().take(MOST_SHOWN).map(ToString::to_string).collect();
+    (shown.join(", "), not_named(all.len() as u64, MOST_SHOWN))
 }
 
 fn not_named(all: u64, named: usize) -> Option<String> {

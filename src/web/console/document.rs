@@ -75,6 +75,7 @@ pub enum Act {
     AddRule,
     RemoveRule(usize),
     RestoreDefault,
+    Delete,
 }
 
 impl Act {
@@ -83,6 +84,7 @@ impl Act {
             "save" => Self::Save,
             "add" => Self::AddRule,
             "default" => Self::RestoreDefault,
+            "delete" => Self::Delete,
             _ => match word.strip_prefix("remove-").and_then(|index| index.parse().ok()) {
                 Some(index) => Self::RemoveRule(index),
                 None => Self::Try,
@@ -180,7 +182,7 @@ pub fn all_mistakes(mistakes: &[DraftError]) -> String {
 }
 
 /// What trying a draft gave.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub enum Trial<T> {
     #[default]
     None,
@@ -204,6 +206,12 @@ pub struct TomlDraft {
 }
 
 impl TomlDraft {
+    pub fn read(part: &'static DocumentPart, pairs: &[(String, String)]) -> Self {
+        // Browsers submit lines that end in CR LF.
+        let toml = value(pairs, "toml").replace("\r\n", "\n");
+        Self { part, toml, controls: Controls::read(pairs) }
+    }
+
     pub fn layout(&self, visit: &PageRequest, user: &str) -> Layout {
         let layout = visit.layout(self.part.editor, Some(user));
         Layout { mistaken: self.controls.is_mistaken(), ..layout }
@@ -229,40 +237,43 @@ pub struct StalePage {
     pub reason: String,
 }
 
-/// A submitted part of the document: it is saved, or tried with `attempt`. `page` renders its editor.
+/// A submitted draft of a part of the document: it is saved, tried with `attempt`, or only shown again. `draft` writes it
+/// as TOML, and `page` renders its editor.
 pub async fn submitted<T>(
     request: &AdminRequest,
     part: &'static DocumentPart,
     pairs: &[(String, String)],
-    page: impl Fn(TomlDraft, Trial<T>) -> HttpResponse,
-    attempt: impl AsyncFnOnce(&TomlDraft) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
+    page: impl Fn(Controls, Trial<T>) -> HttpResponse,
+    draft: impl AsyncFnOnce() -> Result<Result<String, DraftError>, Problem>,
+    attempt: impl AsyncFnOnce(String) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
 ) -> WebResult {
-    // Browsers submit lines that end in CR LF.
-    let toml = value(pairs, "toml").replace("\r\n", "\n");
-    let mut draft = TomlDraft { part, toml, controls: Controls::read(pairs) };
+    let controls = Controls::read(pairs);
     if !request.sends_own_form(pairs) {
-        draft.controls.problem = Some(FormProblem::Expired);
-        return Ok(page(draft, Trial::None));
+        return Ok(page(Controls { problem: Some(FormProblem::Expired), ..controls }, Trial::None));
     }
-    if draft.controls.act == Act::Save {
-        let again = |controls| page(TomlDraft { controls, ..draft.clone() }, Trial::None);
-        let (action, controls) = (part.editor, draft.controls.clone());
-        return save_draft(request, part, action, pairs, &draft.toml, controls, &again).await;
-    }
-    match attempt(&draft).await? {
-        Ok(trial) => Ok(page(draft, trial)),
-        Err(mistakes) => {
-            draft.controls.mistakes = mistakes;
-            Ok(page(draft, Trial::None))
+    let saves = match controls.act {
+        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => return Ok(page(controls, Trial::None)),
+        Act::Save | Act::Delete => true,
+        Act::Try => false,
+    };
+    let tried = match draft().await? {
+        Ok(toml) if saves => {
+            let again = |controls| page(controls, Trial::None);
+            return save_draft(request, part, pairs, &toml, controls, &again).await;
         }
-    }
+        Ok(toml) => attempt(toml).await?,
+        Err(mistake) => Err(vec![mistake]),
+    };
+    Ok(match tried {
+        Ok(trial) => page(controls, trial),
+        Err(mistakes) => page(Controls { mistakes, ..controls }, Trial::None),
+    })
 }
 
-/// Saves a draft that a form at `action` sent. `again` renders the page with the draft as typed.
-pub async fn save_draft(
+/// Saves a draft that a form sent to where it is. `again` renders the page with the draft as typed.
+async fn save_draft(
     request: &AdminRequest,
     part: &'static DocumentPart,
-    action: &str,
     pairs: &[(String, String)],
     draft: &str,
     controls: Controls,
@@ -306,7 +317,7 @@ pub async fn save_draft(
             Err(SaveError::Db(error)) => return Err(error.into()),
         })
     });
-    confirm::confirmed(request, action, pairs, act).await
+    confirm::confirmed(request, visit.request().path(), pairs, act).await
 }
 
 /// What the page says after a save, by the version that was seen before it.

@@ -73,6 +73,9 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
     for (name, page) in super::console_apps::lists(visit) {
         add(name, &page);
     }
+    for (name, page) in super::console_apps::forms(visit) {
+        add(name, &page);
+    }
     let older = Some("?b=1".into());
     let here = layout("/admin/limits/history");
     add("history", &HistoryPage { layout: here, changes: changes(), older, later: true });

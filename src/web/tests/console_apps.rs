@@ -8,21 +8,26 @@ use crate::config::{App, AppPart, PathPattern, Who};
 use crate::gate::{AgeChange, AppsComparison, HostPreview, PathPreview, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
+use crate::web::console::apps::form::{self, AppForm, AppFormPage};
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
-use crate::web::console::document::{APPS, Controls, TomlDraft, Trial};
+use crate::web::console::document::{APPS, Act, Controls, TomlDraft, Trial};
 use crate::web::http::PageRequest;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
     let list = |checks, proxy, file| {
-        let shown = ShownProxy { proxy, app: String::new(), files: vec![file] };
+        let shown = ShownProxy { opened: true, proxy, app: String::new(), files: vec![file] };
         let layout = visit.layout("/admin/apps", Some("ada"));
-        AppsPage { layout, version: "0badcafe0bad".into(), apps: checks, proxy: shown }
+        AppsPage { layout, version: "0badcafe0bad".into(), apps: checks, overridden: false, proxy: shown }
     };
     let untrusted = || Err(ProxyFileError::Untrusted("127.0.0.1/32"));
     vec![
         ("apps", list(checks(), ProxyFile::Nginx, Ok("location / <b>".into()))),
+        (
+            "apps-set-elsewhere",
+            AppsPage { overridden: true, ..list(checks(), ProxyFile::Nginx, Ok("".into())) },
+        ),
         ("apps-untrusted", list(checks(), ProxyFile::Caddy, untrusted())),
         ("apps-none", list(Vec::new(), ProxyFile::Nginx, Err(ProxyFileError::NoApps))),
     ]
@@ -55,6 +60,46 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
         ("apps-reason", again("x", FormProblem::ReasonMissing)),
         ("apps-no-difference", tried(AppsComparison::default())),
         ("apps-tried", tried(trial())),
+    ]
+}
+
+pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
+    let page = |name: &str, form, controls: Controls, trial| AppFormPage {
+        layout: visit.layout(form::address(name), Some("ada")),
+        known: name.into(),
+        form,
+        groups: vec!["on-call".into(), "staff".into()],
+        people: vec!["ada".into(), "bob".into()],
+        controls,
+        trial,
+        overridden: false,
+    };
+    let wiki = || AppForm::from(&*checks()[0].app);
+    let mistake =
+        |field: &str| DraftError { field: field.into(), message: "\"<b>\" is wrong".into(), line: None };
+    let fields = ["apps", "apps[0].name", "apps[0].hosts[1]", "apps[0].who[0]", "apps[0].public[0]"];
+    let parts = [
+        "parts[0]",
+        "parts[1].path",
+        "parts[1].who[2]",
+        "parts[2].signed_in_within",
+        "parts[2].password_within",
+    ];
+    let mistakes =
+        fields.map(mistake).into_iter().chain(parts.map(|part| mistake(&format!("apps[0].{part}"))));
+    let mistaken = Controls { mistakes: mistakes.collect(), ..Controls::default() };
+    let refused = |act| Controls { act, problem: Some(FormProblem::ReasonMissing), ..Controls::default() };
+    let tried = || Trial::Done(TriedApps { compared: trial(), checks: checks() });
+    let plain = |name: &str, form| page(name, form, Controls::default(), Trial::None);
+    vec![
+        ("app-new", plain("", AppForm::default())),
+        ("app-form", plain("wiki", wiki())),
+        ("app-open", plain("files", AppForm::from(&*checks()[1].app))),
+        ("app-set-elsewhere", AppFormPage { overridden: true, ..plain("wiki", wiki()) }),
+        ("app-mistakes", page("wiki", wiki(), mistaken, Trial::None)),
+        ("app-reason", page("wiki", wiki(), refused(Act::Save), Trial::None)),
+        ("app-delete", page("wiki", wiki(), refused(Act::Delete), Trial::None)),
+        ("app-tried", page("wiki", wiki(), Controls::default(), tried())),
     ]
 }
 

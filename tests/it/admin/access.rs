@@ -45,6 +45,8 @@ const WAYS: &[Way] = &[
     ("POST", "/admin/access", Body::Kept),
     ("POST", "/admin/access/end", Body::Kept),
     ("GET", "/admin/apps", Body::Nothing),
+    ("GET", "/admin/apps/form", Body::Nothing),
+    ("POST", "/admin/apps/form", Body::Kept),
     ("GET", "/admin/apps/edit", Body::Nothing),
     ("POST", "/admin/apps/edit", Body::Kept),
     ("GET", "/admin/limits", Body::Nothing),

@@ -188,11 +188,30 @@ async fn applications(look: &Look<'_>, app: &TestApp) {
     browser.fill(&[("reason", "The wiki goes behind the gate.")]).await;
     browser.follow("[name=do][value=save]").await;
     look.at("console-apps").await;
+    browser.open("/admin/apps?proxy=nginx").await;
+    look.at("console-apps-file").await;
+    application(look).await;
     browser.open("/admin/apps/edit").await;
     let open = draft.replace("'group:staff'", "'everyone'").replace("'/health'", "'health'");
     browser.fill(&[("toml", &open)]).await;
     browser.follow("[name=do][value=try]").await;
     look.at("console-apps-mistake").await;
+}
+
+async fn application(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/admin/apps/form").await;
+    look.at("console-app-new").await;
+    browser.open("/admin/apps/form?app=wiki").await;
+    browser.js("for (const d of document.querySelectorAll('main details')) d.open = true").await;
+    look.at("console-app").await;
+    browser.find("[value=everyone]").await.click().await.unwrap();
+    browser.fill(&[("hosts", "wiki.example"), ("signed_in_within-0", "10m")]).await;
+    browser.follow("button.plain[value=try]").await;
+    look.at("console-app-tried").await;
+    browser.fill(&[("hosts", "Wiki.example"), ("path-0", "admin"), ("more", "Ada")]).await;
+    browser.follow("button.plain[value=try]").await;
+    look.at("console-app-mistakes").await;
 }
 
 async fn lookup(look: &Look<'_>, app: &TestApp) {

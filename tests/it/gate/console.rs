@@ -67,7 +67,8 @@ async fn the_page_shows_the_file_for_a_proxy_as_it_is_printed() {
     assert!(!unknown.text.contains("data-copy") && !unknown.text.contains("<b>"));
 }
 
-fn plain(html: &str) -> String {
+/// Text of a page as it is read.
+pub fn plain(html: &str) -> String {
     let html = html.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
     html.replace("&#38;", "&")
 }

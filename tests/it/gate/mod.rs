@@ -3,6 +3,7 @@
 mod authz;
 mod compose;
 mod console;
+mod form;
 mod proxies;
 mod spoofed;
 mod way_in;

@@ -14,9 +14,7 @@ use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, DraftError, with_limit};
 use crate::web::console::FormProblem;
-use crate::web::console::document::{
-    Act, Controls, LIMITS, TomlDraft, Trial, read_draft, save_draft, submitted,
-};
+use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{about, sentences, title};
 use crate::web::form::{FormPairs, value};
@@ -54,12 +52,8 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormPairs>) -> WebResult {
     let current = request.services.tuning.current();
     let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
-    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
-    if !request.sends_own_form(&pairs) {
-        let controls = Controls { problem: Some(FormProblem::Expired), ..controls };
-        return Ok(respond(&request, &current, limit, form, controls, Trial::None));
-    }
-    match controls.act {
+    let (mut form, Controls { act, stretch, .. }) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    match act {
         Act::AddRule => form.rows.push(RuleRow::default()),
         Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
         Act::RestoreDefault => {
@@ -67,30 +61,15 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
                 form = LimitForm::from(default);
             }
         }
-        Act::RemoveRule(_) | Act::Try | Act::Save => {}
+        Act::RemoveRule(_) | Act::Try | Act::Save | Act::Delete => {}
     }
-    let (toml, table, limit_name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
-    let draft = read_draft(&request.admin, move |_| with_limit(&toml, &limit_name, &table));
     let page = |controls, preview| respond(&request, &current, limit, form.clone(), controls, preview);
-    let draft = match draft.await? {
-        Ok(draft) => draft,
-        Err(error) => return Ok(page(Controls { mistakes: vec![error], ..controls }, Trial::None)),
+    let draft = async || {
+        let (toml, table, name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
+        read_draft(&request.admin, move |_| with_limit(&toml, &name, &table)).await
     };
-    match controls.act {
-        Act::AddRule | Act::RemoveRule(_) | Act::RestoreDefault => Ok(page(controls, Trial::None)),
-        Act::Try => {
-            let tried = tried(&request, draft, controls.stretch).await?;
-            Ok(match tried {
-                Ok(trial) => page(controls, trial),
-                Err(mistakes) => page(Controls { mistakes, ..controls }, Trial::None),
-            })
-        }
-        Act::Save => {
-            let action = format!("/admin/limits/edit/{name}");
-            let again = |controls| page(controls, Trial::None);
-            save_draft(&request, &LIMITS, &action, &pairs, &draft, controls, &again).await
-        }
-    }
+    let attempt = async |draft| tried(&request, draft, stretch).await;
+    submitted(&request, &LIMITS, &pairs, page, draft, attempt).await
 }
 
 /// `GET /admin/limits/toml`
@@ -105,12 +84,14 @@ pub async fn show_toml(request: AdminRequest) -> WebResult {
 /// `POST /admin/limits/toml`
 pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
-    let show = |page: TomlDraft, preview| {
+    let sent = TomlDraft::read(&LIMITS, &pairs);
+    let show = |controls: Controls, preview| {
+        let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
-    let attempt = async |draft: &TomlDraft| tried(&request, draft.toml.clone(), draft.controls.stretch).await;
-    submitted(&request, &LIMITS, &pairs, show, attempt).await
+    let attempt = async |draft| tried(&request, draft, sent.controls.stretch).await;
+    submitted(&request, &LIMITS, &pairs, show, async || Ok(Ok(sent.toml.clone())), attempt).await
 }
 
 #[derive(Template)]
