@@ -52,7 +52,7 @@ pub use sessions::{
 pub use stored_hash::Phc;
 pub use tokens::{
     AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ProgramScope, ScopesError,
-    TokenBearer, TokenEntry, TokenId, TokenScopes,
+    TokenBearer, TokenEntry, TokenId, TokenScopes, TokenUse,
 };
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

@@ -9,7 +9,7 @@ use gatehouse_limiter::{
     RuleAction, StoreError,
 };
 
-use crate::accounts::{ApiToken, ApiTokens, TokenBearer};
+use crate::accounts::{ApiToken, ApiTokens, TokenBearer, TokenUse};
 use crate::audit::{Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::throttle::Limiter;
@@ -115,8 +115,13 @@ impl TokenGate {
     }
 
     /// A valid token is accepted whatever else its address has sent.
-    pub async fn admit(&self, token: &ApiToken, address: &[u8]) -> Result<TokenCheck, DbError> {
-        if let Some(bearer) = self.tokens.admit(token).await? {
+    pub async fn admit(
+        &self,
+        token: &ApiToken,
+        address: &[u8],
+        used: impl FnOnce() -> TokenUse,
+    ) -> Result<TokenCheck, DbError> {
+        if let Some(bearer) = self.tokens.admit(token, used).await? {
             return Ok(TokenCheck::Good(bearer));
         }
         let bucket = self.unknown.bucket(&self.limit, address);

@@ -75,6 +75,12 @@ pub struct TokenEntry {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_used_at: Option<Micros>,
+    /// For which call, then: its method, and its path as in this document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used_for: Option<String>,
+    /// From which network: a /24 of IPv4, or a /48 of IPv6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_used_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Micros>,
@@ -93,6 +99,12 @@ pub struct NewToken {
     pub name: String,
     pub scopes: TokenScopes,
     pub expires_in: Option<Duration>,
+}
+
+/// One use of a token, as [`TokenEntry`] shows the last.
+pub struct TokenUse {
+    pub call: String,
+    pub network: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -179,27 +191,34 @@ impl ApiTokens {
 
     /// The tokens that were not revoked, including expired ones, newest first; at most 200.
     pub async fn list(&self) -> Result<Vec<TokenEntry>, DbError> {
-        const SQL: &str = "SELECT t.id, t.name, t.scopes, a.login, t.created_at, t.last_used_at, t.expires_at
+        const SQL: &str =
+            "SELECT t.id, t.name, t.scopes, a.login, t.created_at, t.last_used_at, t.last_used_for,
+            t.last_used_from, t.expires_at
             FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by WHERE t.revoked_at IS NULL
             ORDER BY t.created_at DESC, t.id LIMIT 200";
         Ok(on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?)
     }
 
-    /// Revokes a token: at once here, within a second on other instances. False if there is no such token or
-    /// it was revoked before.
-    pub async fn revoke(&self, id: TokenId, by: AccountId) -> Result<bool, DbError> {
+    /// Revokes a token: at once here, within a second on other instances. Returns its name; None if there is no such
+    /// token or it was revoked before.
+    pub async fn revoke(&self, id: TokenId, by: AccountId) -> Result<Option<String>, DbError> {
         const SQL: &str = "UPDATE api_tokens SET revoked_at = $1, revoked_by = $2
-            WHERE id = $3 AND revoked_at IS NULL";
+            WHERE id = $3 AND revoked_at IS NULL RETURNING name";
         let now = self.clock.now().0;
-        let revoked = execute!(&self.db => query(SQL).bind(now).bind(by.to_string()).bind(id.to_string()))?;
+        let revoked = on_db!(&self.db, pool => query_scalar(SQL).bind(now).bind(by.to_string()).bind(id.to_string())
+            .fetch_optional(pool).await)?;
         let mut known = self.known.lock();
         known.revoked += 1;
         known.tokens.retain(|_, believed| believed.bearer.id != id);
-        Ok(revoked > 0)
+        Ok(revoked)
     }
 
-    /// The token's data, if it is valid.
-    pub async fn admit(&self, token: &ApiToken) -> Result<Option<Arc<TokenBearer>>, DbError> {
+    /// The token's data, if it is valid. What it is used for is recorded.
+    pub async fn admit(
+        &self,
+        token: &ApiToken,
+        used: impl FnOnce() -> TokenUse,
+    ) -> Result<Option<Arc<TokenBearer>>, DbError> {
         let hash = self.hash(token);
         let bearer = match self.known_bearer(&hash) {
             Some(bearer) => Some(bearer),
@@ -209,7 +228,7 @@ impl ApiTokens {
             }
         };
         if let Some(bearer) = &bearer {
-            self.touch(&hash, bearer.id).await;
+            self.touch(&hash, bearer.id, used).await;
         }
         Ok(bearer)
     }
@@ -262,16 +281,17 @@ impl ApiTokens {
         }
     }
 
-    /// Records once a minute that it is in use. A failure to record this refuses nobody.
-    async fn touch(&self, hash: &str, id: TokenId) {
-        const SQL: &str = "UPDATE api_tokens SET last_used_at = $1
+    /// Records once a minute that it is in use, and what for. A failure to record this refuses nobody.
+    async fn touch(&self, hash: &str, id: TokenId, used: impl FnOnce() -> TokenUse) {
+        const SQL: &str = "UPDATE api_tokens SET last_used_at = $1, last_used_for = $3, last_used_from = $4
             WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)";
         let now = self.clock.now();
         if !self.known.lock().takes_touch(hash, now) {
             return;
         }
+        let TokenUse { call, network } = used();
         let touched: Result<u64, sqlx::Error> = execute!(&self.db => query(SQL).bind(now.0)
-            .bind(id.to_string()));
+            .bind(id.to_string()).bind(call).bind(network));
         if let Err(error) = touched {
             tracing::warn!(%error, "the last use of a token could not be recorded");
         }
@@ -334,6 +354,8 @@ from_row!(TokenEntry, row => TokenEntry {
     made_by: row.try_get("login")?,
     created_at: Micros(row.try_get("created_at")?),
     last_used_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
+    last_used_for: row.try_get("last_used_for")?,
+    last_used_from: row.try_get("last_used_from")?,
     expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
 });
 

@@ -15,7 +15,7 @@ use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
-use super::{MessageId, Phone, SmsCode, SmsGateway, hex};
+use super::{MessageId, Phone, ProgramKind, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
@@ -100,6 +100,14 @@ impl SmsCodes {
 
     pub fn ledger(&self) -> &Ledger {
         &self.0.ledger
+    }
+
+    /// The scopes of the programs whose messages are configured.
+    pub fn scopes(&self) -> impl Iterator<Item = String> {
+        let Self(inner) = self;
+        let of = |kind: ProgramKind, name: &String| format!("{}{name}", kind.lead());
+        let verifiers = inner.deps.programs.keys().map(move |name| of(ProgramKind::Verifier, name));
+        verifiers.chain(inner.deps.relays.keys().map(move |name| of(ProgramKind::Relay, name)))
     }
 
     pub fn gateway(&self) -> &dyn SmsGateway {

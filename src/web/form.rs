@@ -464,7 +464,10 @@ fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, 
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;
             let flash = set_cookie(response, visit.cookies().flash_name);
-            (location.to_owned(), flash.and_then(|flash| visit.edge.flashes.read(&flash)))
+            (
+                location.to_owned(),
+                flash.and_then(|flash| visit.edge.flashes.read(&flash)).map(|(flash, _)| flash),
+            )
         }
         StatusCode::CREATED => (visit.pattern(), Some(Flash::AlreadyMade)),
         _ => return None,

@@ -20,12 +20,14 @@ use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{self, CodePage, CodeStep, SecondStep};
 use super::console::FormProblem;
-use super::console::messages::{KeptBrake, MessagesAsked, MessagesPage};
+use super::console::messages::{KeptBrake, MessageRow, MessagesAsked, MessagesPage, NumberHour};
+use super::console::subject_link::SubjectLink;
 use super::form::{FormPage, Notice};
 use super::http::error_page::{ErrorKind, ErrorPage, ProblemPage};
 use super::outbox::{OutboxPage, OutboxRow};
 use super::register::RegisterPage;
 use super::sign_in::LoginPage;
+use crate::audit::{MaskedSubject, SubjectKind};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
@@ -181,6 +183,16 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
         report,
         report_detail: report.map(|_| "DELIVRD".to_owned()),
         reported_at: report.map(|_| NOW),
+        asked_from: report.map(|_| "203.0.113.0/24".to_owned()),
+        number: "0f".into(),
+    };
+    let row = |entry: LedgerEntry| {
+        let link = |mask| SubjectLink::new(SubjectKind::Network, &MaskedSubject { key: 1, mask });
+        MessageRow { asker: entry.asked_from.clone().map(link), entry }
+    };
+    let hour = || {
+        let sent = [("0f".to_owned(), 3)].into();
+        NumberHour { sent, max: 5, window: Duration::from_secs(3600) }
     };
     let entries = vec![
         entry(MessageState::Pending, None, None),
@@ -199,9 +211,10 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
     };
     let asked =
         MessagesAsked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
-    let page = |asked, rows, brakes, kept: Option<KeptBrake>| {
+    let page = |asked, rows: Vec<LedgerEntry>, brakes, kept: Option<KeptBrake>| {
         let layout = Layout { mistaken: kept.is_some(), ..visit.layout("/admin/messages", Some("ada")) };
-        MessagesPage { layout, asked, rows, brakes, older: None, kept }
+        let (rows, hour) = (rows.into_iter().map(row).collect(), Some(hour()));
+        MessagesPage { layout, asked, rows, hour, brakes, older: None, kept }
     };
     let none = MessagesAsked::default;
     let kept = (["+861380013", "verify:shop"].map(str::to_owned), FormProblem::ReasonMissing);

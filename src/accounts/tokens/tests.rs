@@ -35,8 +35,12 @@ impl Bench {
     }
 }
 
+fn used() -> TokenUse {
+    TokenUse { call: "POST /api/v1/limits/{name}/hits".into(), network: "203.0.113.0/24".into() }
+}
+
 async fn shown(tokens: &ApiTokens, token: &ApiToken) -> Option<TokenId> {
-    tokens.admit(token).await.unwrap().map(|bearer| bearer.id)
+    tokens.admit(token, used).await.unwrap().map(|bearer| bearer.id)
 }
 
 /// What memory alone says.
@@ -61,7 +65,7 @@ async fn a_token_speaks_for_its_scopes_and_is_nowhere_in_clear(database: TestDat
     let (token, id) = bench.create("reply leave", None).await;
     let text = token.expose();
     assert!(text.starts_with("ght_") && text.len() == 47, "{text}");
-    let bearer = bench.tokens.admit(&ApiToken::parse(&text).unwrap()).await.unwrap().unwrap();
+    let bearer = bench.tokens.admit(&ApiToken::parse(&text).unwrap(), used).await.unwrap().unwrap();
     assert_eq!(bearer.id, id);
     assert!(bearer.scopes.hold("reply") && !bearer.scopes.hold("other"));
     let stored: String =
@@ -82,13 +86,13 @@ async fn a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere(d
     let (token, id) = bench.create("*", None).await;
     assert_eq!(shown(&bench.tokens, &token).await, Some(id));
     assert_eq!(shown(&elsewhere, &token).await, Some(id));
-    assert!(bench.tokens.revoke(id, bench.boss).await.unwrap());
+    assert_eq!(bench.tokens.revoke(id, bench.boss).await.unwrap().as_deref(), Some("a program"));
     assert!(!known(&bench.tokens, &token));
     assert_eq!(shown(&bench.tokens, &token).await, None);
     assert!(known(&elsewhere, &token), "it believes what it knows for a moment");
     bench.clock.advance(SECOND);
     assert_eq!(shown(&elsewhere, &token).await, None);
-    assert!(!bench.tokens.revoke(id, bench.boss).await.unwrap(), "it was before");
+    assert_eq!(bench.tokens.revoke(id, bench.boss).await.unwrap(), None, "it was before");
     assert_eq!(bench.tokens.list().await.unwrap(), []);
 }
 
@@ -155,7 +159,7 @@ async fn no_more_than_a_hundred_are_good_at_one_time(database: TestDatabase) {
         made += u32::from(task.await.unwrap());
     }
     assert_eq!(made, 4, "however many ask at once");
-    assert!(bench.tokens.revoke(one, bench.boss).await.unwrap());
+    assert!(bench.tokens.revoke(one, bench.boss).await.unwrap().is_some());
     bench.create("*", None).await;
     bench.clock.advance(SECOND);
     bench.create("*", None).await;
@@ -190,7 +194,7 @@ async fn whoever_leaves_while_reading_takes_nobody_along(database: TestDatabase)
     let (token, id) = bench.create("*", None).await;
     for _ in 0..20 {
         // Polled once: it may have started a read, and never finishes it.
-        let mut gone = Box::pin(bench.tokens.admit(&token));
+        let mut gone = Box::pin(bench.tokens.admit(&token, used));
         let once =
             std::future::poll_fn(|context| std::task::Poll::Ready(gone.as_mut().poll(context).is_ready()));
         once.await;

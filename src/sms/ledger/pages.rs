@@ -1,5 +1,7 @@
 //! The ledger for administrators, and what gateways report to it.
 
+use std::collections::{BTreeSet, HashMap};
+
 use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use utoipa::ToSchema;
@@ -41,6 +43,10 @@ pub struct LedgerEntry {
     /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:` with a name.
     #[schema(value_type = String)]
     pub purpose: MessagePurpose,
+    /// The network that asked for it, a /24 of IPv4 or a /48 of IPv6. Left out of what was sent before this was kept, and
+    /// where a program did not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_from: Option<String>,
     pub gateway: String,
     #[schema(schema_with = words_of::<MessageState>)]
     pub state: MessageState,
@@ -62,6 +68,9 @@ pub struct LedgerEntry {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub reported_at: Option<Micros>,
+    /// The number, as its limit counts it.
+    #[serde(skip)]
+    pub number: String,
 }
 
 impl LedgerCursor {
@@ -71,7 +80,7 @@ impl LedgerCursor {
 }
 
 const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference, reason, entered_at, report,
-    report_detail, reported_at";
+    report_detail, reported_at, asked_from, phone_key";
 
 impl Ledger {
     /// At most `limit` messages, newest first, after the cursor.
@@ -104,12 +113,19 @@ impl Ledger {
         }
         let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
         let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
-        // Numbers and prefixes have one index for what counts and one for what was refused.
-        let rows = match filter {
-            LedgerFilter { state: None, prefix: None, phone: None } => rows,
-            _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
+        const NEWEST: &str = "ORDER BY created_at DESC, id DESC LIMIT $3";
+        let (counted, refused) = ("AND state <> 'refused'", "AND state = 'refused'");
+        // Numbers and prefixes have one index for what counts and one for what was refused. Each is read no further than
+        // the page, which PostgreSQL does not see by itself.
+        let sql = match filter {
+            LedgerFilter { prefix: None, phone: None, .. } => format!("{rows} {NEWEST}"),
+            LedgerFilter { state: Some(MessageState::Refused), .. } => format!("{rows} {refused} {NEWEST}"),
+            LedgerFilter { state: Some(_), .. } => format!("{rows} {counted} {NEWEST}"),
+            LedgerFilter { state: None, .. } => format!(
+                "SELECT * FROM ({rows} {counted} {NEWEST}) AS counted
+                UNION ALL SELECT * FROM ({rows} {refused} {NEWEST}) AS refused {NEWEST}"
+            ),
         };
-        let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
         let rows: Vec<LedgerEntry> = on_db!(&self.db, pool => {
             let question = query_as(sqlx::AssertSqlSafe(sql)).bind(position.at.0).bind(&position.id);
             let question = question.bind(i64::from(limit) + 1);
@@ -117,6 +133,31 @@ impl Ledger {
         })?;
         let position = |last: &LedgerEntry| LedgerCursor { at: last.at, id: last.id };
         Ok(LedgerPage::of(rows.into_iter().map(Ok), limit, position)?)
+    }
+
+    /// How many messages after `start` the limit of each of these numbers counts, as [`LedgerEntry`] has them: what
+    /// [`Ledger::sent_to`] has of one.
+    pub async fn count_sent<'a>(
+        &self,
+        numbers: impl Iterator<Item = &'a String>,
+        start: Micros,
+    ) -> Result<HashMap<String, i64>, DbError> {
+        let numbers: BTreeSet<&String> = numbers.collect();
+        if numbers.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let places: Vec<String> = (2..numbers.len() + 2).map(|at| format!("${at}")).collect();
+        let sql = format!(
+            "SELECT phone_key, COUNT(*) FROM sms_messages m WHERE phone_key IN ({}) AND created_at > $1
+            AND created_at > COALESCE((SELECT up_to FROM sms_excuses e WHERE e.phone_key = m.phone_key), 0)
+            AND state <> 'refused' GROUP BY phone_key",
+            places.join(", ")
+        );
+        let rows: Vec<(String, i64)> = on_db!(&self.db, pool => {
+            let question = query_as(sqlx::AssertSqlSafe(sql)).bind(start.0);
+            numbers.iter().fold(question, |question, number| question.bind(*number)).fetch_all(pool).await
+        })?;
+        Ok(rows.into_iter().collect())
     }
 
     /// The length of a prefix depends on its country, so the rows show which of the two it is.
@@ -203,5 +244,7 @@ from_row!(LedgerEntry, row => {
         report: row.try_get("report")?,
         report_detail: row.try_get("report_detail")?,
         reported_at: time("reported_at")?,
+        asked_from: row.try_get("asked_from")?,
+        number: row.try_get("phone_key")?,
         }
 });

@@ -8,6 +8,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     EARLIER, EarlierMessage, EarlierRow, Ledger, MessageState, SENT, evaluate, hex, kept_hits, short, wait,
 };
+use crate::audit::{EventSubject, mask};
 use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
@@ -174,14 +175,17 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
 
 async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
-        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17)";
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope,
+        asked_from)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.logs.phone.key.0));
     let [address, network] = &draft.logs.origin;
+    let asked_from =
+        draft.message.origin.as_ref().map(|origin| mask(&EventSubject::Network(&origin.network)));
     let judged = is_judged(tx, &draft.message.purpose, now).await?;
     let (purpose, expires_at) = (draft.message.purpose.stored(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
@@ -189,8 +193,8 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(draft.logs.once.as_ref().map(|log| hex(&log.key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
-        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).execute(connection).await
-        .map(drop))?;
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
+        .execute(connection).await.map(drop))?;
     if let Some(code_hash) = draft.code_hash {
         on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at).execute(connection).await.map(drop))?;

@@ -2,11 +2,15 @@
 //! brakes in force.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::web::{Bytes, Form, Path, Query};
 use actix_web::{Error, HttpResponse};
 use askama::Template;
+use gatehouse_limiter::{Limit, Rule, RuleAction, RuleSpan};
+use ipnet::IpNet;
 use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,18 +18,20 @@ use strum::VariantArray;
 use url::form_urlencoded;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::audit::words_of;
+use crate::audit::{Audit, EventSubject, MaskedSubject, SubjectKind, words_of};
 use crate::db::DbError;
 use crate::sms::{
     HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessagePurpose, MessageState, ReportState,
 };
 use crate::web::console::confirm;
+use crate::web::console::figures::HOUR;
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
+use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
-use crate::web::http::{Flash, Layout, Locale, Problem, ServicesData, WebResult};
+use crate::web::http::{ClientAddress, Flash, Layout, Locale, Problem, ServicesData, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -184,7 +190,7 @@ pub async fn lift(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     };
     let act = Box::pin(async {
         let lifted = lift_brake(&request.admin, prefix, Some(program), &reason).await?;
-        Ok(request.visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)))
+        Ok(request.visit.see_other_about(HERE, lifted.then_some(Flash::BrakeLifted), prefix))
     });
     confirm::confirmed(&request, LIFT, &pairs, act).await
 }
@@ -195,17 +201,65 @@ async fn respond(request: &AdminRequest, asked: MessagesAsked, kept: Option<Kept
     let prefix = Some(asked.prefix.clone()).filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state: asked.state, prefix, ..LedgerFilter::default() };
     let found = ledger.page(&filter, asked.after.as_ref(), A_PAGE).await?;
+    let live = request.services.live.snapshot();
+    let numbers = found.entries.iter().map(|entry| &entry.number);
+    let hour = match number_hour(&live.limits.sms_phone) {
+        Some((rule, window)) => {
+            let sent = ledger.count_sent(numbers, ledger.now().await?.minus(window)).await?;
+            Some(NumberHour { sent, max: rule.max, window })
+        }
+        None => None,
+    };
     let mut layout = request.layout(asked.href(asked.after.as_ref()));
     layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing)));
     let page = MessagesPage {
         layout,
-        rows: found.entries,
+        rows: found
+            .entries
+            .into_iter()
+            .map(|entry| MessageRow::new(entry, &request.services.audit))
+            .collect(),
+        hour,
         brakes: ledger.brakes().await?,
         older: found.next.map(|next| asked.href(Some(&next))),
         asked,
         kept,
     };
     Ok(request.visit.page(status, &page))
+}
+
+/// Of the rules that refuse a number, the one whose window is nearest to an hour. Those that ask for a challenge forgive
+/// what was solved, which the ledger does not know.
+fn number_hour(limit: &Limit) -> Option<(&Rule, Duration)> {
+    let windows = limit.rules().iter().filter_map(|rule| match (&rule.span, rule.then) {
+        (RuleSpan::Sliding(window), RuleAction::Block) => Some((rule, *window)),
+        _ => None,
+    });
+    windows.min_by_key(|(_, window)| window.abs_diff(HOUR))
+}
+
+/// What the numbers of a page may have in about an hour, and what each has had now.
+pub struct NumberHour {
+    pub sent: HashMap<String, i64>,
+    pub max: u32,
+    pub window: Duration,
+}
+
+pub struct MessageRow {
+    pub entry: LedgerEntry,
+    /// The network that asked for it, with what happened from there.
+    pub asker: Option<SubjectLink>,
+}
+
+impl MessageRow {
+    pub fn new(entry: LedgerEntry, audit: &Audit) -> Self {
+        let asker = entry.asked_from.as_ref().and_then(|mask| {
+            let network = ClientAddress::stated(mask.parse::<IpNet>().ok()?.network()).network();
+            let key = audit.subject(&EventSubject::Network(network.as_ref()));
+            Some(SubjectLink::new(SubjectKind::Network, &MaskedSubject { key, mask: mask.clone() }))
+        });
+        Self { entry, asker }
+    }
 }
 
 /// The filter, and where the page begins.
@@ -235,7 +289,9 @@ pub type KeptBrake = ([String; 2], FormProblem);
 pub struct MessagesPage {
     pub layout: Layout,
     pub asked: MessagesAsked,
-    pub rows: Vec<LedgerEntry>,
+    pub rows: Vec<MessageRow>,
+    /// None if no rule of a number's limit refuses.
+    pub hour: Option<NumberHour>,
     pub brakes: Vec<HeldBrake>,
     pub older: Option<String>,
     pub kept: Option<KeptBrake>,
@@ -293,9 +349,19 @@ impl MessagesPage {
         }
     }
 
-    fn report(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
-        let name = format!("reported-{}", row.report?.into_str());
-        Some(self.layout.locale.named_word("messages", &name))
+    /// `3 of 5 in 1 hour`
+    fn used(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
+        let NumberHour { sent, max, window } = self.hour.as_ref()?;
+        let (locale, sent) = (self.layout.locale, sent.get(&row.number).copied().unwrap_or_default());
+        let window = limit_text::exactly(*window, locale);
+        Some(t!("messages.used", locale = locale.code(), sent = sent, max = max, window = window))
+    }
+
+    /// What the gateway reported last; before that, what it answered.
+    fn outcome(&self, row: &LedgerEntry) -> Cow<'static, str> {
+        let reported = |report: ReportState| format!("reported-{}", report.into_str());
+        let name = row.report.map_or_else(|| format!("state-{}", row.state.into_str()), reported);
+        self.layout.locale.named_word("messages", &name)
     }
 
     fn state(&self, state: &MessageState) -> Cow<'static, str> {

@@ -1,6 +1,9 @@
 //! `/admin/tokens` and `/api/v1/admin/tokens`: API tokens for other programs.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::iter;
+use std::str::FromStr;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -9,13 +12,16 @@ use actix_web::web::{Form, Path, Query};
 use askama::Template;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use strum::VariantArray;
 use utoipa::ToSchema;
 
-use crate::accounts::{ApiToken, MOST_SCOPES, NewToken, ScopesError, TokenEntry, TokenId, TokenScopes};
+use crate::accounts::{
+    AdminScope, ApiToken, MOST_SCOPES, NewToken, ProgramScope, ScopesError, TokenEntry, TokenId, TokenScopes,
+};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::web::console::guard::{Admin, AdminRequest, ChangeTokens, Permitted, ReadTokens};
-use crate::web::form::{FormPairs, FormReach, once};
+use crate::web::form::{FormPairs, FormReach, once, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
 use crate::web::http::{
     Field, FieldErrors, Flash, InputError, Layout, Locale, Message, PageRequest, Problem, Services,
@@ -42,10 +48,10 @@ async fn create_token(admin: &Admin, new: &NewToken) -> Result<Option<(ApiToken,
     Ok(made)
 }
 
-/// Revokes a token and records that. False if there is none.
-async fn revoke_token(admin: &Admin, id: TokenId) -> Result<bool, DbError> {
+/// Revokes a token and records that. Returns its name; None if there is none.
+async fn revoke_token(admin: &Admin, id: TokenId) -> Result<Option<String>, DbError> {
     let revoked = admin.services.tokens.revoke(id, admin.account.id).await?;
-    if revoked {
+    if revoked.is_some() {
         admin.did("token.revoke", &json!({ "token": id.to_string() }));
     }
     Ok(revoked)
@@ -202,20 +208,40 @@ pub async fn api_revoke(
 ) -> Result<HttpResponse, Problem> {
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
     match revoke_token(&admin, id).await? {
-        true => Ok(HttpResponse::NoContent().finish()),
-        false => Err(Problem::NotFound),
+        Some(_) => Ok(HttpResponse::NoContent().finish()),
+        None => Err(Problem::NotFound),
     }
 }
 
 /// `POST /admin/tokens`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug)]
 pub struct TokenMakingForm {
     pub name: String,
-    /// Separated by spaces or commas.
+    /// Those of the boxes, and what was typed. Separated by spaces or commas.
     pub scopes: String,
     pub expires_days: String,
-    pub csrf_token: String,
+}
+
+impl Default for TokenMakingForm {
+    fn default() -> Self {
+        Self { name: String::new(), scopes: String::new(), expires_days: "90".to_owned() }
+    }
+}
+
+impl TokenMakingForm {
+    fn read(pairs: &FormPairs) -> Self {
+        let scopes = pairs.iter().filter(|(name, _)| name == "scopes").map(|(_, text)| text.as_str());
+        Self {
+            name: value(pairs, "name").to_owned(),
+            scopes: scopes.collect::<Vec<_>>().join(" "),
+            expires_days: value(pairs, "expires_days").trim().to_owned(),
+        }
+    }
+
+    fn scopes(&self) -> Vec<&str> {
+        let names = self.scopes.split([' ', ',', '\t', '\r', '\n']);
+        names.filter(|name| !name.is_empty()).collect()
+    }
 }
 
 /// `GET` and `POST /admin/tokens/revoke`
@@ -236,15 +262,15 @@ pub async fn create(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
     once(visit, services, body, FormReach::AnyInstance, make).await
 }
 
-async fn make(visit: PageRequest, form: TokenMakingForm, services: ServicesData) -> WebResult {
-    let request = AdminRequest::change(visit, &services, HERE, &form.csrf_token).await?;
-    let scopes = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
-    let expires_in = match form.expires_days.trim() {
+async fn make(visit: PageRequest, pairs: FormPairs, services: ServicesData) -> WebResult {
+    let request = AdminRequest::change(visit, &services, HERE, value(&pairs, "csrf_token")).await?;
+    let form = TokenMakingForm::read(&pairs);
+    let expires_in = match form.expires_days.as_str() {
         "" => Ok(None),
         days => days.parse::<u32>().map(|days| Some(DAY * days)),
     };
     let expires_in = expires_in.map_err(|_| Message::ExpiryUnfit { max: MOST_DAYS });
-    let notice = match parse(&services, &form.name, &scopes.collect::<Vec<_>>(), expires_in) {
+    let notice = match parse(&services, &form.name, &form.scopes(), expires_in) {
         Ok(new) => match create_token(&request.admin, &new).await? {
             Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
             None => TokenNotice::Full,
@@ -272,23 +298,49 @@ pub async fn ask(request: AdminRequest, wanted: Query<TokenRevokingForm>) -> Web
 pub async fn revoke(visit: PageRequest, form: Form<TokenRevokingForm>, services: ServicesData) -> WebResult {
     let AdminRequest { visit, admin, .. } =
         AdminRequest::change(visit, &services, HERE, &form.csrf_token).await?;
-    if let Some(id) = TokenId::parse(&form.id) {
-        revoke_token(&admin, id).await?;
-    }
-    Ok(visit.see_other(HERE, Some(Flash::TokenRevoked)))
+    let revoked = match TokenId::parse(&form.id) {
+        Some(id) => revoke_token(&admin, id).await?,
+        None => None,
+    };
+    Ok(visit.see_other_about(HERE, Some(Flash::TokenRevoked), &revoked.unwrap_or_default()))
 }
 
 async fn respond(request: &AdminRequest, notice: TokenNotice, form: TokenMakingForm) -> WebResult {
     let AdminRequest { visit, services, .. } = request;
     let tokens = services.tokens.list().await?;
-    let limits = services.live.snapshot().limits.custom.keys().cloned().collect();
+    let groups = known_scopes(services, &tokens);
     let status = match &notice {
         TokenNotice::None => StatusCode::OK,
         TokenNotice::Made { .. } => StatusCode::CREATED,
         TokenNotice::Full => StatusCode::CONFLICT,
         TokenNotice::Wrong(errors) => errors.status(),
     };
-    Ok(visit.page(status, &TokensPage::new(request.layout(HERE), visit.now(), tokens, limits, notice, form)))
+    Ok(visit.page(status, &TokensPage::new(request.layout(HERE), visit.now(), tokens, groups, notice, form)))
+}
+
+/// Scopes to choose from, and the key of what they open. No configuration lists the realms of other logins, so what other
+/// tokens have is offered, too.
+pub type ScopeGroup = (&'static str, Vec<String>);
+
+fn known_scopes(services: &Services, tokens: &[TokenEntry]) -> Vec<ScopeGroup> {
+    let given = tokens.iter().flat_map(|token| token.scopes.names());
+    let known: BTreeSet<String> = services.codes.scopes().chain(given).collect();
+    let of = |program: ProgramScope| {
+        let lead = format!("{}:", program.into_str());
+        known.iter().filter(|name| name.starts_with(&lead)).cloned().collect()
+    };
+    let live = services.live.snapshot();
+    let limits: Vec<String> = iter::once("*".to_owned()).chain(live.limits.custom.keys().cloned()).collect();
+    let admin = AdminScope::VARIANTS.iter().map(|scope| scope.into_str().to_owned()).collect();
+    let mut groups = vec![
+        ("tokens.group-admin", admin),
+        ("tokens.group-limits", limits),
+        ("tokens.group-guard", of(ProgramScope::Guard)),
+        ("tokens.group-verify", of(ProgramScope::Verify)),
+        ("tokens.group-relay", of(ProgramScope::Relay)),
+    ];
+    groups.retain(|(_, names)| !names.is_empty());
+    groups
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -305,7 +357,7 @@ pub struct TokensPage {
     layout: Layout,
     now: Micros,
     tokens: Vec<TokenEntry>,
-    limits: Vec<String>,
+    groups: Vec<ScopeGroup>,
     notice: TokenNotice,
     errors: FieldErrors,
     /// As typed, unless it has created a token.
@@ -317,7 +369,7 @@ impl TokensPage {
         mut layout: Layout,
         now: Micros,
         tokens: Vec<TokenEntry>,
-        limits: Vec<String>,
+        groups: Vec<ScopeGroup>,
         notice: TokenNotice,
         form: TokenMakingForm,
     ) -> Self {
@@ -330,15 +382,46 @@ impl TokensPage {
             TokenNotice::Made { .. } => TokenMakingForm::default(),
             _ => form,
         };
-        Self { layout, now, tokens, limits, notice, errors, form }
+        Self { layout, now, tokens, groups, notice, errors, form }
     }
 
-    fn there(&self) -> Cow<'static, str> {
-        self.layout.with("tokens.scopes-there", &self.limits.join(" "))
+    /// What a part of the admin API is, or all limits; the others are names that the reader gave.
+    fn about(&self, scope: &str) -> Option<Cow<'static, str>> {
+        if scope == "*" {
+            return Some(self.layout.t("tokens.scope-all"));
+        }
+        let name = format!("scope-{}", AdminScope::from_str(scope).ok()?.into_str().replace(':', "-"));
+        Some(self.layout.locale.named_word("tokens", &name))
+    }
+
+    fn is_chosen(&self, scope: &String) -> bool {
+        self.form.scopes().contains(&scope.as_str())
+    }
+
+    /// What was typed beside the boxes.
+    fn typed(&self) -> String {
+        let has_box = |name: &str| self.groups.iter().any(|(_, names)| names.iter().any(|it| it == name));
+        let names = self.form.scopes();
+        names.into_iter().filter(|name| !has_box(name)).collect::<Vec<_>>().join(" ")
     }
 
     fn is_over(&self, token: &TokenEntry) -> bool {
         token.expires_at.is_some_and(|at| at <= self.now)
+    }
+
+    /// The days until it expires, to choose from, with their words; what was sent instead of one of them is kept.
+    fn expiries(&self) -> Vec<(&str, Cow<'_, str>, bool)> {
+        let sent = self.form.expires_days.as_str();
+        let presets = [
+            ("30", "tokens.month"),
+            ("90", "tokens.quarter"),
+            ("365", "tokens.year"),
+            ("", "tokens.endless"),
+        ];
+        let other =
+            (!presets.iter().any(|(days, _)| *days == sent)).then(|| (sent, Cow::Borrowed(sent), true));
+        let preset = |(days, key): (&'static str, _)| (days, self.layout.t(key), days == sent);
+        presets.into_iter().map(preset).chain(other).collect()
     }
 
     fn focus(&self) -> &'static str {

@@ -19,7 +19,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::accounts::{ApiToken, TokenBearer};
+use crate::accounts::{ApiToken, TokenBearer, TokenUse};
+use crate::audit::{EventSubject, mask};
 use crate::config::LiveSettings;
 use crate::custom::{self, TokenCheck};
 use crate::sms::{Phone, PhoneError};
@@ -160,7 +161,7 @@ pub async fn admit_token(
     client: ClientAddress,
 ) -> Result<Arc<TokenBearer>, Problem> {
     let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
-    admit_text(token, services, client).await
+    admit_text(token, request, services, client).await
 }
 
 /// The same, as a mail server sends it: as the password of HTTP Basic, whatever the name (RFC 7617), as a bearer
@@ -172,20 +173,26 @@ pub async fn admit_program(
 ) -> Result<Arc<TokenBearer>, Problem> {
     let headers = request.headers();
     if let Some(token) = bearer(headers) {
-        return admit_text(token, services, client).await;
+        return admit_text(token, request, services, client).await;
     }
     let key = || Some(headers.get("x-api-key")?.to_str().ok()?.trim_matches(' ').to_owned());
     let token = basic(headers).or_else(key).ok_or(Problem::TokenMissing)?;
-    admit_text(&token, services, client).await
+    admit_text(&token, request, services, client).await
 }
 
 async fn admit_text(
     token: &str,
+    request: &HttpRequest,
     services: &Services,
     client: ClientAddress,
 ) -> Result<Arc<TokenBearer>, Problem> {
     let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
-    match services.token_gate.admit(&token, client.subject().as_ref()).await? {
+    let address = client.subject();
+    let used = || TokenUse {
+        call: format!("{} {}", request.method(), request.match_pattern().unwrap_or_default()),
+        network: mask(&EventSubject::Address(address.as_ref())),
+    };
+    match services.token_gate.admit(&token, address.as_ref(), used).await? {
         TokenCheck::Good(bearer) => Ok(bearer),
         TokenCheck::Unknown => Err(Problem::InvalidToken),
         TokenCheck::TooMany(refusal) => {

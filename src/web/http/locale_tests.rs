@@ -7,7 +7,7 @@ use gatehouse_limiter::CalendarUnit;
 use strum::VariantArray;
 
 use super::*;
-use crate::accounts::AccountAct;
+use crate::accounts::{AccountAct, AdminScope};
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
 use crate::sms::{MessageState, Purpose, ReportState};
@@ -110,6 +110,9 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("act", "account-", &mut [act.into_str()].into_iter());
     }
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
+    keys.extend(
+        AdminScope::VARIANTS.iter().map(|it| format!("tokens.scope-{}", it.into_str().replace(':', "-"))),
+    );
     keys.extend(Theme::VARIANTS.iter().map(|theme| theme.into_str().to_owned()));
     keys.extend(Flash::VARIANTS.iter().map(|flash| flash.into_str().to_owned()));
     visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {

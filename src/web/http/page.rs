@@ -185,6 +185,8 @@ pub struct PageRequest {
     /// The id that the browser sent, or a new one that this answer sets.
     pub browser: Browser,
     pub flash: Option<Flash>,
+    /// What the message is about, by the name that its owner gave it; often nothing.
+    flash_about: String,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
@@ -203,7 +205,8 @@ impl PageRequest {
     pub fn of(request: &HttpRequest, edge: web::Data<WebContext>) -> Self {
         let headers = request.headers();
         let sent = edge.browser(headers);
-        let flash = cookies::value(headers, edge.cookies.flash_name);
+        let cookie = cookies::value(headers, edge.cookies.flash_name);
+        let flash = cookie.and_then(|signed| edge.flashes.read(signed));
         let in_query = |name| {
             let mut pairs = form_urlencoded::parse(request.query_string().as_bytes());
             pairs.find(|(key, _)| key == name).map(|(_, code)| code)
@@ -215,9 +218,10 @@ impl PageRequest {
             locale: chosen.unwrap_or_else(|| language(headers)),
             theme: theme.or_else(kept).unwrap_or_default(),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
-            flash: flash.and_then(|signed| edge.flashes.read(signed)),
+            flash: flash.as_ref().map(|(flash, _)| *flash),
+            flash_about: flash.map(|(_, about)| about).unwrap_or_default(),
             is_new: sent.is_none(),
-            had_flash: flash.is_some(),
+            had_flash: cookie.is_some(),
             chose_language: chosen.is_some(),
             chose_theme: theme.is_some(),
             sender: Requester::of(request, edge),
@@ -259,6 +263,7 @@ impl PageRequest {
             here: here.into(),
             user: user.map(str::to_owned),
             flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
+            flash_about: self.flash_about.clone(),
             sends_codes: self.edge.sends_codes,
             outbox: self.outbox(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
@@ -313,9 +318,14 @@ impl PageRequest {
 
     /// 303 to one of our paths, with an optional message for that page.
     pub fn see_other(&self, path: &str, flash: Option<Flash>) -> HttpResponse {
+        self.see_other_about(path, flash, "")
+    }
+
+    /// The same, with the name of what the message is about.
+    pub fn see_other_about(&self, path: &str, flash: Option<Flash>, about: &str) -> HttpResponse {
         let mut response = HttpResponse::SeeOther().insert_header((LOCATION, path)).finish();
         if let Some(flash) = flash {
-            set(&mut response, self.edge.cookies.flash(self.edge.flashes.sign(flash)));
+            set(&mut response, self.edge.cookies.flash(self.edge.flashes.sign(flash, about)));
         }
         response
     }
@@ -384,6 +394,7 @@ pub struct Layout {
     pub here: String,
     pub user: Option<String>,
     pub flash: Option<Flash>,
+    pub flash_about: String,
     pub sends_codes: bool,
     pub outbox: Option<String>,
     pub alarm: bool,
@@ -517,20 +528,25 @@ impl Flashes {
         Self(keys)
     }
 
-    pub fn sign(&self, flash: Flash) -> String {
-        format!("{}.{}", flash.code(), URL_SAFE_NO_PAD.encode(mac(self.0.signing(), flash)))
+    pub fn sign(&self, flash: Flash, about: &str) -> String {
+        let [told, about] = [&mac(self.0.signing(), flash, about)[..], about.as_bytes()]
+            .map(|bytes| URL_SAFE_NO_PAD.encode(bytes));
+        format!("{}.{told}.{about}", flash.code())
     }
 
-    pub fn read(&self, cookie: &str) -> Option<Flash> {
-        let (code, told) = cookie.split_once('.')?;
-        let flash = Flash::named(code)?;
-        let told = URL_SAFE_NO_PAD.decode(told).ok()?;
-        self.0.signer(&told, |key| mac(key, flash)).map(|_| flash)
+    /// The message, and what it is about.
+    pub fn read(&self, cookie: &str) -> Option<(Flash, String)> {
+        let mut parts = cookie.splitn(3, '.');
+        let flash = Flash::named(parts.next()?)?;
+        let mut bytes = || URL_SAFE_NO_PAD.decode(parts.next()?).ok();
+        let (told, about) = (bytes()?, String::from_utf8(bytes()?).ok()?);
+        self.0.signer(&told, |key| mac(key, flash, &about))?;
+        Some((flash, about))
     }
 }
 
-fn mac(key: &SubKey, flash: Flash) -> [u8; 16] {
-    *key.hash(&[flash.code().as_bytes()]).first_chunk().expect("a hash of 32 bytes")
+fn mac(key: &SubKey, flash: Flash, about: &str) -> [u8; 16] {
+    *key.hash(&[flash.code().as_bytes(), about.as_bytes()]).first_chunk().expect("a hash of 32 bytes")
 }
 
 #[cfg(test)]
@@ -549,15 +565,17 @@ mod tests {
     #[test]
     fn what_was_signed_is_read_back() {
         for flash in Flash::VARIANTS.iter().copied() {
-            assert_eq!(flashes(1).read(&flashes(1).sign(flash)), Some(flash));
+            let about = "+861380013, 「猫」".to_owned();
+            assert_eq!(flashes(1).read(&flashes(1).sign(flash, &about)), Some((flash, about)));
         }
     }
 
     #[test]
     fn nobody_else_can_put_words_on_a_page() {
-        let signed = flashes(1).sign(Flash::SignedOut);
+        let signed = flashes(1).sign(Flash::SignedOut, "");
         assert_eq!(flashes(2).read(&signed), None);
         assert_eq!(flashes(1).read(&signed.replace("signed-out", "password-changed")), None);
+        assert_eq!(flashes(1).read(&format!("{signed}Zm9ydW0")), None);
         assert_eq!(flashes(1).read("signed-out."), None);
         assert_eq!(flashes(1).read("<b>hello</b>"), None);
     }

@@ -91,7 +91,7 @@ fn a_cookie_of_another_app_does_not_hide_ours() {
 #[test]
 fn a_word_for_the_next_page_survives_an_error_on_the_way() {
     let edge = edge();
-    let sent = ("cookie", format!("gh_flash={}", edge.flashes.sign(Flash::SignedOut)));
+    let sent = ("cookie", format!("gh_flash={}", edge.flashes.sign(Flash::SignedOut, "")));
     let request = TestRequest::get().uri("/nothing.png").insert_header(sent).app_data(edge).to_http_request();
     let answer = crate::web::http::error_page::error_response(&request, ErrorKind::NotFound);
     assert!(!answer.cookies().any(|cookie| cookie.name() == "gh_flash"));

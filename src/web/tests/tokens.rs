@@ -36,6 +36,8 @@ fn entry(id: u64, name: &str, scopes: &str, ends: Option<u64>) -> TokenEntry {
         made_by: (id > 0).then(|| "ada".to_owned()),
         created_at: NOW.minus(Duration::from_secs(86_400)),
         last_used_at: (id > 1).then_some(NOW),
+        last_used_for: (id > 1).then(|| "POST /api/v1/limits/{name}/hits".to_owned()),
+        last_used_from: (id > 1).then(|| "203.0.113.0/24".to_owned()),
         expires_at: ends
             .map(|seconds| NOW.minus(Duration::from_secs(86_400)).plus(Duration::from_secs(seconds))),
     }
@@ -58,12 +60,19 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, TokensPage)> {
             entry(0, "till", "raffle", None),
         ]
     };
-    let limits = || vec!["leave-campus".to_owned(), "reply".to_owned()];
+    let scopes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let groups = || {
+        vec![
+            ("tokens.group-admin", scopes(&["limits:read", "accounts:write"])),
+            ("tokens.group-limits", scopes(&["*", "leave-campus", "reply"])),
+            ("tokens.group-guard", scopes(&["guard:shop"])),
+        ]
+    };
     let layout = || visit.layout("/admin/tokens", Some("ada"));
-    let page = |notice, typed| TokensPage::new(layout(), NOW, entries(), limits(), notice, typed);
+    let page = |notice, typed| TokensPage::new(layout(), NOW, entries(), groups(), notice, typed);
     let (none, nothing) = (TokenNotice::None, TokenMakingForm::default);
     let typed =
-        || TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
+        || TokenMakingForm { name: "<b>".into(), scopes: "reply <b>".into(), expires_days: "4.5".into() };
     let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
     let mut wrong = FieldErrors::one(Field::Scopes, unknown);
     wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
