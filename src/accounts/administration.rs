@@ -231,15 +231,6 @@ impl Accounts {
         Ok(Groups::stored(names))
     }
 
-    /// The first groups that somebody is in, in alphabetical order.
-    pub async fn group_names(&self, limit: u32) -> Result<Vec<String>, DbError> {
-        const SQL: &str = "SELECT DISTINCT names FROM account_groups WHERE names <> '' LIMIT $1";
-        let lists: Vec<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(limit))
-            .fetch_all(pool).await)?;
-        let names: BTreeSet<&str> = lists.iter().flat_map(|names| names.split(',')).collect();
-        Ok(names.into_iter().take(limit as usize).map(str::to_owned).collect())
-    }
-
     /// Gives an account these groups and no others. `spares_admins`: whoever asks may not touch administrators.
     pub async fn set_groups(
         &self,

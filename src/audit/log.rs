@@ -116,14 +116,24 @@ impl EventLog {
     /// Whether a row says the text, which is the parameter of this number.
     fn says(&self, text: &str, parameter: usize) -> String {
         const SAID: [&str; 10] = [
-            "detail", "name", "limit_name", "action", "outcome", "actor", "request", "account_mask",
-            "address_mask", "phone_mask",
+            "detail",
+            "name",
+            "limit_name",
+            "action",
+            "outcome",
+            "actor",
+            "request",
+            "account_mask",
+            "address_mask",
+            "phone_mask",
         ];
         // SQLite's takes letters of both cases for the same.
         let like = if matches!(self.db, Db::Sqlite(_)) { "LIKE" } else { "ILIKE" };
         let said = SAID.map(|column| format!("{column} {like} ${parameter} ESCAPE '\\'"));
         let keys = keys_from(text).into_iter().flat_map(|(first, last)| {
-            SubjectKind::VARIANTS.iter().map(|kind| format!("{} BETWEEN {first} AND {last}", kind.key_column()))
+            SubjectKind::VARIANTS
+                .iter()
+                .map(move |kind| format!("{} BETWEEN {first} AND {last}", kind.key_column()))
         });
         said.into_iter().chain(keys).collect::<Vec<_>>().join(" OR ")
     }
@@ -221,10 +231,12 @@ const FEWEST_DIGITS: usize = 4;
 
 /// The keys that begin with these hexadecimal digits.
 fn keys_from(digits: &str) -> Option<(i64, i64)> {
-    if !(FEWEST_DIGITS..=16).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    if !(FEWEST_DIGITS..=16).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    {
         return None;
     }
-    let key = |filler: &str| u64::from_str_radix(&format!("{digits}{}", filler.repeat(16 - digits.len())), 16);
+    let key =
+        |filler: &str| u64::from_str_radix(&format!("{digits}{}", filler.repeat(16 - digits.len())), 16);
     Some((key("0").ok()?.cast_signed(), key("f").ok()?.cast_signed()))
 }
 
@@ -282,7 +294,10 @@ impl EventFilter {
     }
 
     fn has_nul(&self) -> bool {
-        [&self.limit, &self.realm, &self.request, &self.text].into_iter().flatten().any(|name| name.contains('\0'))
+        [&self.limit, &self.realm, &self.request, &self.text]
+            .into_iter()
+            .flatten()
+            .any(|name| name.contains('\0'))
     }
 }
 
@@ -513,7 +528,7 @@ impl EventLog {
     /// Console actions and reloads are not attempts, and addresses that other programs state say nothing about our
     /// proxies.
     pub async fn busiest(&self, since: Micros, most: u32) -> Result<BusiestSubjects, DbError> {
-        let arms = SubjectKind::VARIANTS.iter().map(|kind| {
+        let arms = SubjectKind::VARIANTS.iter().map(move |kind| {
             let (word, key, mask) = (kind.into_str(), kind.key_column(), kind.mask_column());
             format!(
                 "SELECT * FROM (SELECT '{word}' AS kind, {key} AS key, MAX({mask}) AS mask,

@@ -13,7 +13,7 @@ use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
 use super::{TriedApps, ages, tried};
-use crate::accounts::AccountFilter;
+use crate::accounts::{AccountFilter, AccountOrder};
 use crate::config::{App, apps_toml};
 use crate::tuning::{DraftError, with_app};
 use crate::web::console::FormProblem;
@@ -199,13 +199,21 @@ impl AppFormPage {
         controls: Controls,
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
-        let newest = accounts.page(&AccountFilter::default(), None, MOST_OFFERED).await?.entries;
+        let newest = accounts
+            .page(&AccountFilter::default(), AccountOrder::default(), None, MOST_OFFERED)
+            .await?
+            .entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
             form,
-            groups: accounts.group_names(MOST_OFFERED).await?,
-            people: newest.iter().map(|account| account.login.as_str().to_owned()).collect(),
+            groups: accounts
+                .group_sizes("", MOST_OFFERED)
+                .await?
+                .into_iter()
+                .map(|group| group.name)
+                .collect(),
+            people: newest.iter().map(|row| row.account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,
             overridden: request.services.live.overridden().apps,

@@ -358,8 +358,8 @@ impl EventsPage {
         let [from, middle, until] = chart.ticks().map(|at| at.0.0);
         let (half, quarter) = (middle - from, (middle - from) / 2);
         let of = |since, until| self.asked.within(since, until);
-        let later = (self.asked.filter.until.is_some())
-            .then(|| ("event.later", "›", of(until, until + 2 * half)));
+        let later =
+            (self.asked.filter.until.is_some()).then(|| ("event.later", "›", of(until, until + 2 * half)));
         let before = [
             ("event.earlier", "‹", of(from - 2 * half, from)),
             ("event.wider", "−", of(from - half, until + half)),
