@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::gate::{Visitor, behind};
 use crate::support::app::{Answer, Client, Store, TestApp};
 
-const NAME: &str = "Söhne & <b>Töchter</b>";
+pub const NAME: &str = "Söhne & <b>Töchter</b>";
 const ESCAPED: &str = "Söhne &#38; &#60;b&#62;Töchter&#60;/b&#62;";
 
 pub fn logo(width: usize) -> Vec<u8> {
