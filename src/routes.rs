@@ -10,7 +10,8 @@ use actix_web::{
 };
 
 use crate::web::console::{
-    access as console_access, accounts, apps, confirm, events, limits, lookup, messages, overview, tokens,
+    access as console_access, accounts, apps, confirm, events, find, limits, lookup, messages, overview,
+    tokens,
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
@@ -86,6 +87,7 @@ pub fn app(
         .service(at("/admin/accounts/{id}").on(GET, accounts::one))
         .service(at("/admin/accounts/{id}/groups").on(POST, accounts::set_groups))
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
+        .service(at("/admin/find").on(GET, find::show).on(POST, find::find))
         .service(at("/admin").on(GET, overview::show))
         .service(at("/admin/events").on(GET, events::show))
         .service(at("/admin/events.csv").on(GET, events::export::csv))

@@ -168,8 +168,18 @@ if (oneTimeCode && "OTPCredential" in window) {
     .catch(() => {});
 }
 
-// The current tab is seen where tabs scroll.
-document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+// "/" and Ctrl-K lead to the search, wherever a key is not text.
+const search = document.getElementById("find");
+if (search) document.addEventListener("keydown", (event) => {
+  const types = event.target.closest("input, select, textarea, [contenteditable]");
+  const asked = (event.ctrlKey || event.metaKey) ? event.key.toLowerCase() === "k" : event.key === "/" && !event.altKey && !types;
+  if (!asked) return;
+  event.preventDefault();
+  const side = search.closest("[popover]");
+  if (!search.getClientRects().length) side.showPopover?.();
+  search.focus();
+  search.select();
+});
 
 // The console. A button or a link on the page does the same as each of these.
 

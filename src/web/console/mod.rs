@@ -9,6 +9,7 @@ pub mod confirm;
 pub mod document;
 pub mod events;
 pub mod figures;
+pub mod find;
 pub mod guard;
 pub mod limit_text;
 pub mod limits;
@@ -136,34 +137,58 @@ fn read_page_size(limit: Option<u32>) -> Result<u32, Problem> {
     if (1..=200).contains(&limit) { Ok(limit) } else { Err(Problem::wrong("limit", "Use 1 to 200.")) }
 }
 
-pub struct Tab {
+pub struct ConsolePage {
+    /// Of its name.
     pub key: &'static str,
     pub href: &'static str,
+    /// In `components/icons.html`.
+    pub icon: &'static str,
     pub current: bool,
 }
 
-const TABS: [(&str, &str); 9] = [
-    ("console.overview", "/admin"),
-    ("console.limits", "/admin/limits"),
-    ("console.access", "/admin/access"),
-    ("console.apps", "/admin/apps"),
-    ("console.lookup", "/admin/lookup"),
-    ("console.accounts", "/admin/accounts"),
-    ("console.messages", "/admin/messages"),
-    ("console.events", "/admin/events"),
-    ("console.tokens", "/admin/tokens"),
+pub struct PageGroup {
+    pub key: &'static str,
+    pub pages: Vec<ConsolePage>,
+}
+
+type PageEntry = (&'static str, &'static str, &'static str);
+
+/// The pages of the console: what watches, what acts, what manages.
+const PAGES: [(&str, &[PageEntry]); 3] = [
+    (
+        "console.watch",
+        &[
+            ("console.overview", "/admin", "overview"),
+            ("console.events", "/admin/events", "events"),
+            ("console.lookup", "/admin/lookup", "lookup"),
+        ],
+    ),
+    (
+        "console.act",
+        &[("console.limits", "/admin/limits", "limits"), ("console.access", "/admin/access", "access")],
+    ),
+    (
+        "console.manage",
+        &[
+            ("console.accounts", "/admin/accounts", "accounts"),
+            ("console.apps", "/admin/apps", "apps"),
+            ("console.messages", "/admin/messages", "messages"),
+            ("console.tokens", "/admin/tokens", "tokens"),
+        ],
+    ),
 ];
 
 impl Layout {
-    /// The pages of the console. The current one is the page at this path, or above it.
-    pub fn tabs(&self) -> Vec<Tab> {
+    /// The current page is the one at this path, or above it.
+    pub fn console_pages(&self) -> Vec<PageGroup> {
         let path = self.here.split('?').next().unwrap_or_default();
         let within = |href: &str| path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'));
-        let tab = |(key, href): (&'static str, &'static str)| Tab {
+        let page = |&(key, href, icon): &PageEntry| ConsolePage {
             key,
             href,
+            icon,
             current: path == href || (href != "/admin" && within(href)),
         };
-        TABS.into_iter().map(tab).collect()
+        PAGES.map(|(key, pages)| PageGroup { key, pages: pages.iter().map(page).collect() }).into()
     }
 }

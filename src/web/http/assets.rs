@@ -1,4 +1,4 @@
-//! Public bodies that never change while the server runs: the style sheet, the scripts and the icon, compiled in, each at a
+//! Public bodies that never change while the server runs: the style sheets, the scripts and the icon, compiled in, each at a
 //! URL that contains its hash; and how such a body is compressed and cached.
 
 use std::io::Write;
@@ -33,6 +33,10 @@ impl Asset {
 pub static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("app", "css", "text/css; charset=utf-8", include_bytes!("../../../static/app.css"))
 });
+/// The dark colours, linked where the reader's theme has them.
+pub static DARK: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("dark", "css", "text/css; charset=utf-8", include_bytes!("../../../static/dark.css"))
+});
 pub static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("app", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/app.js"))
 });
@@ -48,7 +52,7 @@ pub static ICON: LazyLock<Asset> = LazyLock::new(|| {
 /// page has its style while instances are replaced one by one.
 pub async fn serve(request: HttpRequest, file: web::Path<String>) -> Result<HttpResponse, Problem> {
     let asked = file.into_inner();
-    for asset in [&*STYLE, &*SCRIPT, &*PROOF, &*ICON] {
+    for asset in [&*STYLE, &*DARK, &*SCRIPT, &*PROOF, &*ICON] {
         if asset.url.strip_prefix("/static/") == Some(asked.as_str()) {
             return Ok(asset.body.respond(&request, "public, max-age=31536000, immutable"));
         }
@@ -153,7 +157,7 @@ mod tests {
 
     #[actix_web::test]
     async fn an_asset_is_kept_for_ever_at_the_address_of_its_content() {
-        for url in [&STYLE, &SCRIPT, &PROOF, &ICON].map(|asset| asset.url.as_str()) {
+        for url in [&STYLE, &DARK, &SCRIPT, &PROOF, &ICON].map(|asset| asset.url.as_str()) {
             assert_eq!(get(url).await, (200, "public, max-age=31536000, immutable".into()));
         }
     }

@@ -10,6 +10,7 @@ use url::Url;
 
 use crate::accounts::DEVICE_LIFE;
 use crate::web::http::locale::Locale;
+use crate::web::http::theme::Theme;
 
 /// The cookies' attributes on this origin. On https they are Secure. Those that carry authority are `__Host-`
 /// cookies, which neither a sibling site nor a plain-http page can set (RFC 6265bis §4.1.3).
@@ -24,6 +25,8 @@ pub struct Cookies {
 }
 
 pub const LANGUAGE_NAME: &str = "gh_lang";
+pub const THEME_NAME: &str = "gh_theme";
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Cookies {
     pub fn new(public_url: &Url) -> Self {
@@ -85,7 +88,11 @@ impl Cookies {
     }
 
     pub fn language(self, locale: Locale) -> Cookie<'static> {
-        self.lasting(LANGUAGE_NAME, locale.code().to_owned(), Duration::from_secs(365 * 24 * 60 * 60))
+        self.lasting(LANGUAGE_NAME, locale.code().to_owned(), YEAR)
+    }
+
+    pub fn theme(self, theme: Theme) -> Cookie<'static> {
+        self.lasting(THEME_NAME, theme.code().to_owned(), YEAR)
     }
 
     fn lasting(self, name: &'static str, value: String, span: Duration) -> Cookie<'static> {

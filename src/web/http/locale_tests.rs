@@ -12,7 +12,7 @@ use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
 use crate::sms::{MessageState, Purpose, ReportState};
 use crate::web::console::access::AccessAnswer;
-use crate::web::http::Flash;
+use crate::web::http::{Flash, Theme};
 
 fn words(code: &str) -> BTreeMap<String, String> {
     fn walk(prefix: &str, table: &toml::Table, out: &mut BTreeMap<String, String>) {
@@ -112,6 +112,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("act", "account-", &mut [act.into_str()].into_iter());
     }
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
+    keys.extend(Theme::VARIANTS.iter().map(|theme| theme.into_str().to_owned()));
     keys.extend(Flash::VARIANTS.iter().map(|flash| flash.into_str().to_owned()));
     visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut |text| {
         let words = text

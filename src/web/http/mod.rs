@@ -21,6 +21,7 @@ pub mod page;
 pub mod problem;
 pub mod problem_kind;
 pub mod services;
+pub mod theme;
 
 pub use action::{ActionRefusal, Actor, CountedAs};
 pub use api::{ApiRequest, CaptchaSolution};
@@ -36,3 +37,4 @@ pub use next::Next;
 pub use page::{Flash, Layout, PageRequest, Requester, WebContext, app_data};
 pub use problem::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, WebError, WebResult};
 pub use services::{Services, ServicesData};
+pub use theme::Theme;

@@ -37,6 +37,7 @@ use crate::web::http::message::{Field, FieldErrors};
 use crate::web::http::next::Next;
 use crate::web::http::problem::Problem;
 use crate::web::http::services::{Services, ServicesData};
+use crate::web::http::theme::Theme;
 
 /// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
@@ -180,12 +181,14 @@ impl Requester {
 pub struct PageRequest {
     sender: Requester,
     pub locale: Locale,
+    theme: Theme,
     /// The id that the browser sent, or a new one that this answer sets.
     pub browser: Browser,
     pub flash: Option<Flash>,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
+    chose_theme: bool,
 }
 
 impl Deref for PageRequest {
@@ -201,16 +204,22 @@ impl PageRequest {
         let headers = request.headers();
         let sent = edge.browser(headers);
         let flash = cookies::value(headers, edge.cookies.flash_name);
-        let chosen = form_urlencoded::parse(request.query_string().as_bytes())
-            .find(|(name, _)| name == "lang")
-            .and_then(|(_, code)| Locale::named(&code));
+        let in_query = |name| {
+            let mut pairs = form_urlencoded::parse(request.query_string().as_bytes());
+            pairs.find(|(key, _)| key == name).map(|(_, code)| code)
+        };
+        let chosen = in_query("lang").and_then(|code| Locale::named(&code));
+        let theme = in_query("theme").and_then(|code| Theme::named(&code));
+        let kept = || cookies::value(headers, cookies::THEME_NAME).and_then(Theme::named);
         Self {
             locale: chosen.unwrap_or_else(|| language(headers)),
+            theme: theme.or_else(kept).unwrap_or_default(),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
             chose_language: chosen.is_some(),
+            chose_theme: theme.is_some(),
             sender: Requester::of(request, edge),
         }
     }
@@ -240,10 +249,11 @@ impl PageRequest {
         self.edge.cookies
     }
 
-    /// The page's layout. `here` is its path and query, for the links to other languages.
+    /// The page's layout. `here` is its path and query, for the links to other languages and themes.
     pub fn layout(&self, here: impl Into<String>, user: Option<&str>) -> Layout {
         Layout {
             locale: self.locale,
+            theme: self.theme,
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
@@ -271,6 +281,9 @@ impl PageRequest {
         }
         if self.chose_language {
             set(&mut response, jar.language(self.locale));
+        }
+        if self.chose_theme {
+            set(&mut response, jar.theme(self.theme));
         }
         if self.is_new {
             set(&mut response, jar.browser(self.browser.encode()));
@@ -359,6 +372,7 @@ impl FromRequest for PageRequest {
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub locale: Locale,
+    pub theme: Theme,
     pub csrf_token: String,
     pub here: String,
     pub user: Option<String>,
@@ -370,9 +384,10 @@ pub struct Layout {
     pub mistaken: bool,
 }
 
-pub struct LanguageLink {
+/// This page in another language or theme.
+pub struct ChoiceLink {
     pub code: &'static str,
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub href: String,
     pub current: bool,
 }
@@ -391,15 +406,29 @@ impl Layout {
         t!(key, locale = self.locale.code(), it = it)
     }
 
-    pub fn languages(&self) -> Vec<LanguageLink> {
-        let joint = if self.here.contains('?') { '&' } else { '?' };
-        let link = |locale: Locale| LanguageLink {
+    pub fn languages(&self) -> Vec<ChoiceLink> {
+        let link = |locale: Locale| ChoiceLink {
             code: locale.code(),
-            name: locale.own_name(),
-            href: format!("{}{joint}lang={}", self.here, locale.code()),
+            name: Cow::Borrowed(locale.own_name()),
+            href: self.here_with("lang", locale.code()),
             current: locale == self.locale,
         };
         Locale::ALL.into_iter().map(link).collect()
+    }
+
+    pub fn themes(&self) -> Vec<ChoiceLink> {
+        let link = |theme: &Theme| ChoiceLink {
+            code: theme.code(),
+            name: self.t(theme.into_str()),
+            href: self.here_with("theme", theme.code()),
+            current: *theme == self.theme,
+        };
+        Theme::VARIANTS.iter().map(link).collect()
+    }
+
+    fn here_with(&self, name: &str, code: &str) -> String {
+        let joint = if self.here.contains('?') { '&' } else { '?' };
+        format!("{}{joint}{name}={code}", self.here)
     }
 
     pub fn error(&self, errors: &FieldErrors, field: Field) -> Option<Cow<'static, str>> {

@@ -4,6 +4,7 @@ use actix_web::test::TestRequest;
 
 use super::*;
 use crate::clock::Micros;
+use crate::web::http::assets;
 use crate::web::http::error_page::{ErrorKind, ErrorPage};
 
 fn edge() -> web::Data<WebContext> {
@@ -28,6 +29,23 @@ fn a_choice_of_language_beats_the_cookie_and_the_cookie_beats_the_browser() {
     let visit = PageRequest::of(&chosen.to_http_request(), edge());
     assert_eq!(visit.locale, Locale::ZhCn);
     assert!(cookies_of(&visit).iter().any(|cookie| cookie.starts_with("gh_lang=zh-CN; ")));
+}
+
+#[test]
+fn a_theme_is_kept_in_a_cookie_and_loads_only_its_colours() {
+    let ask = |uri: &str, cookie: &str| {
+        let request = TestRequest::get().uri(uri).insert_header(("cookie", cookie.to_owned()));
+        PageRequest::of(&request.to_http_request(), edge())
+    };
+    let chosen = ask("/login?theme=dark", "gh_theme=light");
+    assert!(cookies_of(&chosen).iter().any(|cookie| cookie.starts_with("gh_theme=dark; ")));
+    let html =
+        |visit: &PageRequest| ErrorPage::new(visit.layout("/", None), ErrorKind::NotFound).render().unwrap();
+    let dark = |html: &str| html.contains(assets::DARK.url.as_str());
+    let (system, light) = (html(&ask("/", "gh_theme=pink")), html(&ask("/?theme=pink", "gh_theme=light")));
+    assert!(dark(&html(&chosen)) && html(&chosen).contains("content=\"dark\""));
+    assert!(dark(&system) && system.contains("content=\"light dark\""));
+    assert!(!dark(&light) && light.contains("content=\"light\""));
 }
 
 #[test]

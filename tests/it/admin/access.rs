@@ -36,6 +36,8 @@ const WAYS: &[Way] = &[
     ("GET", "/admin/messages", Body::Nothing),
     ("POST", "/admin/brakes/lift", Body::Kept),
     ("GET", "/admin", Body::Nothing),
+    ("GET", "/admin/find", Body::Nothing),
+    ("POST", "/admin/find", Body::Kept),
     ("GET", "/admin/events", Body::Nothing),
     ("GET", "/admin/events.csv", Body::Nothing),
     ("GET", "/admin/events.json", Body::Nothing),

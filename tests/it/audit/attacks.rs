@@ -10,7 +10,7 @@ use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
-const ALARM: &str = "Unusual traffic goes on";
+const ALARM: &str = "An attack goes on. See the overview.";
 
 on_both_stores!(
     an_attack_is_on_the_overview_at_once_and_goes_by_itself,

@@ -21,7 +21,7 @@ async fn who_could_get_in_is_seen_before_it_is_saved_and_the_gate_follows() {
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.follow("a[href='/admin']").await;
-    browser.follow(".tabs a[href='/admin/apps']").await;
+    browser.follow(".sidebar a[href='/admin/apps']").await;
     let list = browser.text("main").await;
     for told in ["wiki", "wiki.example", "group:staff, ada", "anyone who registers", "/keys/*", "on-call"] {
         assert!(list.contains(told), "{told}: {list}");

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use gatehouse::clock::Clock;
 
+use thirtyfour::{Key, TypingData};
+
 use super::console_look::administrator;
 use super::{WRONG, hashes_during};
 use crate::support::app::{PASSWORD, Store, TestApp};
@@ -108,7 +110,7 @@ async fn it_is_in_force(browser: &Browser, app: &TestApp) {
 async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) {
     let kim = app.client_at("192.0.2.7");
     assert_eq!(kim.login("kim", PASSWORD).await.problem(), "throttled");
-    browser.follow(".tabs a[href='/admin/lookup']").await;
+    browser.follow(".sidebar a[href='/admin/lookup']").await;
     browser.fill(&[("asked", "Kim")]).await;
     browser.submit().await;
     assert_eq!(browser.path().await, "/admin/lookup", "whom one looks up is in no address");
@@ -134,6 +136,44 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     browser.submit().await;
     assert!(browser.text(".notice.good").await.contains("earlier limits"));
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
+}
+
+/// By keys alone, from any page; what was typed is in no URL.
+#[tokio::test]
+async fn a_slash_finds_pages_limits_accounts_and_subjects() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    administrator(&app, "watchman").await;
+    for name in ["ada", "adam"] {
+        app.register(name).await;
+    }
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    search(&browser, Key::Control + "k", "appl").await;
+    assert_eq!(browser.path().await, "/admin/apps");
+    search(&browser, "/", "login-account").await;
+    assert_eq!(browser.path().await, "/admin/limits/edit/login-account");
+    search(&browser, "/", "adam").await;
+    assert!(browser.path().await.starts_with("/admin/accounts/"));
+    search(&browser, "/", "ad").await;
+    let found = browser.text(".found").await;
+    assert!(
+        browser.path().await == "/admin/find" && found.contains("ada") && found.contains("adam"),
+        "{found}"
+    );
+    search(&browser, "/", "198.51.100.7").await;
+    assert!(
+        browser.path().await == "/admin/lookup" && browser.text("#person").await.contains("198.51.100.7")
+    );
+    browser.open("/admin/find").await;
+    assert_eq!(browser.text("h1").await, "Search");
+}
+
+async fn search(browser: &Browser, keys: impl Into<TypingData>, typed: &str) {
+    browser.open("/admin/tokens").await;
+    browser.find("body").await.send_keys(keys).await.unwrap();
+    assert_eq!(browser.focused().await, "find");
+    let field = browser.find("#find").await;
+    browser.leave_by(async { field.send_keys(typed + Key::Enter).await.unwrap() }).await;
 }
 
 /// From the quiet overview to an answer in two clicks and a reason, and back to quiet.
@@ -166,10 +206,11 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
     assert!(browser.text("#in-force ~ ul").await.contains("A spray from everywhere"));
     let stranger = app.client_at("203.0.113.1");
     assert_eq!(stranger.login("victim-1", WRONG).await.problem(), "captcha-required");
-    assert!(browser.has(".alarm a[href='/admin']").await, "every page of the console says so");
+    assert!(browser.has(".pill[href='/admin']").await, "every page of the console says so");
+    assert!(browser.js("return document.title").await.as_str().unwrap().starts_with("Attack!"));
     app.advance(Duration::from_secs(16 * 60));
     browser.open("/admin").await;
-    assert!(!browser.has(".attack").await && !browser.has(".alarm").await);
+    assert!(!browser.has(".attack").await && !browser.has(".pill").await);
     browser.open("/admin/events").await;
     let line = browser.text(".events li:has(a[href^='/admin/events?action=sign-in'])").await;
     assert!(line.contains("Unusually many failed sign-ins") && line.contains("over"), "{line}");

@@ -6,6 +6,8 @@ use std::time::Duration;
 use gatehouse::accounts::{Roles, Username};
 use gatehouse::clock::Clock;
 
+use thirtyfour::Key;
+
 use super::WRONG;
 use super::look::{Look, disable};
 use crate::gate::account;
@@ -112,20 +114,21 @@ async fn attack(look: &Look<'_>, app: &TestApp) {
     look.at("console-lookup-by-hash").await;
 }
 
-/// The name of the reader is readable, tabs take one row, and the current one is seen.
+/// The name of the reader is readable, and the menu opens, shows where the reader is, and closes by Escape.
 async fn fits_a_phone(browser: &Browser) {
     browser.screen(PHONE).await;
     browser.open("/admin/tokens").await;
     let whole =
         "const name = document.querySelector('.who-name'); return name.scrollWidth <= name.clientWidth";
     assert_eq!(browser.js(whole).await, true, "the name is cut");
-    let row = "return new Set([...document.querySelectorAll('.tabs a')].map((a) => a.offsetTop)).size";
-    assert_eq!(browser.js(row).await, 1);
-    let seen =
-        "const { left, right } = document.querySelector('.tabs [aria-current]').getBoundingClientRect();
-                return left >= 0 && right <= innerWidth";
-    assert_eq!(browser.js(seen).await, true, "the current tab is out of sight");
+    let seen = "return document.querySelector('.sidebar [aria-current]').checkVisibility()";
+    assert_eq!(browser.js(seen).await, false, "the menu is open from the start");
+    browser.find(".menu").await.click().await.unwrap();
+    assert_eq!(browser.js(seen).await, true);
+    browser.find("#find").await.send_keys(Key::Escape).await.unwrap();
+    assert_eq!(browser.js(seen).await, false);
     browser.screen(DESKTOP).await;
+    assert_eq!(browser.js(seen).await, true, "a wide screen has the menu at its side");
 }
 
 async fn limits(look: &Look<'_>) {

@@ -4,8 +4,8 @@ const name = (e) => `<${e.tagName.toLowerCase()}${e.id ? "#" + e.id : ""}${e.cla
 const unseen = (e) => e.closest(".hidden, .skip:not(:focus), [hidden]") || !e.getClientRects().length
   || getComputedStyle(e).visibility === "hidden";
 
-// What is cut with an ellipsis, and what scrolls in a row of its own.
-const cut = (e) => e.closest(".who-name, .tabs ul") !== null;
+// What is cut with an ellipsis.
+const cut = (e) => e.closest(".who-name") !== null;
 
 // Nothing runs out at the side.
 const wide = document.scrollingElement.scrollWidth;

@@ -136,7 +136,8 @@ fn sent(pairs: &[(String, String)]) -> &str {
     if asked.len() <= LONGEST { asked } else { "" }
 }
 
-fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpResponse {
+/// To the look-up of what was typed.
+pub fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpResponse {
     let mut response = visit.see_other(HERE, flash);
     page::set(&mut response, visit.cookies().lookup(asked));
     response
