@@ -52,6 +52,10 @@ pub struct AccountOrder {
     pub reversed: bool,
 }
 
+impl AccountOrder {
+    pub const BY_NAME: Self = Self { by: AccountKey::Login, reversed: false };
+}
+
 /// An account as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedAccount {
