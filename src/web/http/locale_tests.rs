@@ -7,7 +7,7 @@ use gatehouse_limiter::CalendarUnit;
 use strum::VariantArray;
 
 use super::*;
-use crate::accounts::AccountAct;
+use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState};
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
 use crate::sms::{MessageState, Purpose, ReportState};
@@ -111,6 +111,9 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("accounts", act.into_str(), &mut ["", "-about"].into_iter());
         all("act", "account-", &mut [act.into_str()].into_iter());
     }
+    all("accounts", "by-", &mut AccountKey::VARIANTS.iter().map(|it| it.into_str()));
+    all("accounts", "", &mut AccountRole::VARIANTS.iter().map(|it| it.into_str()));
+    all("accounts", "", &mut AccountState::VARIANTS.iter().map(|it| it.into_str()));
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
     keys.extend(Theme::VARIANTS.iter().map(|theme| theme.into_str().to_owned()));
     keys.extend(Flash::VARIANTS.iter().map(|flash| flash.into_str().to_owned()));
