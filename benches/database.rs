@@ -35,9 +35,9 @@ macro_rules! id {
 }
 /// A name of three syllables and a number.
 const LOGIN: &str =
-    "substr('adabelcaldandorelafayginhalivajoekimleamaxnoaolaperquiroysue', (a % 20) * 3 + 1, 3)
-    || substr('linsonleytonmanwaykerbertanainaoraeliuraetanilus', (b % 16) * 3 + 1, 3)
-    || substr('linsonleytonmanwaykerbertanainaoraeliuraetanilus', (c % 16) * 3 + 1, 3) || CAST(i AS TEXT)";
+    "substr('adabelcaldandorelafayginhalivajoekimleamaxnoaolaperquiroysue', CAST(a % 20 * 3 + 1 AS INTEGER), 3)
+    || substr('linsonleytonmanwaykerbertanainaoraeliuraetanilus', CAST(b % 16 * 3 + 1 AS INTEGER), 3)
+    || substr('linsonleytonmanwaykerbertanainaoraeliuraetanilus', CAST(c % 16 * 3 + 1 AS INTEGER), 3) || CAST(i AS TEXT)";
 
 struct Table {
     name: &'static str,

@@ -199,20 +199,6 @@ impl Accounts {
         self.one(BY_ID, &[&id.to_string()]).await
     }
 
-    /// The accounts whose masked names show these letters: one of a name of up to four, two of a longer one.
-    /// For administrators, who know no more of a name.
-    pub async fn masked_as(&self, letters: &str) -> Result<Vec<(AccountId, Username)>, DbError> {
-        const SQL: &str = "SELECT id, login FROM accounts
-            WHERE substr(login, 1, CAST($1 AS INTEGER)) = $2
-            AND CASE WHEN length(login) < 5 THEN 1 ELSE 2 END = $1";
-        // PostgreSQL accepts no NUL in a text, and no name contains one.
-        if letters.contains('\0') {
-            return Ok(Vec::new());
-        }
-        let length = letters.chars().count() as i64;
-        Ok(on_db!(&self.db, pool => query_as(SQL).bind(length).bind(letters).fetch_all(pool).await)?)
-    }
-
     async fn one<T>(&self, sql: &'static str, keys: &[&str]) -> Result<Option<T>, DbError>
     where
         T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin,

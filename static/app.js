@@ -344,3 +344,20 @@ for (const text of document.querySelectorAll("pre[data-copy]")) {
   });
   text.before(button);
 }
+
+// Accounts: one box for all of the page.
+for (const place of document.querySelectorAll("[data-choose-all]")) {
+  const boxes = [...place.closest("form").querySelectorAll("input[name=account]")];
+  const all = document.createElement("input");
+  all.type = "checkbox";
+  all.setAttribute("aria-label", place.dataset.chooseAll);
+  const follow = () => {
+    const chosen = boxes.filter((box) => box.checked).length;
+    all.checked = chosen === boxes.length;
+    all.indeterminate = chosen > 0 && !all.checked;
+  };
+  all.addEventListener("change", () => { for (const box of boxes) box.checked = all.checked; });
+  for (const box of boxes) box.addEventListener("change", follow);
+  follow();
+  place.replaceWith(all);
+}

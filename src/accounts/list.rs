@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Row, query_as};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::entry::BoundValues;
-use super::{Account, AccountId, Accounts, Groups};
+use super::{Account, AccountId, Accounts, Groups, Username};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, from_row, on_db};
 use crate::sms::Phone;
@@ -50,6 +50,10 @@ pub struct AccountOrder {
     pub by: AccountKey,
     /// Otherwise the newest first, and names from a to z.
     pub reversed: bool,
+}
+
+impl AccountOrder {
+    pub const BY_NAME: Self = Self { by: AccountKey::Login, reversed: false };
 }
 
 /// An account as a list shows it.
@@ -133,6 +137,14 @@ impl AccountTotals {
     }
 }
 
+/// Compared by bytes, as an index has it.
+const fn login_column(db: &Db) -> &'static str {
+    match db {
+        Db::Sqlite(_) => "a.login",
+        Db::Postgres(_) => "a.login COLLATE \"C\"",
+    }
+}
+
 /// The parts of a statement about a list.
 struct ListQuery {
     from: &'static str,
@@ -144,10 +156,10 @@ struct ListQuery {
 
 impl ListQuery {
     fn new(filter: &AccountFilter, by: AccountKey, db: &Db) -> Self {
-        // By bytes, as SQLite compares.
-        let (login, sorted_login) = match db {
-            Db::Sqlite(_) => ("a.login", "(a.login || '')"),
-            Db::Postgres(_) => ("a.login COLLATE \"C\"", "(a.login || '') COLLATE \"C\""),
+        let login = login_column(db);
+        let sorted_login = match db {
+            Db::Sqlite(_) => "(a.login || '')",
+            Db::Postgres(_) => "(a.login || '') COLLATE \"C\"",
         };
         let mut query = Self {
             from: "accounts a",
@@ -271,6 +283,37 @@ impl Accounts {
             id: last.account.id.to_string(),
         };
         Ok(AccountPage::of(rows.into_iter().map(Ok), limit, place)?)
+    }
+
+    /// The one of the accounts whose masked names show these letters: one of a name of up to four, two of a longer one.
+    /// For administrators, who know no more of a name. There may be very many, so they are read in parts.
+    pub async fn find_masked(
+        &self,
+        letters: &str,
+        is_it: impl Fn(AccountId) -> bool + Send,
+    ) -> Result<Option<Username>, DbError> {
+        const A_PART: usize = 5_000;
+        // PostgreSQL accepts no NUL in a text, and no name contains one.
+        if letters.is_empty() || letters.contains('\0') {
+            return Ok(None);
+        }
+        let (login, last) = (login_column(&self.db), format!("{letters}{}", char::MAX));
+        let (mut first, mut sign) = (letters.to_owned(), ">=");
+        loop {
+            let sql = format!(
+                "SELECT id, login FROM accounts a WHERE {login} {sign} $1 AND {login} < $2
+                AND CASE WHEN length(login) < 5 THEN 1 ELSE 2 END = $3 ORDER BY {login} LIMIT {A_PART}"
+            );
+            let part: Vec<(AccountId, Username)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(&first)
+                .bind(&last).bind(letters.chars().count() as i64).fetch_all(pool).await)?;
+            if let Some((_, found)) = part.iter().find(|(id, _)| is_it(*id)) {
+                return Ok(Some(found.clone()));
+            }
+            match part.last().filter(|_| part.len() == A_PART) {
+                Some((_, login)) => (first, sign) = (login.as_str().to_owned(), ">"),
+                None => return Ok(None),
+            }
+        }
     }
 
     /// From indexes alone. SQLite counts a table without looking at its rows.

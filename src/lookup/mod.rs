@@ -453,10 +453,11 @@ impl Lookup {
     }
 
     async fn account_behind(&self, mask: &str, key: i64) -> Result<Option<LookupValue>, DbError> {
-        let names = self.0.accounts.masked_as(mask.trim_end_matches('…')).await?;
-        let is_it = |id: &[u8; 16]| self.0.audit.subject(&EventSubject::Account { id, login: "" }) == key;
-        let found = names.into_iter().find(|(id, _)| is_it(id.as_bytes()));
-        Ok(found.map(|(_, login)| LookupValue::Login(LookupLogin::Account(login))))
+        let is_it = |id: AccountId| {
+            self.0.audit.subject(&EventSubject::Account { id: id.as_bytes(), login: "" }) == key
+        };
+        let found = self.0.accounts.find_masked(mask.trim_end_matches('…'), is_it).await?;
+        Ok(found.map(|login| LookupValue::Login(LookupLogin::Account(login))))
     }
 
     fn number_behind(&self, mask: &str, key: i64) -> Option<LookupValue> {

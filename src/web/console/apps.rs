@@ -55,7 +55,7 @@ impl AppCheck {
     }
 }
 
-/// Reads the accounts once, and once more those that are named.
+/// From indexes, however many accounts there are, and those that are named.
 pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, DbError> {
     let lists: Vec<&[Who]> = apps.all().iter().map(|app| app.who.as_slice()).collect();
     let listed = apps.all().iter().flat_map(|app| app.listed());

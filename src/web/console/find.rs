@@ -72,11 +72,11 @@ pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     }
     if !letters.is_empty() {
         let filter = AccountFilter { login: Some(letters), ..AccountFilter::default() };
-        let accounts = services.accounts.page(&filter, AccountOrder::default(), None, MOST_ACCOUNTS).await?;
-        found.extend(accounts.entries.into_iter().map(|row| FoundLink {
+        let accounts = services.accounts.page(&filter, AccountOrder::BY_NAME, None, MOST_ACCOUNTS).await?;
+        found.extend(accounts.entries.into_iter().map(|listed| listed.account).map(|account| FoundLink {
             kind: "find.account",
-            name: Cow::Owned(row.account.login.as_str().to_owned()),
-            href: format!("/admin/accounts/{}", row.account.id),
+            name: Cow::Owned(account.login.as_str().to_owned()),
+            href: format!("/admin/accounts/{}", account.id),
         }));
     }
     if let [only] = &found[..] {

@@ -179,9 +179,10 @@ const PAGES: [(&str, &[PageEntry]); 3] = [
 ];
 
 impl Layout {
-    /// The current page is the one at this path, or above it.
+    /// The current page is the one at this path, or above it. Groups belong to accounts.
     pub fn console_pages(&self) -> Vec<PageGroup> {
         let path = self.here.split('?').next().unwrap_or_default();
+        let path = if path.starts_with("/admin/groups") { "/admin/accounts" } else { path };
         let within = |href: &str| path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'));
         let page = |&(key, href, icon): &PageEntry| ConsolePage {
             key,

@@ -7,7 +7,7 @@ use gatehouse_limiter::CalendarUnit;
 use strum::VariantArray;
 
 use super::*;
-use crate::accounts::{AccountAct, AdminScope};
+use crate::accounts::{AccountAct, AccountKey, AccountRole, AccountState, AdminScope};
 use crate::audit::{Action, AttackKind, Outcome};
 use crate::config::LimitName;
 use crate::sms::{MessageState, Purpose, ReportState};
@@ -109,6 +109,9 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
         all("accounts", act.into_str(), &mut ["", "-about"].into_iter());
         all("act", "account-", &mut [act.into_str()].into_iter());
     }
+    all("accounts", "by-", &mut AccountKey::VARIANTS.iter().map(|it| it.into_str()));
+    all("accounts", "", &mut AccountRole::VARIANTS.iter().map(|it| it.into_str()));
+    all("accounts", "", &mut AccountState::VARIANTS.iter().map(|it| it.into_str()));
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
     keys.extend(
         AdminScope::VARIANTS.iter().map(|it| format!("tokens.scope-{}", it.into_str().replace(':', "-"))),

@@ -2,6 +2,7 @@
 
 mod access;
 mod accounts;
+mod accounts_list;
 mod confirm;
 mod leads;
 mod machine;

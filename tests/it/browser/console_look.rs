@@ -70,6 +70,13 @@ async fn tour(language: &str) {
         browser.open(&format!("/admin/{page}")).await;
         look.at(&format!("console-{page}")).await;
     }
+    browser.open("/admin/groups").await;
+    look.at("console-groups").await;
+    browser.open("/admin/groups/staff").await;
+    look.at("console-group").await;
+    browser.open("/admin/accounts").await;
+    browser.js("document.querySelector('[name=account]').click()").await;
+    look.at("console-accounts-chosen").await;
     browser.follow("a[href^='/admin/accounts/']").await;
     browser.js("for (const d of document.querySelectorAll('details')) d.open = true").await;
     look.at("console-account").await;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountRole,
+    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountOrder, AccountRole,
     AccountState, Groups, GroupsError,
 };
 use crate::audit::words_of;
@@ -152,8 +152,7 @@ pub async fn list(
     })?;
     let phone = phone.map_err(|_| Problem::InvalidPhone)?;
     let filter = AccountFilter { login: wanted.login.clone(), phone, role, state, group };
-    let by = if filter.login.is_some() { AccountKey::Login } else { AccountKey::Created };
-    let order = AccountOrder { by, reversed: false };
+    let order = filter.login.as_ref().map_or(AccountOrder::default(), |_| AccountOrder::BY_NAME);
     let page = services.accounts.page(&filter, order, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     let accounts = page.entries.into_iter().map(|listed| AccountBody::from(listed.account)).collect();

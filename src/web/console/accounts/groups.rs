@@ -7,9 +7,7 @@ use actix_web::web::{Path, Query};
 use askama::Template;
 
 use super::A_PAGE;
-use crate::accounts::{
-    AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountState, Groups, ListedAccount,
-};
+use crate::accounts::{AccountCursor, AccountFilter, AccountOrder, AccountState, Groups, ListedAccount};
 use crate::config::{App, Apps, Who};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::grouped;
@@ -51,10 +49,9 @@ pub async fn one(request: AdminRequest, name: Path<String>, query: Query<FormPai
     Groups::parse([name.as_str()]).map_err(|_| Problem::NotFound)?;
     let (accounts, filter) =
         (&request.services.accounts, AccountFilter { group: Some(name.clone()), ..AccountFilter::default() });
-    let order = AccountOrder { by: AccountKey::Login, reversed: false };
     let after = AccountCursor::of_account(value(&query, "after"));
     let is_first = after.is_none();
-    let members = accounts.page(&filter, order, after, A_PAGE).await?;
+    let members = accounts.page(&filter, AccountOrder::BY_NAME, after, A_PAGE).await?;
     let page = GroupView {
         layout: request.layout(request.visit.here()),
         size: grouped(accounts.group_size(&name).await?),

@@ -252,8 +252,7 @@ impl AccountsView {
         let found = if asked.is_empty() {
             accounts.page(&by.filter, by.order, after.clone(), A_PAGE).await?
         } else {
-            let by_name = AccountOrder { by: AccountKey::Login, reversed: false };
-            accounts.page(&sought(asked, &request.services), by_name, None, A_PAGE).await?
+            accounts.page(&sought(asked, &request.services), AccountOrder::BY_NAME, None, A_PAGE).await?
         };
         let here = by.href(after.as_ref());
         Ok(Self {
