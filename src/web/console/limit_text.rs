@@ -222,7 +222,7 @@ mod tests {
         let hour = rule(9, 3_600, RuleAction::Block);
         assert_eq!(
             told(Some(&limit(&[three, hour], LimitMode::Monitor))),
-            ["enforce → monitor only", "added 9 / 1 h → refuse", "removed 1,000 / 1 d → refuse"]
+            ["enforce → monitor", "added 9 / 1 h → refuse", "removed 1,000 / 1 d → refuse"]
         );
         assert_eq!(told(None), ["removed 3 / 1 min → CAPTCHA", "removed 1,000 / 1 d → refuse"]);
     }
