@@ -81,7 +81,7 @@ pub enum Act {
 impl Act {
     fn parse(word: &str) -> Self {
         match word {
-            "save" => Self::Save,
+            "save" | "enter" => Self::Save,
             "add" => Self::AddRule,
             "default" => Self::RestoreDefault,
             "delete" => Self::Delete,
@@ -295,7 +295,7 @@ async fn save_draft(
     };
     let act = Box::pin(async {
         Ok(match save_edit(admin, part.act, Ok(edit), &controls.version, &controls.reason).await {
-            Ok(saved) => visit.see_other(part.page, Some(told(&saved, &controls.version, part.saved))),
+            Ok(saved) => visit.see_other(part.page, Some(told(&saved, part.saved))),
             Err(SaveError::Stale { version, diff, .. }) => {
                 let page = StalePage {
                     layout: request.layout(part.page),
@@ -320,9 +320,9 @@ async fn save_draft(
     confirm::confirmed(request, visit.request().path(), pairs, act).await
 }
 
-/// What the page says after a save, by the version that was seen before it.
-pub fn told(saved: &SavedDraft, seen: &str, flash: Flash) -> Flash {
-    if saved.version == seen { Flash::NothingChanged } else { flash }
+/// What the page says after a save.
+pub const fn told(saved: &SavedDraft, flash: Flash) -> Flash {
+    if saved.changed { flash } else { Flash::NothingChanged }
 }
 
 /// About as long as another draft or trial takes.

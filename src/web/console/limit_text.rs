@@ -83,7 +83,9 @@ pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
 /// `3 / 1 min → CAPTCHA`
 pub fn chip(rule: &Rule, locale: Locale) -> String {
     let span = match &rule.span {
-        RuleSpan::Sliding(window) => whole_units(*window, &SHORT_UNITS, locale),
+        RuleSpan::Sliding(window) => {
+            in_units(u64::try_from(window.as_millis()).unwrap_or(u64::MAX), &SHORT_UNITS, locale)
+        }
         RuleSpan::Calendar { unit, .. } => {
             locale.named_word("rule", &format!("unit-{}", unit.as_str())).into_owned()
         }
@@ -141,16 +143,7 @@ fn span(span: &RuleSpan, locale: Locale) -> String {
     }
 }
 
-type Units = [(u64, [&'static str; 2]); 5];
-
-const UNITS: Units = [
-    (86_400_000, ["span.day", "span.days"]),
-    (3_600_000, ["span.hour", "span.hours"]),
-    (60_000, ["span.minute", "span.minutes"]),
-    (1_000, ["span.second", "span.seconds"]),
-    (1, ["span.millisecond", "span.milliseconds"]),
-];
-const SHORT_UNITS: Units = [
+const SHORT_UNITS: [(u64, [&str; 2]); 5] = [
     (86_400_000, ["span.d"; 2]),
     (3_600_000, ["span.h"; 2]),
     (60_000, ["span.min"; 2]),
@@ -160,11 +153,14 @@ const SHORT_UNITS: Units = [
 
 /// A span with all of its units: a limit's window is not rounded.
 pub fn exactly(span: Duration, locale: Locale) -> String {
-    whole_units(span, &UNITS, locale)
-}
-
-fn whole_units(span: Duration, units: &Units, locale: Locale) -> String {
-    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), units, locale)
+    const UNITS: [(u64, [&str; 2]); 5] = [
+        (86_400_000, ["span.day", "span.days"]),
+        (3_600_000, ["span.hour", "span.hours"]),
+        (60_000, ["span.minute", "span.minutes"]),
+        (1_000, ["span.second", "span.seconds"]),
+        (1, ["span.millisecond", "span.milliseconds"]),
+    ];
+    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), &UNITS, locale)
 }
 
 /// `1,204,000`
@@ -226,7 +222,7 @@ mod tests {
         let hour = rule(9, 3_600, RuleAction::Block);
         assert_eq!(
             told(Some(&limit(&[three, hour], LimitMode::Monitor))),
-            ["enforce → monitor only", "added 9 / 1 h → refuse", "removed 1,000 / 1 d → refuse"]
+            ["enforce → monitor", "added 9 / 1 h → refuse", "removed 1,000 / 1 d → refuse"]
         );
         assert_eq!(told(None), ["removed 3 / 1 min → CAPTCHA", "removed 1,000 / 1 d → refuse"]);
     }

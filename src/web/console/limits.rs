@@ -5,7 +5,6 @@ pub mod editor;
 pub mod history;
 pub mod preview;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use actix_web::http::StatusCode;
@@ -22,7 +21,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response, read_draft};
 use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
-use super::limit_text::{about, chip, differences, grouped, mode, sentences, title};
+use super::limit_text::{differences, grouped};
 use crate::audit::MINUTE;
 use crate::config::{
     BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, rule_json,
@@ -70,7 +69,10 @@ async fn saved(request: &AdminRequest) -> Result<Vec<(String, String)>, WebError
             Some(live.check(&edit.but_overridden()).ok()?.limits)
         })
     };
-    let [Some(before), Some(after)] = read_draft(&request.admin, read).await? else { return Ok(Vec::new()) };
+    // The save is told even if the details are not to be had.
+    let Ok([Some(before), Some(after)]) = read_draft(&request.admin, read).await else {
+        return Ok(Vec::new());
+    };
     let gone = before.iter().filter(|limit| after.get(limit.name()).is_none());
     let told = after.iter().chain(gone).map(Limit::name).filter_map(|name| {
         let told = differences(before.get(name), after.get(name), request.visit.locale);
@@ -89,14 +91,6 @@ pub struct LimitRow {
 impl LimitRow {
     fn name(&self) -> &str {
         self.limit.name()
-    }
-
-    fn about(&self) -> &'static str {
-        about(self.limit.name())
-    }
-
-    fn mode(&self) -> &'static str {
-        mode(&self.limit)
     }
 
     /// What became of all that reached the limit; what its rules counted comes first, up to the bound.
@@ -172,18 +166,6 @@ impl LimitsPage {
             ("limit-page.captcha", "captcha"),
         ];
         [built_in.map(group).into(), vec![group(("limit-page.own", "own"))]]
-    }
-
-    fn title(&self, row: &LimitRow) -> Cow<'static, str> {
-        title(row.name(), self.layout.locale)
-    }
-
-    fn rules(&self, row: &LimitRow) -> Vec<String> {
-        sentences(&row.limit, self.layout.locale)
-    }
-
-    fn chips(&self, row: &LimitRow) -> Vec<String> {
-        row.limit.rules().iter().map(|rule| chip(rule, self.layout.locale)).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use rust_i18n::t;
 
 use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
-use crate::tuning::{CurrentLimits, DraftError, with_limit};
+use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
 use crate::web::console::guard::AdminRequest;
@@ -254,20 +254,18 @@ impl LimitForm {
 
     /// What is wrong first; then what was pressed, or what has taken its place.
     fn focus(&self, controls: &Controls) -> String {
+        if let Some(mistake) = controls.mistakes.first() {
+            let field = |(index, part)| format!("{}-{index}", if part == "timezone" { "zone" } else { part });
+            return mistake.rule_part().map(field).unwrap_or_default();
+        }
         let last = self.rows.len().saturating_sub(1);
-        match (controls.mistakes.first().map(DraftError::rule_part), controls.act) {
-            (Some(Some((index, part))), _) => match part {
-                "max" | "window" | "then" => format!("{part}-{index}"),
-                "timezone" => format!("zone-{index}"),
-                _ => format!("span-{index}"),
-            },
-            (Some(None), _) => String::new(),
-            (None, Act::Save) | (None, Act::Try) if !controls.pressed.is_empty() => String::new(),
-            (None, _) if self.rows.is_empty() => "add-0".to_owned(),
-            (None, Act::AddRule) => format!("max-{last}"),
-            (None, Act::RemoveRule(index)) => format!("remove-{}", index.min(last)),
-            (None, Act::RestoreDefault) => "default-0".to_owned(),
-            (None, _) => "max-0".to_owned(),
+        match controls.act {
+            Act::Save | Act::Try if !controls.pressed.is_empty() => String::new(),
+            _ if self.rows.is_empty() => "add-0".to_owned(),
+            Act::AddRule => format!("max-{last}"),
+            Act::RemoveRule(index) => format!("remove-{}", index.min(last)),
+            Act::RestoreDefault => "default-0".to_owned(),
+            _ => "max-0".to_owned(),
         }
     }
 

@@ -134,7 +134,7 @@ pub async fn rollback(request: AdminRequest, pairs: Form<FormPairs>) -> WebResul
     let act = Box::pin(async {
         match roll_back(&request.admin, id, &controls.version, &controls.reason).await {
             Ok(saved) => {
-                let flash = document::told(&saved, &controls.version, Flash::LimitsRestored);
+                let flash = document::told(&saved, Flash::LimitsRestored);
                 Ok(request.visit.see_other("/admin/limits", Some(flash)))
             }
             Err(SaveError::Stale { .. }) => again(FormProblem::Stale).await,
