@@ -1,8 +1,8 @@
 //! `/admin/events.csv` and `/admin/events.json`: the filtered record as a file, written while it is read.
 
-use actix_web::{HttpRequest, HttpResponse};
 use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use actix_web::web::{Bytes, Query};
+use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream::poll_fn;
 use serde_json::json;
 use tokio::sync::mpsc;

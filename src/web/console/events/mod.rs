@@ -81,6 +81,7 @@ impl EventQuery {
             since: time(one("since")),
             until: time(one("until")),
             text: None,
+            most: Some(SEARCHED),
             folded: None,
         };
         Self {
@@ -240,8 +241,7 @@ async fn attacks(
 /// An attack stands where its last event would.
 fn is_on(attack: &AttackEntry, asked: &EventQuery, page: &EventPage) -> bool {
     let at = attack.seen_at;
-    let oldest = page.next.as_ref().and_then(|_| page.entries.last());
-    asked.after.is_none_or(|after| at < after.at) && oldest.is_none_or(|oldest| at >= oldest.at)
+    asked.after.is_none_or(|after| at < after.at) && page.next.is_none_or(|next| at >= next.at)
 }
 
 const COLUMNS: u32 = 100;
@@ -310,7 +310,7 @@ pub struct EventsPage {
     rows: Vec<EventRow>,
     chart: Option<Chart>,
     older: Option<String>,
-    /// How far back a text was searched for, if no more was found.
+    /// How far back the list was searched, if it found too few.
     reached: Option<Moment>,
     expired: Option<String>,
 }
@@ -326,7 +326,7 @@ impl EventsPage {
     ) -> Self {
         let names = limits.iter().map(|limit| limit.name().to_owned());
         let chips = chip::chips(&asked, page.entries.first(), layout.locale);
-        let cut = asked.filter.text.is_some() && page.entries.len() < A_PAGE as usize;
+        let cut = page.entries.len() < A_PAGE as usize;
         let mut rows = row::rows(page.entries);
         rows.extend(attacks.iter().map(EventRow::from));
         // Newest first: several that share a line stand where the last of them would.
@@ -358,8 +358,8 @@ impl EventsPage {
         let [from, middle, until] = chart.ticks().map(|at| at.0.0);
         let (half, quarter) = (middle - from, (middle - from) / 2);
         let of = |since, until| self.asked.within(since, until);
-        let later = (self.asked.filter.until.is_some())
-            .then(|| ("event.later", "›", of(until, until + 2 * half)));
+        let later =
+            (self.asked.filter.until.is_some()).then(|| ("event.later", "›", of(until, until + 2 * half)));
         let before = [
             ("event.earlier", "‹", of(from - 2 * half, from)),
             ("event.wider", "−", of(from - half, until + half)),

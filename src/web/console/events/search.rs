@@ -63,11 +63,7 @@ async fn find(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> R
 }
 
 /// An address, its network, a number, or a name that was used: a word may also be a name.
-async fn find_subject(
-    request: &AdminRequest,
-    filter: &mut EventFilter,
-    text: &str,
-) -> Result<bool, DbError> {
+async fn find_subject(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> Result<bool, DbError> {
     let AdminRequest { services, .. } = request;
     let network = text.strip_suffix("/24").or_else(|| text.strip_suffix("/48"));
     let subject = subject::read(network.unwrap_or(text), &services.live.snapshot());
