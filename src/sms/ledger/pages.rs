@@ -105,9 +105,11 @@ impl Ledger {
         let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
         let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
         // Numbers and prefixes have one index for what counts and one for what was refused.
-        let rows = match filter {
-            LedgerFilter { state: None, prefix: None, phone: None } => rows,
-            _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
+        let rows = match (filter.state, filter.prefix.is_some() || filter.phone.is_some()) {
+            (_, false) => rows,
+            (Some(MessageState::Refused), true) => format!("{rows} AND state = 'refused'"),
+            (Some(_), true) => format!("{rows} AND state <> 'refused'"),
+            (None, true) => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
         };
         let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
         let rows: Vec<LedgerEntry> = on_db!(&self.db, pool => {

@@ -138,6 +138,40 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
 }
 
+/// A line unfolds by a key and stays where it is; dragging over the chart leads to that time.
+#[tokio::test]
+async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    for _ in 0..30 {
+        app.client_at("203.0.113.7").login("kim", WRONG).await;
+        app.advance(Duration::from_secs(1));
+    }
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/events?each=1").await;
+    let tops =
+        "return [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect().top)";
+    let before = browser.js(tops).await;
+    let fold = "return [...document.querySelectorAll('.line')].filter((line) => line.getBoundingClientRect().bottom <= innerHeight).length";
+    let shown = browser.js(fold).await;
+    assert!(shown.as_u64().unwrap() >= 8, "{shown} lines are above the fold of a small window");
+    let summary = browser.find(".events summary").await;
+    summary.send_keys(Key::Enter).await.unwrap();
+    assert!(browser.text(".events details[open] dl").await.contains("request"));
+    assert_eq!(browser.js(tops).await[0], before[0], "the line stays where it was");
+    let drag = "const plot = document.querySelector('.plot'), { left, top, width } = plot.getBoundingClientRect();
+        for (const [type, part] of [['pointerdown', 0.5], ['pointermove', 0.6], ['pointermove', 0.75], ['pointerup', 0.75]])
+            plot.dispatchEvent(new PointerEvent(type, { clientX: left + part * width, clientY: top + 5, pointerId: 1, bubbles: true }))";
+    browser.js("Element.prototype.setPointerCapture = () => {}").await;
+    browser.leave_by(async { drop(browser.js(drag).await) }).await;
+    let path = browser.path().await;
+    assert!(path.contains("each=1") && path.contains("since=") && path.contains("until="), "{path}");
+    assert_eq!(browser.js("return document.querySelectorAll('.chip').length").await, 3);
+    browser.assert_content().await;
+}
+
 /// By keys alone, from any page; what was typed is in no URL.
 #[tokio::test]
 async fn a_slash_finds_pages_limits_accounts_and_subjects() {
