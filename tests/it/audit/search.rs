@@ -56,7 +56,7 @@ async fn a_search_leads_to_the_filter_that_it_means(store: Store) {
     ] {
         let to = search(&boss, text, "").await;
         assert!(to.starts_with(&format!("{HERE}?{field}=")), "{text}: {to}");
-        assert!(field == "request" || !to.contains(text.trim()) || text == hash, "{text}: {to}");
+        assert!(field == "request" || !to.contains(text.trim()) || hash.starts_with(text), "{text}: {to}");
         assert_eq!(lines(&boss.get(&to).await.text), shown, "{text}: {to}");
     }
     for (text, to) in [
@@ -117,7 +117,9 @@ async fn a_text_is_found_where_events_say_it_and_is_in_no_url(store: Store) {
     assert_eq!(file.split_terminator("\r\n").count(), 2, "{file}");
     assert_eq!(search(&boss, "a-b", "action=send").await, format!("{HERE}?action=send&text=1"));
     let out = boss.submit("/account", "/logout", &[]).await;
-    assert!(out.headers.get_all("set-cookie").iter().any(|set| set.to_str().unwrap().starts_with("gh_search=;")));
+    assert!(
+        out.headers.get_all("set-cookie").iter().any(|set| set.to_str().unwrap().starts_with("gh_search=;"))
+    );
 }
 
 async fn a_page_reads_no_more_rows_than_it_may_and_the_next_reads_on(store: Store) {

@@ -4,7 +4,6 @@ pub mod api;
 mod chip;
 pub mod export;
 pub mod row;
-pub mod search;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,7 +22,7 @@ use url::form_urlencoded;
 use crate::accounts::Realm;
 use crate::audit::{
     Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
-    Outcome, SEARCHED,
+    Outcome, SEARCHED, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
@@ -48,7 +47,7 @@ const HERE: &str = "/admin/events";
 /// What a page asks for: the filter in its URL. Values that cannot be parsed do not filter.
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
-    filter: EventFilter,
+    pub filter: EventFilter,
     /// Up to now, if the filter has no beginning of its own.
     span: Option<RecordSpan>,
     /// Attacks event by event, not one line each.
@@ -115,13 +114,8 @@ impl EventQuery {
     }
 
     fn subjects(&self) -> Vec<(&'static str, i64)> {
-        let all = [
-            ("account", self.filter.account),
-            ("address", self.filter.address),
-            ("network", self.filter.network),
-            ("phone", self.filter.phone),
-        ];
-        all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
+        let all = SubjectKind::VARIANTS.iter().zip(self.filter.keys());
+        all.filter_map(|(kind, key)| Some(((*kind).into(), key?))).collect()
     }
 
     /// The filter, without the place in the list.
@@ -155,7 +149,7 @@ impl EventQuery {
         Self { filter, span: None, ..self.clone() }.href(None)
     }
 
-    fn href(&self, after: Option<&EventCursor>) -> String {
+    pub fn href(&self, after: Option<&EventCursor>) -> String {
         let after = after.map(|after| format!("after={after}"));
         let query: Vec<String> =
             [self.query()].into_iter().chain(after).filter(|part| !part.is_empty()).collect();
@@ -190,7 +184,7 @@ pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPai
 }
 
 /// `expired` is the text of a search that was sent from a page that is too old.
-async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
+pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
     let AdminRequest { visit, services, .. } = request;
     let now = visit.now();
     if asked.after.is_none() {
@@ -274,8 +268,7 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
     let span = chart_span(filter, now);
     let end = Micros(span.start.0 + span.step.as_micros() as i64 * span.steps as i64);
     let log = services.audit.log();
-    let by_rows = [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
-    let counts: Vec<_> = if by_rows {
+    let counts: Vec<_> = if filter.keys().iter().any(Option::is_some) {
         let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
         log.counts(&filter, span.step).await?
     } else {

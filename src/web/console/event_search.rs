@@ -5,8 +5,6 @@ use actix_web::web::Form;
 use strum::VariantArray;
 use url::form_urlencoded;
 
-use super::row::{action_word, outcome_word};
-use super::{EventQuery, page};
 use crate::accounts::Realm;
 use crate::audit::{Action, EventFilter, EventSubject, KEY, Outcome, SubjectKind};
 use crate::clock::Micros;
@@ -14,6 +12,8 @@ use crate::config::SMS_BRAKE;
 use crate::db::DbError;
 use crate::lookup::LookupValue;
 use crate::request_id::RequestId;
+use crate::web::console::events::row::{action_word, outcome_word};
+use crate::web::console::events::{EventQuery, page};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::title;
 use crate::web::console::lookup::subject;
