@@ -73,6 +73,7 @@ async fn a_search_leads_to_the_filter_that_it_means(store: Store) {
         search(&boss, "wrong", "action=sign-in&span=1h").await,
         format!("{HERE}?action=sign-in&outcome=wrong&span=1h")
     );
+    assert_eq!(search(&boss, &request, "action=send&span=1h").await, format!("{HERE}?request={request}"));
     assert_eq!(search(&boss, "", "action=sign-in").await, format!("{HERE}?action=sign-in"));
     let answer = boss.get(&format!("/api/v1{HERE}?request={request}")).await;
     assert_eq!(answer.body["events"][0]["request"], request.as_str(), "{}", answer.text);

@@ -9,7 +9,7 @@ use thirtyfour::{Key, TypingData};
 use super::console_look::administrator;
 use super::{WRONG, hashes_during};
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, Screen};
 
 const HOUSE: &str = r#"[server]
 trusted_proxies = ["127.0.0.1/32"]
@@ -145,19 +145,24 @@ async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
     administrator(&app, "watchman").await;
-    for _ in 0..30 {
-        app.client_at("203.0.113.7").login("kim", WRONG).await;
+    for host in 1..=30 {
+        app.client_at(&format!("203.0.{host}.7")).login(&format!("kim-{host}"), WRONG).await;
         app.advance(Duration::from_secs(1));
     }
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
+    browser.screen(Screen { width: 1440, height: 900, phone: false }).await;
     browser.open("/admin/events?each=1").await;
     let tops =
         "return [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect().top)";
     let before = browser.js(tops).await;
-    let fold = "return [...document.querySelectorAll('.line')].filter((line) => line.getBoundingClientRect().bottom <= innerHeight).length";
+    let fold = "const lines = [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect());
+        return [lines.filter((line) => line.bottom <= innerHeight).length, Math.max(...lines.map((line) => line.height))]";
     let shown = browser.js(fold).await;
-    assert!(shown.as_u64().unwrap() >= 8, "{shown} lines are above the fold of a small window");
+    assert!(
+        shown[0].as_u64().unwrap() >= 15 && shown[1].as_f64().unwrap() <= 32.0,
+        "above the fold: {shown}"
+    );
     let summary = browser.find(".events summary").await;
     summary.send_keys(Key::Enter).await.unwrap();
     assert!(browser.text(".events details[open] dl").await.contains("request"));
