@@ -10,8 +10,8 @@ use actix_web::{
 };
 
 use crate::web::console::{
-    access as console_access, accounts, apps, confirm, events, find, limits, lookup, messages, overview,
-    tokens,
+    access as console_access, accounts, apps, confirm, event_search, events, find, limits, lookup, messages,
+    overview, tokens,
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
@@ -89,7 +89,7 @@ pub fn app(
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
         .service(at("/admin/find").on(GET, find::show).on(POST, find::find))
         .service(at("/admin").on(GET, overview::show))
-        .service(at("/admin/events").on(GET, events::show).on(POST, events::search::search))
+        .service(at("/admin/events").on(GET, events::show).on(POST, event_search::search))
         .service(at("/admin/events.csv").on(GET, events::export::csv))
         .service(at("/admin/events.json").on(GET, events::export::json))
         .service(at("/admin/access").on(GET, console_access::show).on(POST, console_access::submit))

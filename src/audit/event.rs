@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::clock::{Micros, as_time};
+use crate::config::LimitName;
 
 /// What was attempted; by these words in SQL and in the API.
 #[derive(
@@ -266,6 +267,14 @@ impl Action {
             Self::SignIn | Self::Register | Self::Send | Self::Guess | Self::Custom | Self::Request
         )
     }
+}
+
+/// Whether sums of admitted events may be found by the limit, which their rows do not name: see `EventWriter`.
+pub(super) fn is_counted_by(limit: &str) -> bool {
+    use LimitName::*;
+    [LoginDevice, GuardDevice, RegisterAddress, VerifyToken, RelayToken, GuardAddress, LoginAddress]
+        .iter()
+        .any(|counted| counted.as_str() == limit)
 }
 
 /// What an attack consists of.

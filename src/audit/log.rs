@@ -1,13 +1,13 @@
 //! Reads events: page by page, newest first, by subject and other filters; and sums of them, by time and by subject.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
 use strum::{IntoStaticStr, VariantArray};
 
-use super::event::{Action, AttackKind, EventEntry, Fate, MaskedSubject, Outcome};
-use super::writer::is_counted_by;
+use super::event::{Action, AttackKind, EventEntry, Fate, MaskedSubject, Outcome, is_counted_by};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
@@ -35,9 +35,10 @@ pub struct EventFilter {
     pub request: Option<String>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
-    /// Part of what a row says, or the beginning of a key in it. No index finds that: a page reads at most
-    /// [`SEARCHED`] rows for it.
+    /// Part of what a row says, or the beginning of a key in it. No index finds that.
     pub text: Option<String>,
+    /// A page reads no more rows than these to find its own. If it finds fewer, the next one reads on.
+    pub most: Option<u32>,
     /// Only what a limit in monitor mode would have refused, or only the rest.
     pub noted: Option<bool>,
     /// Without the events of these attacks, and without those that tell of attacks.
@@ -68,8 +69,7 @@ impl EventCursor {
 
 impl EventLog {
     /// At most `limit` rows, newest first, after the cursor. With one filter it reads only what it returns;
-    /// with several it may have to skip rows that match only one of them. A page of a text has fewer rows than
-    /// asked for, and a next one, if no more are among the rows that it read.
+    /// with several it may have to skip rows that match only one of them.
     pub async fn page(
         &self,
         filter: &EventFilter,
@@ -81,68 +81,102 @@ impl EventLog {
             return Ok(EventPage::empty());
         }
         let after = after.unwrap_or(EventCursor::NEWEST);
-        let (tests, texts) = filter.tests();
-        const ORDER: &str = "ORDER BY at DESC, id DESC LIMIT";
-        let rows = format!("FROM events WHERE (at, id) < ($1, $2){tests} {ORDER}");
-        let pattern = filter.text.as_deref().map(|text| format!("%{}%", escaped(text)));
-        let says = filter.text.as_deref().map(|text| self.says(text, texts.len() + 4));
-        let sql = match says {
-            None => format!("SELECT {COLUMNS} {rows} $3"),
-            Some(says) => format!(
-                "SELECT {COLUMNS} FROM (SELECT {COLUMNS} {rows} {SEARCHED}) AS newest WHERE {says} {ORDER} $3"
-            ),
-        };
-        let found: Vec<EventEntry> = on_db!(&self.db, pool => {
+        let tests = self.tests(filter);
+        let floor = self.floor(filter, &tests, after).await?;
+        let FilterTests { indexed, others, texts, .. } = &tests;
+        let floor_test = floor.map(|at| format!(" AND at >= {}", at.0)).unwrap_or_default();
+        let sql = format!(
+            "SELECT {COLUMNS} FROM events WHERE (at, id) < ($1, $2){indexed}{others}{floor_test}
+            ORDER BY at DESC, id DESC LIMIT $3"
+        );
+        let rows: Vec<EventEntry> = on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(after.at.0).bind(after.id);
             let question = question.bind(i64::from(limit) + 1);
-            let texts = texts.iter().copied().chain(pattern.as_deref());
-            texts.fold(question, |question, text| question.bind(text)).fetch_all(pool).await
+            texts.iter().fold(question, |question, text| question.bind(&**text)).fetch_all(pool).await
         })?;
         let place = |last: &EventEntry| EventCursor { at: last.at, id: last.id };
-        let page = EventPage::of(found.into_iter().map(Ok), limit, place)?;
-        if pattern.is_none() || page.next.is_some() {
-            return Ok(page);
-        }
-        let sql = format!("SELECT at, id {rows} 1 OFFSET $3");
-        let last: Option<(i64, i64)> = on_db!(&self.db, pool => {
-            let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(after.at.0).bind(after.id);
-            let question = question.bind(i64::from(SEARCHED) - 1);
-            texts.iter().fold(question, |question, text| question.bind(text)).fetch_optional(pool).await
+        let page = EventPage::of(rows.into_iter().map(Ok), limit, place)?;
+        let below = floor.map(|at| EventCursor { at, id: i64::MIN });
+        Ok(EventPage { next: page.next.or(below), ..page })
+    }
+
+    /// Until when a page reads, if it may not read all that an index finds: what that finds is counted in the index.
+    async fn floor(
+        &self,
+        filter: &EventFilter,
+        tests: &FilterTests<'_>,
+        after: EventCursor,
+    ) -> Result<Option<Micros>, DbError> {
+        let Some(most) = filter.most.filter(|_| !tests.others.is_empty()) else { return Ok(None) };
+        let sql = format!(
+            "SELECT at FROM events WHERE (at, id) < ($1, $2){} ORDER BY at DESC LIMIT 1 OFFSET $3",
+            tests.indexed
+        );
+        let text = tests.texts.first().filter(|_| tests.by_text);
+        let floor: Option<i64> = on_db!(&self.db, pool => {
+            let question = query_scalar(AssertSqlSafe(sql)).persistent(false).bind(after.at.0).bind(after.id);
+            let question = question.bind(i64::from(most));
+            text.into_iter().fold(question, |question, text| question.bind(&**text)).fetch_optional(pool).await
         })?;
-        let next = last.map(|(at, id)| EventCursor { at: Micros(at), id });
-        Ok(EventPage { next, ..page })
+        Ok(floor.map(Micros))
+    }
+
+    fn tests<'a>(&self, filter: &'a EventFilter) -> FilterTests<'a> {
+        let mut tests = FilterTests::default();
+        for (test, at) in [(">=", filter.since), ("<", filter.until)] {
+            tests.indexed.extend(at.map(|at| format!(" AND at {test} {}", at.0)));
+        }
+        tests.text("request =", filter.request.as_deref());
+        for (kind, key) in SubjectKind::VARIANTS.iter().zip(filter.keys()) {
+            tests.add(key.map(|key| format!("{} = {key}", kind.key_column())));
+        }
+        // A partial index covers these rows.
+        tests.add(filter.noted.map(|noted| format!("noted = {}", i64::from(noted))));
+        tests.text("limit_name =", filter.limit.as_deref());
+        tests.add(filter.realm.as_ref().map(|_| "action = 'attempt'".to_owned()));
+        tests.text("name =", filter.realm.as_deref());
+        for (column, words) in [("outcome", of(&filter.outcomes)), ("action", of(&filter.actions))] {
+            match words[..] {
+                [] => {}
+                [_] => tests.add(Some(one_of(column, &words))),
+                _ => tests.other(&one_of(column, &words)),
+            }
+        }
+        if let Some(attacks) = &filter.folded {
+            tests.other("action <> 'attack'");
+            for attack in attacks {
+                let realm = Some(attack.realm.as_str()).filter(|realm| !realm.is_empty());
+                tests.texts.extend(realm.map(Cow::Borrowed));
+                tests.other(&attack.without(tests.texts.len() + 3));
+            }
+        }
+        if let Some(text) = &filter.text {
+            tests.texts.push(format!("%{}%", escaped(text)).into());
+            tests.other(&self.says(text, tests.texts.len() + 3));
+        }
+        tests
     }
 
     /// Whether a row says the text, which is the parameter of this number.
     fn says(&self, text: &str, parameter: usize) -> String {
-        const SAID: [&str; 10] = [
-            "detail",
-            "name",
-            "limit_name",
-            "action",
-            "outcome",
-            "actor",
-            "request",
-            "account_mask",
-            "address_mask",
-            "phone_mask",
-        ];
+        const SAID: &str =
+            "detail name limit_name action outcome actor request account_mask address_mask phone_mask";
         // SQLite's takes letters of both cases for the same.
         let like = if matches!(self.db, Db::Sqlite(_)) { "LIKE" } else { "ILIKE" };
-        let said = SAID.map(|column| format!("{column} {like} ${parameter} ESCAPE '\\'"));
-        let keys = keys_from(text).into_iter().flat_map(|(first, last)| {
-            SubjectKind::VARIANTS
-                .iter()
-                .map(move |kind| format!("{} BETWEEN {first} AND {last}", kind.key_column()))
-        });
-        said.into_iter().chain(keys).collect::<Vec<_>>().join(" OR ")
+        let said = SAID.split(' ').map(|column| format!("{column} {like} ${parameter} ESCAPE '\\'"));
+        let of_keys = |(first, last): (i64, i64)| {
+            let columns = SubjectKind::VARIANTS.iter().map(|kind| kind.key_column());
+            columns.map(move |column| format!("{column} BETWEEN {first} AND {last}"))
+        };
+        let keys = keys_from(text).into_iter().flat_map(of_keys);
+        format!("({})", said.chain(keys).collect::<Vec<_>>().join(" OR "))
     }
 
     /// The subject whose key begins with these hexadecimal digits, if events name exactly one.
     pub async fn subject(&self, digits: &str) -> Result<Option<(SubjectKind, i64)>, DbError> {
         let Some((first, last)) = keys_from(digits) else { return Ok(None) };
         let mut found = Vec::new();
-        for kind in SubjectKind::VARIANTS.iter().copied() {
+        for &kind in SubjectKind::VARIANTS {
             let column = kind.key_column();
             let end = |end| format!("(SELECT {end}({column}) FROM events WHERE {column} BETWEEN $1 AND $2)");
             let sql = format!("SELECT {}, {}", end("MIN"), end("MAX"));
@@ -153,7 +187,7 @@ impl EventLog {
         Ok(if let [only] = found[..] { Some(only) } else { None })
     }
 
-    /// Attempts by step and fate, among the newest 100,000 rows.
+    /// Attempts by step and fate, among the newest 50,000 rows.
     pub async fn counts(
         &self,
         filter: &EventFilter,
@@ -162,18 +196,18 @@ impl EventLog {
         if filter.has_nul() {
             return Ok(Vec::new());
         }
-        let (tests, texts) = filter.tests();
+        let FilterTests { indexed, others, texts, .. } = self.tests(filter);
         let step = step.as_micros() as i64;
         let sql = format!(
             "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, noted, CAST(SUM(count) AS BIGINT)
-            FROM (SELECT at, outcome, noted, count FROM events WHERE (at, id) < ($1, $2){tests}
+            FROM (SELECT at, outcome, noted, count FROM events WHERE (at, id) < ($1, $2){indexed}{others}
             ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome, noted"
         );
         let place = EventCursor::NEWEST;
         let rows: Vec<(i64, Outcome, i64, i64)> = on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false).bind(place.at.0).bind(place.id);
-            let question = question.bind(MOST_ROWS);
-            texts.iter().fold(question, |question, text| question.bind(text)).fetch_all(pool).await
+            let question = question.bind(CHART_ROWS);
+            texts.iter().fold(question, |question, text| question.bind(&**text)).fetch_all(pool).await
         })?;
         let count = |(at, outcome, noted, count): (i64, Outcome, i64, i64)| {
             (Micros(at), outcome.fate(noted != 0), count)
@@ -224,8 +258,10 @@ impl SubjectKind {
     }
 }
 
-/// Rows that one page searches for a text: some 50 ms of SQLite's time.
+/// Rows that a page of the console reads at most: some 25 ms of SQLite's time.
 pub const SEARCHED: u32 = 20_000;
+/// Rows that a chart counts at most: a tenth of a second of SQLite's time.
+const CHART_ROWS: i64 = 50_000;
 /// Fewer digits of a key would match too many.
 const FEWEST_DIGITS: usize = 4;
 
@@ -245,7 +281,48 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
 }
 
+/// The conditions of a filter in SQL, and their texts, which are the parameters from `$4` on.
+#[derive(Default)]
+struct FilterTests<'a> {
+    /// The time, and the first test that an index finds in the order of time.
+    indexed: String,
+    is_indexed: bool,
+    /// Whether that is the test of the first text.
+    by_text: bool,
+    others: String,
+    texts: Vec<Cow<'a, str>>,
+}
+
+impl<'a> FilterTests<'a> {
+    /// One that has an index; the first that is added is found by it.
+    fn add(&mut self, test: Option<String>) {
+        let Some(test) = test else { return };
+        if self.is_indexed {
+            self.other(&test);
+        } else {
+            self.is_indexed = true;
+            let _ = write!(self.indexed, " AND {test}");
+        }
+    }
+
+    fn text(&mut self, test: &str, text: Option<&'a str>) {
+        let Some(text) = text else { return };
+        self.by_text |= !self.is_indexed;
+        self.texts.push(text.into());
+        self.add(Some(format!("{test} ${}", self.texts.len() + 3)));
+    }
+
+    fn other(&mut self, test: &str) {
+        let _ = write!(self.others, " AND {test}");
+    }
+}
+
 impl EventFilter {
+    /// Of its subjects, in the order of their kinds.
+    pub const fn keys(&self) -> [Option<i64>; 4] {
+        [self.account, self.address, self.network, self.phone]
+    }
+
     pub const fn subject(&mut self, kind: SubjectKind) -> &mut Option<i64> {
         match kind {
             SubjectKind::Account => &mut self.account,
@@ -253,44 +330,6 @@ impl EventFilter {
             SubjectKind::Network => &mut self.network,
             SubjectKind::Phone => &mut self.phone,
         }
-    }
-
-    /// The conditions in SQL, and the parameters of their texts from `$4` on. Numbers need none, and a partial index
-    /// covers noted rows.
-    fn tests(&self) -> (String, Vec<&str>) {
-        let (mut sql, mut texts) = (String::new(), Vec::new());
-        for (test, number) in [
-            ("at >=", self.since.map(|at| at.0)),
-            ("at <", self.until.map(|at| at.0)),
-            ("account_key =", self.account),
-            ("address_key =", self.address),
-            ("network_key =", self.network),
-            ("phone_key =", self.phone),
-            ("noted =", self.noted.map(i64::from)),
-        ] {
-            sql.extend(number.map(|number| format!(" AND {test} {number}")));
-        }
-        for (test, text) in [
-            ("request =", self.request.as_deref()),
-            ("limit_name =", self.limit.as_deref()),
-            ("action = 'attempt' AND name =", self.realm.as_deref()),
-        ] {
-            texts.extend(text);
-            sql.extend(text.map(|_| format!(" AND {test} ${}", texts.len() + 3)));
-        }
-        for (column, words) in [("action", of(&self.actions)), ("outcome", of(&self.outcomes))] {
-            if !words.is_empty() {
-                let _ = write!(sql, " AND {}", one_of(column, &words));
-            }
-        }
-        if let Some(attacks) = &self.folded {
-            sql.push_str(" AND action <> 'attack'");
-            for attack in attacks {
-                texts.extend(Some(attack.realm.as_str()).filter(|realm| !realm.is_empty()));
-                sql.push_str(&attack.without(texts.len() + 3));
-            }
-        }
-        (sql, texts)
     }
 
     fn has_nul(&self) -> bool {
@@ -312,7 +351,7 @@ impl FoldedAttack {
         };
         let action = one_of("action", &of(&[kind.action()]));
         let realm = if self.realm.is_empty() { String::new() } else { format!(" AND name = ${realm}") };
-        format!(" AND NOT ({action}{realm}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
+        format!("NOT ({action}{realm}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
     }
 }
 
@@ -366,6 +405,8 @@ from_row!(EventEntry, row => {
 });
 
 pub const MINUTE: Duration = Duration::from_secs(60);
+/// In microseconds. Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
+const QUARTER: i64 = 15 * 60 * 1_000_000;
 /// Rows that are searched for a chart: a quarter of a second of SQLite's time.
 const MOST_ROWS: i64 = 100_000;
 /// Rows that are searched for the busiest subjects.
@@ -443,25 +484,20 @@ impl BusiestSubjects {
 type BusyRow = (String, Option<i64>, Option<String>, i64, i64, i64);
 type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 
-/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`; of some actions only, if
-/// any are named. Each table is summed by itself, which takes SQLite half the time.
-fn sums(at: &str, order: &str, actions: &[Action]) -> String {
-    let of = |table: &str, action: &str, realm: &str, key: &str, tests: &str| {
+/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
+/// itself, which takes SQLite half the time.
+fn sums(at: &str, order: &str, quarters: bool) -> String {
+    let of = |table: &str, action: &str, realm: &str, key: &str| {
         format!(
             "SELECT {at} AS step, {action} AS action, {realm} AS realm, outcome, limit_name, noted,
             CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2{tests}
             GROUP BY step, {key}, outcome, limit_name, noted"
         )
     };
-    let tests = match actions {
-        [] => String::new(),
-        actions => format!(" AND {}", one_of("action", &self::of(actions))),
-    };
-    let here = of("event_counts", "action", "''", "action", &tests);
-    let realms = match actions.is_empty() || actions.contains(&Action::Attempt) {
-        true => format!("UNION ALL {}", of("realm_counts", "'attempt'", "realm", "realm", "")),
-        false => String::new(),
-    };
+    let tables =
+        if quarters { ["event_quarters", "realm_quarters"] } else { ["event_counts", "realm_counts"] };
+    let here = of(tables[0], "action", "''", "action");
+    let realms = of(tables[1], "'attempt'", "realm", "realm");
     format!(
         "SELECT step, action, realm, outcome, limit_name, noted, total
         FROM ({here} {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
@@ -471,28 +507,19 @@ fn sums(at: &str, order: &str, actions: &[Action]) -> String {
 impl EventLog {
     /// How often each thing happened, step by step, from `since` (rounded down to a whole minute) until
     /// `until`. Steps without events are left out. Reads the sums of minutes: some ten thousand rows for a
-    /// day, whatever the traffic was. An episode counts at its start.
+    /// day, whatever the traffic was; those of quarters of an hour if both the steps and the end are whole ones. An
+    /// episode counts at its start.
     pub async fn series(
         &self,
         since: Micros,
         until: Micros,
         step: Duration,
     ) -> Result<Vec<FiguresStep>, DbError> {
-        self.series_of(&[], since, until, step).await
-    }
-
-    /// The same of some actions, which takes half the time; of all, if none are named.
-    pub async fn series_of(
-        &self,
-        actions: &[Action],
-        since: Micros,
-        until: Micros,
-        step: Duration,
-    ) -> Result<Vec<FiguresStep>, DbError> {
-        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step", actions);
         let step = step.max(MINUTE).as_micros() as i64;
         let step = step - step % MINUTE.as_micros() as i64;
-        let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
+        let quarters = step % QUARTER == 0 && until.0 % QUARTER == 0;
+        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step", quarters);
+        let since = since.0 - since.0.rem_euclid(step);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .bind(step).fetch_all(pool).await)?;
         let mut steps: Vec<FiguresStep> = Vec::new();
@@ -508,7 +535,7 @@ impl EventLog {
     /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
     /// frequent first.
     pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
-        let sql = sums("CAST(0 AS BIGINT)", "total DESC", &[]);
+        let sql = sums("CAST(0 AS BIGINT)", "total DESC", false);
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .fetch_all(pool).await)?;
@@ -644,9 +671,8 @@ impl EventLog {
     }
 
     pub(super) async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
-        for sql in
-            ["DELETE FROM event_counts WHERE minute < $1", "DELETE FROM realm_counts WHERE minute < $1"]
-        {
+        for table in ["event_counts", "realm_counts", "event_quarters", "realm_quarters"] {
+            let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE minute < $1"));
             execute!(&self.db => query(sql).bind(before.0))?;
         }
         Ok(())

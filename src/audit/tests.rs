@@ -166,6 +166,11 @@ async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
         told,
         [(at(0), vec![(Outcome::Throttled, 50), (Outcome::Wrong, 2)]), (at(300), vec![(Outcome::Wrong, 1)])]
     );
+    let quarter = log.series(NOON, end, 15 * MINUTE).await.unwrap();
+    assert_eq!(quarter.iter().map(|step| step.at).collect::<Vec<_>>(), [at(0)]);
+    assert_eq!(counts(&quarter[0].sums), [(Outcome::Throttled, 50), (Outcome::Wrong, 3)], "whole quarters");
+    let by_minutes = log.series(NOON, end.plus(MINUTE), 15 * MINUTE).await.unwrap();
+    assert_eq!(by_minutes, quarter, "an end within one reads the minutes");
     let busiest = log.busiest(NOON, 9).await.unwrap();
     let top: Vec<_> = busiest.of(SubjectKind::Account).collect();
     assert_eq!(top.iter().map(|ranked| ranked.count).collect::<Vec<_>>(), [2, 1]);

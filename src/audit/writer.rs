@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::Counter;
-use sqlx::{QueryBuilder, query};
+use sqlx::{AssertSqlSafe, QueryBuilder, query};
 
 use super::event::{
     Action, AuditEvent, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE, MaskedSubject, Outcome, mask,
@@ -263,14 +263,6 @@ fn counted_by(row: &EventEntry) -> &'static str {
     limit.as_str()
 }
 
-/// Whether sums of admitted events may be found by the limit, as `counted_by` says.
-pub(super) fn is_counted_by(limit: &str) -> bool {
-    use LimitName::*;
-    [LoginDevice, GuardDevice, RegisterAddress, VerifyToken, RelayToken, GuardAddress, LoginAddress]
-        .iter()
-        .any(|counted| counted.as_str() == limit)
-}
-
 /// What a sum is found by: the limit that decided; after a space, the one that counts what it only noted.
 fn sum_key(row: &EventEntry) -> Cow<'_, str> {
     match (row.limit.as_deref(), counted_by(row)) {
@@ -280,32 +272,31 @@ fn sum_key(row: &EventEntry) -> Cow<'_, str> {
     }
 }
 
+/// The sums that are kept: the length of their spans, and the tables of what is here and of other programs' logins.
+const SUMS: [(i64, &str, &str); 2] =
+    [(MINUTE, "event_counts", "realm_counts"), (15 * MINUTE, "event_quarters", "realm_quarters")];
+
 /// In the order of the keys, so that two instances never deadlock.
 async fn add_up(tx: &mut Tx, rows: &[EventEntry]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
-    for row in rows {
-        let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);
-        let limit = sum_key(row);
-        let (add, what) = match (row.action, row.name.as_deref()) {
-            (Action::Attempt, Some(realm)) => (ADD_ATTEMPT, realm),
-            (action, _) => (ADD, action.into_str()),
+    for (row, (length, here, realms)) in rows.iter().flat_map(|row| SUMS.map(|sum| (row, sum))) {
+        let start = row.at.0 - row.at.0.rem_euclid(length);
+        let (table, column, what) = match (row.action, row.name.as_deref()) {
+            (Action::Attempt, Some(realm)) => (realms, "realm", realm),
+            (action, _) => (here, "action", action.into_str()),
         };
-        let key = (add, minute, what, row.outcome.into_str(), limit, i64::from(row.noted));
+        let key = (table, column, start, what, row.outcome.into_str(), sum_key(row), i64::from(row.noted));
         *sums.entry(key).or_insert(0) += row.count;
     }
     for (key, count) in sums {
-        let (add, minute, what, outcome, limit, noted) = key;
-        on_tx!(&mut *tx, connection => query(add).bind(minute).bind(what).bind(outcome).bind(&*limit)
-            .bind(noted).bind(count).execute(connection).await.map(drop))?;
+        let (table, column, start, what, outcome, limit, noted) = key;
+        let sql = format!(
+            "INSERT INTO {table} (minute, {column}, outcome, limit_name, noted, count)
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, {column}, outcome, limit_name, noted)
+            DO UPDATE SET count = {table}.count + excluded.count"
+        );
+        on_tx!(&mut *tx, connection => query(AssertSqlSafe(sql)).bind(start).bind(what).bind(outcome)
+            .bind(&*limit).bind(noted).bind(count).execute(connection).await.map(drop))?;
     }
     Ok(())
 }
-
-/// Of attempts at other programs' logins, by realm.
-const ADD_ATTEMPT: &str = "INSERT INTO realm_counts (minute, realm, outcome, limit_name, noted, count)
-    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, realm, outcome, limit_name, noted)
-    DO UPDATE SET count = realm_counts.count + excluded.count";
-
-const ADD: &str = "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count)
-    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, action, outcome, limit_name, noted)
-    DO UPDATE SET count = event_counts.count + excluded.count";

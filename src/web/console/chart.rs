@@ -36,6 +36,10 @@ impl ChartSpan {
         Self { start: Micros(last - size * (steps as i64 - 1)), step, steps }
     }
 
+    pub fn end(&self) -> Micros {
+        self.start.plus(self.step * self.steps as u32)
+    }
+
     pub fn place(&self, at: Micros) -> Option<usize> {
         let place = (at.0 - self.start.0).div_euclid(self.step.as_micros() as i64);
         usize::try_from(place).ok().filter(|place| *place < self.steps)

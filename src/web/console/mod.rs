@@ -7,6 +7,7 @@ pub mod attack;
 pub mod chart;
 pub mod confirm;
 pub mod document;
+pub mod event_search;
 pub mod events;
 pub mod figures;
 pub mod find;

@@ -93,12 +93,13 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     // Includes the current minute.
     let soon = now.plus(MINUTE);
     let minutes = log.series(now.minus(HOUR), soon, MINUTE).await?;
+    let traffic = span.drawn(now);
     let (in_hour, in_day, yesterday, busiest, drawn) = tokio::try_join!(
         log.totals(now.minus(HOUR), soon),
         log.totals(now.minus(DAY), soon),
         yesterday(services, now),
         log.busiest(now.minus(HOUR), MOST as u32),
-        log.series_of(&[Action::SignIn, Action::Send], span.drawn(now).start, soon, span.step),
+        log.series(traffic.start, traffic.end(), span.step),
     )?;
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;

@@ -39,6 +39,7 @@ const WAYS: &[Way] = &[
     ("GET", "/admin/find", Body::Nothing),
     ("POST", "/admin/find", Body::Kept),
     ("GET", "/admin/events", Body::Nothing),
+    ("POST", "/admin/events", Body::Kept),
     ("GET", "/admin/events.csv", Body::Nothing),
     ("GET", "/admin/events.json", Body::Nothing),
     ("GET", "/admin/access", Body::Nothing),

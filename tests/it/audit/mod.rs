@@ -5,6 +5,7 @@ mod attacks;
 mod floods;
 mod lists;
 mod outcomes;
+mod search;
 mod shutdown;
 
 use gatehouse::audit::{EventEntry, EventFilter};

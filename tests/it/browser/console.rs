@@ -9,7 +9,7 @@ use thirtyfour::{Key, TypingData};
 use super::console_look::administrator;
 use super::{WRONG, hashes_during};
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::Browser;
+use crate::support::browser::{Browser, Screen};
 
 const HOUSE: &str = r#"[server]
 trusted_proxies = ["127.0.0.1/32"]
@@ -130,6 +130,7 @@ async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) 
     browser.follow("#limit-0 button.main").await;
     assert!(browser.text(".notice.good").await.contains("Count cleared"));
     assert!(browser.text(".limit").await.contains("nothing counted"));
+    browser.js("for (const d of document.querySelectorAll('#why ~ ul details')) d.open = true").await;
     assert!(browser.text("#why ~ ul").await.contains("It was not her"));
     assert_eq!(kim.login("kim", PASSWORD).await.status, 200);
 }
@@ -143,6 +144,45 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     let told = browser.text(".notice.good").await;
     assert!(told.contains("login-account: 4 → 8 in 1 hour") && told.contains("earlier limits"), "{told}");
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
+}
+
+/// A line unfolds by a key and stays where it is; dragging over the chart leads to that time.
+#[tokio::test]
+async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    for host in 1..=30 {
+        app.client_at(&format!("203.0.{host}.7")).login(&format!("kim-{host}"), WRONG).await;
+        app.advance(Duration::from_secs(1));
+    }
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.screen(Screen { width: 1440, height: 900, phone: false }).await;
+    browser.open("/admin/events?each=1").await;
+    let tops =
+        "return [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect().top)";
+    let before = browser.js(tops).await;
+    let fold = "const lines = [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect());
+        return [lines.filter((line) => line.bottom <= innerHeight).length, Math.max(...lines.map((line) => line.height))]";
+    let shown = browser.js(fold).await;
+    assert!(
+        shown[0].as_u64().unwrap() >= 15 && shown[1].as_f64().unwrap() <= 32.0,
+        "above the fold: {shown}"
+    );
+    let summary = browser.find(".events summary").await;
+    summary.send_keys(Key::Enter).await.unwrap();
+    assert!(browser.text(".events details[open] dl").await.contains("request"));
+    assert_eq!(browser.js(tops).await[0], before[0], "the line stays where it was");
+    let drag = "const plot = document.querySelector('.plot'), { left, top, width } = plot.getBoundingClientRect();
+        for (const [type, part] of [['pointerdown', 0.5], ['pointermove', 0.6], ['pointermove', 0.75], ['pointerup', 0.75]])
+            plot.dispatchEvent(new PointerEvent(type, { clientX: left + part * width, clientY: top + 5, pointerId: 1, bubbles: true }))";
+    browser.js("Element.prototype.setPointerCapture = () => {}").await;
+    browser.leave_by(async { drop(browser.js(drag).await) }).await;
+    let path = browser.path().await;
+    assert!(path.contains("each=1") && path.contains("since=") && path.contains("until="), "{path}");
+    assert_eq!(browser.js("return document.querySelectorAll('.chip').length").await, 3);
+    browser.assert_content().await;
 }
 
 /// By keys alone, from any page; what was typed is in no URL.

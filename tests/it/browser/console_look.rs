@@ -109,7 +109,7 @@ async fn attack(look: &Look<'_>, app: &TestApp) {
     browser.open("/admin/events?action=attempt&realm=staff-mail").await;
     look.at("console-events-realm").await;
     browser.open("/admin/events").await;
-    browser.js("for (const d of document.querySelectorAll('.filter details')) d.open = true").await;
+    browser.js("for (const d of document.querySelectorAll('#filter, .events details')) d.open = true").await;
     look.at("console-attack-events").await;
     browser.follow(".events a[href^='/admin/events?action=send']").await;
     look.at("console-attack-each").await;

@@ -67,6 +67,7 @@ async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, no
     let look = Look { browser: &browser, language, faults: Default::default() };
     browser.sign_in("watchman").await;
     browser.open("/admin/events").await;
+    browser.js("for (const d of document.querySelectorAll('.events details')) d.open = true").await;
     look.at("device-events").await;
     assert!(browser.text(".events").await.contains(detail["device"].as_str().unwrap()));
     browser.open("/admin/lookup").await;

@@ -117,7 +117,10 @@ async fn the_overview_and_the_events_show_each_realm_for_itself(store: Store) {
     assert!(page.contains(&format!("href=\"{events}\"")), "{page}");
     let listed = boss.get(&events.replace("&amp;", "&")).await.text;
     let (_, table) = listed.split_once("class=\"rows events\"").expect("a list");
-    assert!(table.contains("<span>guard:shop</span>") && !table.contains("guard:mail"), "{listed}");
+    assert!(
+        table.contains("<span class=\"what\">guard:shop</span>") && !table.contains("guard:mail"),
+        "{listed}"
+    );
     let answer = boss.get("/api/v1/admin/events?realm=mail").await;
     let names: Vec<_> = answer.body["events"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["mail"], "{}", answer.text);
@@ -143,7 +146,8 @@ async fn a_flood_of_failures_in_a_realm_is_an_attack_there(store: Store) {
     assert!(listed.contains("Attack: failed attempts at another login"), "{listed}");
     let (_, table) = listed.split_once("class=\"rows events\"").expect("a list");
     assert!(
-        !table.contains("<span>guard:shop</span>") && table.contains("<span>guard:mail</span>"),
+        !table.contains("<span class=\"what\">guard:shop</span>")
+            && table.contains("<span class=\"what\">guard:mail</span>"),
         "{listed}"
     );
     let began = crate::audit::events(&app).await;

@@ -147,6 +147,7 @@ async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter
         until: read_filter(wanted.until.as_deref(), "until", WHEN, time)?,
         noted: read_filter(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
         text: None,
+        most: None,
         folded: None,
     })
 }

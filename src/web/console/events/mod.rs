@@ -4,7 +4,6 @@ pub mod api;
 mod chip;
 pub mod export;
 pub mod row;
-pub mod search;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -23,7 +22,7 @@ use url::form_urlencoded;
 use crate::accounts::Realm;
 use crate::audit::{
     Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
-    Outcome, SEARCHED,
+    Outcome, SEARCHED, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
@@ -48,7 +47,7 @@ const HERE: &str = "/admin/events";
 /// What a page asks for: the filter in its URL. Values that cannot be parsed do not filter.
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
-    filter: EventFilter,
+    pub filter: EventFilter,
     /// Up to now, if the filter has no beginning of its own.
     span: Option<RecordSpan>,
     /// Attacks event by event, not one line each.
@@ -81,6 +80,7 @@ impl EventQuery {
             since: time(one("since")),
             until: time(one("until")),
             text: None,
+            most: Some(SEARCHED),
             folded: None,
         };
         Self {
@@ -114,13 +114,8 @@ impl EventQuery {
     }
 
     fn subjects(&self) -> Vec<(&'static str, i64)> {
-        let all = [
-            ("account", self.filter.account),
-            ("address", self.filter.address),
-            ("network", self.filter.network),
-            ("phone", self.filter.phone),
-        ];
-        all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
+        let all = SubjectKind::VARIANTS.iter().zip(self.filter.keys());
+        all.filter_map(|(kind, key)| Some(((*kind).into(), key?))).collect()
     }
 
     /// The filter, without the place in the list.
@@ -154,7 +149,7 @@ impl EventQuery {
         Self { filter, span: None, ..self.clone() }.href(None)
     }
 
-    fn href(&self, after: Option<&EventCursor>) -> String {
+    pub fn href(&self, after: Option<&EventCursor>) -> String {
         let after = after.map(|after| format!("after={after}"));
         let query: Vec<String> =
             [self.query()].into_iter().chain(after).filter(|part| !part.is_empty()).collect();
@@ -189,7 +184,7 @@ pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPai
 }
 
 /// `expired` is the text of a search that was sent from a page that is too old.
-async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
+pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<String>) -> WebResult {
     let AdminRequest { visit, services, .. } = request;
     let now = visit.now();
     if asked.after.is_none() {
@@ -240,8 +235,7 @@ async fn attacks(
 /// An attack stands where its last event would.
 fn is_on(attack: &AttackEntry, asked: &EventQuery, page: &EventPage) -> bool {
     let at = attack.seen_at;
-    let oldest = page.next.as_ref().and_then(|_| page.entries.last());
-    asked.after.is_none_or(|after| at < after.at) && oldest.is_none_or(|oldest| at >= oldest.at)
+    asked.after.is_none_or(|after| at < after.at) && page.next.is_none_or(|next| at >= next.at)
 }
 
 const COLUMNS: u32 = 100;
@@ -272,10 +266,9 @@ fn chart_span(filter: &EventFilter, now: Micros) -> ChartSpan {
 /// whatever the traffic was. Those of a subject count rows.
 async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<Chart, DbError> {
     let span = chart_span(filter, now);
-    let end = Micros(span.start.0 + span.step.as_micros() as i64 * span.steps as i64);
+    let end = span.end();
     let log = services.audit.log();
-    let by_rows = [filter.account, filter.address, filter.network, filter.phone].iter().any(Option::is_some);
-    let counts: Vec<_> = if by_rows {
+    let counts: Vec<_> = if filter.keys().iter().any(Option::is_some) {
         let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
         log.counts(&filter, span.step).await?
     } else {
@@ -310,7 +303,7 @@ pub struct EventsPage {
     rows: Vec<EventRow>,
     chart: Option<Chart>,
     older: Option<String>,
-    /// How far back a text was searched for, if no more was found.
+    /// How far back the list was searched, if it found too few.
     reached: Option<Moment>,
     expired: Option<String>,
 }
@@ -326,7 +319,7 @@ impl EventsPage {
     ) -> Self {
         let names = limits.iter().map(|limit| limit.name().to_owned());
         let chips = chip::chips(&asked, page.entries.first(), layout.locale);
-        let cut = asked.filter.text.is_some() && page.entries.len() < A_PAGE as usize;
+        let cut = page.entries.len() < A_PAGE as usize;
         let mut rows = row::rows(page.entries);
         rows.extend(attacks.iter().map(EventRow::from));
         // Newest first: several that share a line stand where the last of them would.

@@ -5,8 +5,6 @@ use actix_web::web::Form;
 use strum::VariantArray;
 use url::form_urlencoded;
 
-use super::row::{action_word, outcome_word};
-use super::{EventQuery, page};
 use crate::accounts::Realm;
 use crate::audit::{Action, EventFilter, EventSubject, KEY, Outcome, SubjectKind};
 use crate::clock::Micros;
@@ -14,6 +12,8 @@ use crate::config::SMS_BRAKE;
 use crate::db::DbError;
 use crate::lookup::LookupValue;
 use crate::request_id::RequestId;
+use crate::web::console::events::row::{action_word, outcome_word};
+use crate::web::console::events::{EventQuery, page};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::title;
 use crate::web::console::lookup::subject;
@@ -21,7 +21,7 @@ use crate::web::form::{FormPairs, value};
 use crate::web::http::WebResult;
 use crate::web::http::page::set;
 
-/// A detail has at most 4,096 bytes, and a cookie holds no more.
+/// In characters, as the field has it: a cookie holds 4,096 bytes.
 const LONGEST: usize = 255;
 
 /// `POST /admin/events`
@@ -33,7 +33,7 @@ pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
         return page(&request, asked, Some(text)).await;
     }
     request.services.audit.flush().await;
-    if text.is_empty() || find(&request, &mut asked.filter, &text).await? {
+    if text.is_empty() || find(&request, &mut asked, &text).await? {
         return Ok(request.visit.see_other(&asked.href(None), None));
     }
     asked.filter.text = Some(text.clone());
@@ -43,15 +43,17 @@ pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
 }
 
 /// Sets what the text means, from the most particular to the least; false if it is only a text.
-async fn find(request: &AdminRequest, filter: &mut EventFilter, text: &str) -> Result<bool, DbError> {
-    let log = request.services.audit.log();
+async fn find(request: &AdminRequest, asked: &mut EventQuery, text: &str) -> Result<bool, DbError> {
+    let (log, filter) = (request.services.audit.log(), &mut asked.filter);
     if find_subject(request, filter, text).await? || find_word(request, filter, text) {
         return Ok(true);
     }
     if let Some(id) = RequestId::parse(text.as_bytes()) {
         let request = EventFilter { request: Some(id.as_str().to_owned()), ..EventFilter::default() };
         if !log.page(&request, None, 1).await?.entries.is_empty() {
-            *filter = request;
+            // Whatever the list was about.
+            *asked = EventQuery::default();
+            asked.filter = request;
             return Ok(true);
         }
     }
