@@ -144,25 +144,6 @@ pub enum SubjectKind {
     Phone,
 }
 
-impl SubjectKind {
-    const fn key_column(self) -> &'static str {
-        match self {
-            Self::Account => "account_key",
-            Self::Address => "address_key",
-            Self::Network => "network_key",
-            Self::Phone => "phone_key",
-        }
-    }
-
-    const fn mask_column(self) -> &'static str {
-        match self {
-            Self::Account => "account_mask",
-            Self::Address | Self::Network => "address_mask",
-            Self::Phone => "phone_mask",
-        }
-    }
-}
-
 impl EventFilter {
     /// The conditions in SQL, and the parameters of their texts from `$4` on. Numbers need none, and a partial index
     /// covers noted rows.
@@ -354,7 +335,7 @@ fn sums(at: &str, order: &str, actions: &[Action]) -> String {
     };
     let tests = match actions {
         [] => String::new(),
-        actions => format!(" AND {}", one_of("action", &self::of(actions))),
+        actions => format!(" AND action IN ('{}')", self::of(actions).join("', '")),
     };
     let here = of("event_counts", "action", "''", "action", &tests);
     let realms = match actions.is_empty() || actions.contains(&Action::Attempt) {
@@ -428,12 +409,13 @@ impl EventLog {
     /// proxies.
     pub async fn busiest(&self, since: Micros, most: u32) -> Result<BusiestSubjects, DbError> {
         let arms = SubjectKind::VARIANTS.iter().map(|kind| {
-            let (word, key, mask) = (kind.into_str(), kind.key_column(), kind.mask_column());
+            let word = kind.into_str();
+            let masked = if *kind == SubjectKind::Network { "address" } else { word };
             format!(
-                "SELECT * FROM (SELECT '{word}' AS kind, {key} AS key, MAX({mask}) AS mask,
+                "SELECT * FROM (SELECT '{word}' AS kind, {word}_key AS key, MAX({masked}_mask) AS mask,
                 CAST(SUM(count) AS BIGINT) AS total, CAST(0 AS BIGINT) AS accounts, CAST(0 AS BIGINT) AS whole
-                FROM newest WHERE {key} IS NOT NULL GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3) AS {word}
-                UNION ALL "
+                FROM newest WHERE {word}_key IS NOT NULL GROUP BY {word}_key
+                ORDER BY total DESC, {word}_key LIMIT $3) AS {word} UNION ALL "
             )
         });
         let arms: String = arms.collect();

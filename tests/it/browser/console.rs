@@ -198,6 +198,11 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
     for part in ["usually has none", "many addresses, none of them dominant", "at many names"] {
         assert!(told.contains(part), "{part}: {told}");
     }
+    let height = browser.js("return document.querySelector('.attack').offsetHeight").await;
+    assert!(height.as_f64().unwrap() <= 260.0, "the panel leaves room for the figures: {height}");
+    browser.follow(".switch li:nth-child(2) a").await;
+    assert!(browser.has("#sign-ins-day svg").await && !browser.has(".pill").await, "it is said once");
+    browser.follow(".switch li:first-child a").await;
     browser.follow(".attack .actions a").await;
     assert_eq!(browser.path().await, "/admin/access?do=challenge");
     let reason = browser.focused().await;
