@@ -124,6 +124,7 @@ async fn second(app: &TestApp, boss: &Client) {
     assert!(told.contains("75% come from one network, 203.0.113.0/24"), "{told}");
     assert!(told.contains("do=deny&#38;network=203.0.113.0%2F24"), "{told}");
     assert_eq!(largest(&told)[0], "203.0.113.0/24 75% Refuse", "{told}");
+    assert!(told.contains("class=\"button\" href=\"/admin/access?do=deny"), "it is the first answer: {told}");
     assert_eq!(page.fact("Attempts"), "200", "{told}");
     let ended = boss.get("/api/v1/admin/events?action=attack").await.body;
     let outcomes: Vec<_> =
