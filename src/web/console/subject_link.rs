@@ -34,10 +34,6 @@ impl SubjectLink {
             id: *key,
         }
     }
-
-    pub fn is_address(&self) -> bool {
-        self.key == kind_key(SubjectKind::Address)
-    }
 }
 
 /// Tags the links with equal masks that lead to different subjects.
