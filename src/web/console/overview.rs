@@ -113,7 +113,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         now: Moment(now),
         hour: hour_so_far,
         day: day_so_far,
-        minutes: each_minute.each(&minutes).map(|sums| period(sums)).collect(),
+        minutes: each_minute.each(&minutes).map(period).collect(),
         yesterday,
         span,
         charts: charts(now, span, &drawn),
