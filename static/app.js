@@ -292,6 +292,8 @@ if (fresh) {
     try {
       const next = await page(location.href);
       swap("fresh-part", next);
+      // It says that an attack goes on.
+      document.title = next.title;
       const when = next.querySelector("#fresh time");
       localise(when.parentElement);
       document.querySelector("#fresh time").replaceWith(when);

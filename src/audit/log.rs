@@ -558,10 +558,10 @@ impl EventLog {
         let arms = SubjectKind::VARIANTS.iter().map(move |kind| {
             let (word, key, mask) = (kind.into_str(), kind.key_column(), kind.mask_column());
             format!(
-                "SELECT * FROM (SELECT '{word}' AS kind, {key} AS key, MAX({mask}) AS mask,
+                "SELECT * FROM (SELECT '{word}' AS kind, {word}_key AS key, MAX({masked}_mask) AS mask,
                 CAST(SUM(count) AS BIGINT) AS total, CAST(0 AS BIGINT) AS accounts, CAST(0 AS BIGINT) AS whole
-                FROM newest WHERE {key} IS NOT NULL GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3) AS {word}
-                UNION ALL "
+                FROM newest WHERE {word}_key IS NOT NULL GROUP BY {word}_key
+                ORDER BY total DESC, {word}_key LIMIT $3) AS {word} UNION ALL "
             )
         });
         let arms: String = arms.collect();

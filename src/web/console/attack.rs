@@ -23,6 +23,8 @@ pub struct AttackBanner {
     pub spark: String,
     /// The largest networks, with their shares.
     pub networks: Vec<(String, DenyLink)>,
+    /// Most of it comes from the first of them.
+    pub refuse_first: bool,
     pub quiet: Option<Moment>,
     /// What the answers to it have done since it began.
     pub answered: Option<String>,
@@ -85,6 +87,8 @@ impl AttackBanner {
             quiet: (state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
             answered: answered(locale, figures),
             in_force: !in_force.is_empty() || networks.iter().any(|(_, deny)| deny.in_force),
+            refuse_first: figures.top_network.is_some()
+                && networks.first().is_some_and(|(_, deny)| !deny.in_force),
             networks,
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),

@@ -54,28 +54,19 @@ pub struct TrafficSpan {
     titles: [&'static str; 2],
 }
 
+const fn span(
+    (word, key): (&'static str, &'static str),
+    minutes: u32,
+    steps: usize,
+    titles: [&'static str; 2],
+) -> TrafficSpan {
+    TrafficSpan { word, key, step: Duration::from_secs(60 * minutes as u64), steps, titles }
+}
+
 pub const SPANS: [TrafficSpan; 3] = [
-    TrafficSpan {
-        word: "1h",
-        key: "overview.hour",
-        step: MINUTE,
-        steps: 60,
-        titles: ["overview.sign-ins-hour", "overview.messages-hour"],
-    },
-    TrafficSpan {
-        word: "24h",
-        key: "overview.day",
-        step: Duration::from_secs(15 * 60),
-        steps: 96,
-        titles: ["overview.sign-ins-day", "overview.messages-day"],
-    },
-    TrafficSpan {
-        word: "7d",
-        key: "overview.week",
-        step: Duration::from_secs(2 * 60 * 60),
-        steps: 84,
-        titles: ["overview.sign-ins-week", "overview.messages-week"],
-    },
+    span(("1h", "overview.hour"), 1, 60, ["overview.sign-ins-hour", "overview.messages-hour"]),
+    span(("24h", "overview.day"), 15, 96, ["overview.sign-ins-day", "overview.messages-day"]),
+    span(("7d", "overview.week"), 120, 84, ["overview.sign-ins-week", "overview.messages-week"]),
 ];
 
 /// `GET /admin`. `?span=24h` draws the charts of a day.
@@ -123,7 +114,7 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         now: Moment(now),
         hour: hour_so_far,
         day: day_so_far,
-        minutes: each_minute.each(&minutes).map(|sums| period(sums)).collect(),
+        minutes: each_minute.each(&minutes).map(period).collect(),
         yesterday,
         span,
         charts: charts(now, span, &drawn),

@@ -37,6 +37,8 @@ async fn an_attack_is_on_the_overview_at_once_and_goes_by_itself(store: Store) {
     assert!(page.contains("<dt>Addresses</dt><dd>60</dd>") && page.contains("<dt>Names</dt><dd>60</dd>"));
     assert!(page.contains("href=\"/admin/access?do=challenge\""), "an answer is one click away");
     assert!(!page.contains(ALARM), "said once");
+    let day = boss.get("/admin?span=24h").await.text;
+    assert!(!day.contains(ALARM) && day.contains("id=\"sign-ins-day\"") && !day.contains("sign-ins-hour"));
     for path in ["/admin/limits", "/admin/lookup", "/admin/messages", "/admin/events", "/admin/tokens"] {
         assert!(boss.get(path).await.text.contains(ALARM), "{path}");
     }

@@ -290,7 +290,7 @@ async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<
         let of = of.map(|(at, _, count)| (*at, u64::try_from(*count).unwrap_or(0)));
         Series { key, tone, counts: span.counts(of) }
     });
-    Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()))
+    Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()).at(now))
 }
 
 #[derive(Template)]
