@@ -120,6 +120,7 @@ async fn a_dozen_applications_and_the_proxys_file_fit_little_more_than_a_screen(
     });
     let app = TestApp::on(Store::Memory).file(&apps.collect::<String>()).behind_a_proxy().start().await;
     administrator(&app, "watchman").await;
+    account(&app, "ada", &["staff"]).await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     for (screen, most) in [(Screen { width: 1440, height: 900, phone: false }, 1_200), (PHONE, 5_000)] {

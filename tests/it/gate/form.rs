@@ -105,7 +105,7 @@ async fn an_application_is_added_by_a_form_tried_and_saved() {
     assert_eq!((saved.status, saved.header("location")), (303, LIST), "{}", saved.text);
     let there = "https://notes.example/page";
     assert_eq!(inside(&app, there, "eve").await.ask("GET", there).await.status, 200);
-    assert!(written(&app).starts_with(APPS.trim_end()), "the others are as they were: {}", written(&app));
+    assert!(written(&app).starts_with(APPS.trim()), "the others are as they were: {}", written(&app));
     assert!(boss.get("/admin/limits/history").await.text.contains("notes move in"));
 }
 
