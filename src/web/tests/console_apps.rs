@@ -74,7 +74,8 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
         trial,
         overridden: false,
     };
-    let wiki = || AppForm::from(&*checks()[0].app);
+    let of = |index: usize| serde_json::from_value(serde_json::json!(checks()[index].app)).unwrap();
+    let wiki = || of(0);
     let mistake =
         |field: &str| DraftError { field: field.into(), message: "\"<b>\" is wrong".into(), line: None };
     let fields = ["apps", "apps[0].name", "apps[0].hosts[1]", "apps[0].who[0]", "apps[0].public[0]"];
@@ -94,7 +95,7 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
     vec![
         ("app-new", plain("", AppForm::default())),
         ("app-form", plain("wiki", wiki())),
-        ("app-open", plain("files", AppForm::from(&*checks()[1].app))),
+        ("app-open", plain("files", of(1))),
         ("app-set-elsewhere", AppFormPage { overridden: true, ..plain("wiki", wiki()) }),
         ("app-mistakes", page("wiki", wiki(), mistaken, Trial::None)),
         ("app-reason", page("wiki", wiki(), refused(Act::Save), Trial::None)),
