@@ -11,7 +11,7 @@ use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
 use crate::web::console::document::{APPS, Act, Controls, TomlDraft, Trial};
-use crate::web::http::PageRequest;
+use crate::web::http::{Layout, PageRequest};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -65,10 +65,10 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
 
 pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
     let page = |name: &str, form, controls: Controls, trial| AppFormPage {
-        layout: visit.layout(form::address(name), Some("ada")),
+        layout: Layout { mistaken: controls.is_mistaken(), ..visit.layout(form::address(name), Some("ada")) },
         known: name.into(),
         form,
-        groups: vec!["on-call".into(), "staff".into()],
+        groups: vec!["group:on-call".into(), "group:staff".into()],
         people: vec!["ada".into(), "bob".into()],
         controls,
         trial,

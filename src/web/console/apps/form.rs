@@ -1,12 +1,11 @@
 //! `/admin/apps/form`: one application as a form, which is tried and saved as a draft of all of them.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use askama::Template;
-use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
@@ -36,15 +35,12 @@ pub fn address(app: &str) -> String {
 /// `GET /admin/apps/form`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let (name, current) = (value(&query, "app"), request.services.tuning.current());
+    let form = AppForm::of(&current.live.apps, name);
+    if form.is_none() && !name.is_empty() {
+        return Ok(ErrorPage::new(request.layout("/admin/apps"), ErrorKind::NotFound).respond(&request.visit));
+    }
     let controls = Controls::at(&current.version);
-    let form = match AppForm::of(&current.live.apps, name) {
-        None if !name.is_empty() => {
-            let nothing = ErrorPage::new(request.layout("/admin/apps"), ErrorKind::NotFound);
-            return Ok(nothing.respond(&request.visit));
-        }
-        form => form.unwrap_or_default(),
-    };
-    let page = AppFormPage::new(&request, name, form, controls).await?;
+    let page = AppFormPage::new(&request, name, form.unwrap_or_default(), controls).await?;
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
@@ -106,12 +102,10 @@ impl AppForm {
     pub fn read(pairs: &[(String, String)], before: Option<&Self>) -> Self {
         let list = |name: &str| words(value(pairs, name));
         let ticked = pairs.iter().filter(|(name, _)| name == "who").map(|(_, who)| who.clone());
-        let mut who: Vec<String> = Vec::new();
-        for one in ticked.chain(list("more")) {
-            who.extend(Some(one).filter(|one| !who.contains(one)));
-        }
         let place = |one: &String| before?.who.iter().position(|known| known == one);
-        who.sort_by_key(|one| place(one).unwrap_or(usize::MAX));
+        let mut who: Vec<String> = ticked.chain(list("more")).collect();
+        who.sort_by_cached_key(|one| (place(one).unwrap_or(usize::MAX), one.clone()));
+        who.dedup();
         let parts = (0..=MOST_PARTS).map_while(|index| PartForm::read(pairs, index)).collect();
         let name = value(pairs, "name").trim().to_owned();
         Self { name, hosts: list("hosts"), who, public: list("public"), parts }
@@ -178,12 +172,13 @@ impl AppFormPage {
         controls: Controls,
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
+        let groups = accounts.group_names(MOST_OFFERED).await?;
         let newest = accounts.page(&AccountFilter::default(), None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
             form,
-            groups: accounts.group_names(MOST_OFFERED).await?,
+            groups: groups.iter().map(|name| format!("group:{name}")).collect(),
             people: newest.iter().map(|account| account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,
@@ -199,35 +194,20 @@ impl AppFormPage {
         Self { layout, controls, trial, ..self }
     }
 
-    fn is_for_everyone(&self) -> bool {
-        self.form.who.iter().any(|who| who == "everyone")
-    }
-
-    /// Each with whether it is ticked.
-    fn groups(&self) -> impl Iterator<Item = (String, bool)> {
-        let chosen: BTreeSet<&str> =
-            self.form.who.iter().filter_map(|who| who.strip_prefix("group:")).collect();
-        let all: BTreeSet<&str> =
-            self.groups.iter().map(String::as_str).chain(chosen.iter().copied()).collect();
-        all.into_iter().map(move |name| (name.to_owned(), chosen.contains(name)))
-    }
-
-    fn named(&self) -> impl Iterator<Item = &String> {
-        self.form.who.iter().filter(|who| *who != "everyone" && !who.starts_with("group:"))
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (usize, &PartForm)> {
-        self.form.parts.iter().enumerate()
+    /// Everyone, groups, and then people, each with whether they are ticked.
+    fn boxes(&self) -> Vec<(String, bool)> {
+        let who = &self.form.who;
+        let (chosen, named): (Vec<&String>, Vec<&String>) =
+            who.iter().filter(|one| *one != "everyone").partition(|one| one.starts_with("group:"));
+        let groups: BTreeSet<&String> = self.groups.iter().chain(chosen).collect();
+        let all = iter::once("everyone").chain(groups.into_iter().chain(named).map(String::as_str));
+        all.map(|one| (one.to_owned(), who.iter().any(|ticked| ticked == one))).collect()
     }
 
     /// The first mistake in a field of this id.
     fn wrong(&self, id: &str) -> Option<&str> {
         let mut mistakes = self.controls.mistakes.iter();
         mistakes.find(|mistake| mistake.app_field().as_deref() == Some(id)).map(|it| it.message.as_str())
-    }
-
-    fn part_label(&self, part: &usize) -> Cow<'static, str> {
-        t!("app-form.part", locale = self.layout.locale.code(), number = part + 1)
     }
 }
 
@@ -289,9 +269,9 @@ mod tests {
     #[test]
     fn what_is_typed_becomes_a_tick_once_and_stays_one_value() {
         let form = AppForm::read(&pairs("who=ada&more=bob,+ada++group:staff+%22,x"), None);
-        assert_eq!(form.who, ["ada", "bob", "group:staff", "\",x"]);
+        assert_eq!(form.who, ["\",x", "ada", "bob", "group:staff"]);
         let toml: toml::Table = form.toml().parse().unwrap();
-        assert_eq!(toml["apps"][0]["who"][3].as_str(), Some("\",x"));
+        assert_eq!(toml["apps"][0]["who"][0].as_str(), Some("\",x"));
     }
 
     #[test]
