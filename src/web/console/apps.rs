@@ -183,19 +183,6 @@ impl AppCheck {
         grouped(self.entering)
     }
 
-    /// Where it is edited.
-    fn editor(&self) -> String {
-        form::address(&self.app.name)
-    }
-
-    fn hosts(&self) -> (String, Option<String>) {
-        first(&self.app.hosts)
-    }
-
-    fn who(&self) -> (String, Option<String>) {
-        first(&self.app.who)
-    }
-
     /// What nobody has, with the key of the words for it.
     fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.missing.iter().filter_map(|who| match who {
@@ -238,10 +225,6 @@ impl TriedApps {
 }
 
 impl HostPreview {
-    fn named(&self) -> (String, Option<String>) {
-        first(&self.hosts)
-    }
-
     /// The application after, or before if there is none any more.
     fn app(&self) -> &str {
         self.after.as_deref().or(self.before.as_deref()).unwrap_or_default()

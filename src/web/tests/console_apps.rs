@@ -11,7 +11,7 @@ use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
 use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
 use crate::web::console::document::{APPS, Act, Controls, TomlDraft, Trial};
-use crate::web::http::PageRequest;
+use crate::web::http::{Layout, PageRequest};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -65,16 +65,17 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
 
 pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
     let page = |name: &str, form, controls: Controls, trial| AppFormPage {
-        layout: visit.layout(form::address(name), Some("ada")),
+        layout: Layout { mistaken: controls.is_mistaken(), ..visit.layout(form::address(name), Some("ada")) },
         known: name.into(),
         form,
-        groups: vec!["on-call".into(), "staff".into()],
+        groups: vec!["group:on-call".into(), "group:staff".into()],
         people: vec!["ada".into(), "bob".into()],
         controls,
         trial,
         overridden: false,
     };
-    let wiki = || AppForm::from(&*checks()[0].app);
+    let of = |index: usize| serde_json::from_value(serde_json::json!(checks()[index].app)).unwrap();
+    let wiki = || of(0);
     let mistake =
         |field: &str| DraftError { field: field.into(), message: "\"<b>\" is wrong".into(), line: None };
     let fields = ["apps", "apps[0].name", "apps[0].hosts[1]", "apps[0].who[0]", "apps[0].public[0]"];
@@ -94,7 +95,7 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
     vec![
         ("app-new", plain("", AppForm::default())),
         ("app-form", plain("wiki", wiki())),
-        ("app-open", plain("files", AppForm::from(&*checks()[1].app))),
+        ("app-open", plain("files", of(1))),
         ("app-set-elsewhere", AppFormPage { overridden: true, ..plain("wiki", wiki()) }),
         ("app-mistakes", page("wiki", wiki(), mistaken, Trial::None)),
         ("app-reason", page("wiki", wiki(), refused(Act::Save), Trial::None)),

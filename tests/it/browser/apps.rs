@@ -92,7 +92,9 @@ async fn an_application_is_added_by_form_tried_and_saved_on_every_screen_and_wit
         browser.follow("[name=do][value=add]").await;
         browser.fill(&[("path-0", "/admin/*"), ("signed_in_within-0", "soon")]).await;
         browser.follow("[name=do][value=try].plain").await;
-        assert!(browser.text(".notice.bad").await.contains("Part 1: Signed in within"));
+        assert!(browser.text(".notice.bad").await.contains("soon"));
+        browser.find(".notice.bad a").await.click().await.unwrap();
+        assert_eq!(browser.focused().await, "signed_in_within-0");
         browser.fill(&[("signed_in_within-0", "1h")]).await;
         browser.follow("button.plain[value=try]").await;
         let told = browser.text("#preview").await;
@@ -120,6 +122,7 @@ async fn a_dozen_applications_and_the_proxys_file_fit_little_more_than_a_screen(
     });
     let app = TestApp::on(Store::Memory).file(&apps.collect::<String>()).behind_a_proxy().start().await;
     administrator(&app, "watchman").await;
+    account(&app, "ada", &["staff"]).await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     for (screen, most) in [(Screen { width: 1440, height: 900, phone: false }, 1_200), (PHONE, 5_000)] {

@@ -1,20 +1,18 @@
 //! `/admin/apps/form`: one application as a form, which is tried and saved as a draft of all of them.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::iter;
 
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use askama::Template;
-use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
-use super::{TriedApps, ages, tried};
+use super::{TriedApps, ages, first, tried};
 use crate::accounts::{AccountFilter, AccountOrder};
-use crate::config::{App, apps_toml};
+use crate::config::{Apps, apps_toml};
 use crate::tuning::{DraftError, with_app};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{APPS, Act, Controls, DraftBody, Trial, read_draft, submitted};
@@ -29,59 +27,48 @@ const MOST_OFFERED: u32 = 50;
 /// Of an application; one more is reported and not lost.
 const MOST_PARTS: usize = 200;
 
-/// Of an application's form; with no name, of a new one's.
+/// Of an application's form.
 pub fn address(app: &str) -> String {
-    if app.is_empty() {
-        HERE.to_owned()
-    } else {
-        format!("{HERE}?app={}", byte_serialize(app.as_bytes()).collect::<String>())
-    }
+    format!("{HERE}?app={}", byte_serialize(app.as_bytes()).collect::<String>())
 }
 
 /// `GET /admin/apps/form`
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let name = value(&query, "app");
-    let current = request.services.tuning.current();
-    let app = in_force(current.live.apps.all(), name);
-    if app.is_none() && !name.is_empty() {
+    let (name, current) = (value(&query, "app"), request.services.tuning.current());
+    let form = AppForm::of(&current.live.apps, name);
+    if form.is_none() && !name.is_empty() {
         return Ok(ErrorPage::new(request.layout("/admin/apps"), ErrorKind::NotFound).respond(&request.visit));
     }
-    let (form, controls) = (app.map(AppForm::from).unwrap_or_default(), Controls::at(&current.version));
-    let page = AppFormPage::new(&request, name, form, controls).await?;
+    let controls = Controls::at(&current.version);
+    let page = AppFormPage::new(&request, name, form.unwrap_or_default(), controls).await?;
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `POST /admin/apps/form`
 pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
-    let pairs = sent.read_form().await?;
-    let current = request.services.tuning.current();
-    let name = value(&pairs, "app").to_owned();
-    let app = in_force(current.live.apps.all(), &name);
-    let controls = Controls::read(&pairs);
-    let mut form = AppForm::read(&pairs, app);
-    match (controls.act, app) {
+    let (pairs, current) = (sent.read_form().await?, request.services.tuning.current());
+    let (name, controls) = (value(&pairs, "app").to_owned(), Controls::read(&pairs));
+    let before = AppForm::of(&current.live.apps, &name);
+    let mut form = AppForm::read(&pairs, before.as_ref());
+    match (controls.act, before) {
         (Act::AddRule, _) => form.parts.push(PartForm::default()),
         (Act::RemoveRule(index), _) if index < form.parts.len() => drop(form.parts.remove(index)),
-        // Its own form has nothing but the reason.
-        (Act::Delete, Some(app)) => form = AppForm::from(app),
+        // The form that deletes it has nothing but the reason.
+        (Act::Delete, Some(before)) => form = before,
         _ => {}
     }
-    let (act, blank) = (controls.act, AppFormPage::new(&request, &name, form, controls).await?);
+    let table = (controls.act != Act::Delete).then(|| form.toml());
+    let fresh = AppFormPage::new(&request, &name, form, controls).await?;
     let page = |controls: Controls, trial| {
-        let page = blank.clone().answered(controls, trial);
+        let page = fresh.clone().answered(controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
     let draft = async || {
-        let (toml, name) = (apps_toml(&current.document), name.clone());
-        let table = if act == Act::Delete { None } else { Some(blank.form.toml()) };
+        let toml = apps_toml(&current.document);
         read_draft(&request.admin, move |_| with_app(&toml, &name, table.as_deref())).await
     };
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
     submitted(&request, &APPS, &pairs, page, draft, attempt).await
-}
-
-fn in_force<'a>(apps: &'a [Arc<App>], name: &str) -> Option<&'a App> {
-    apps.iter().find(|app| app.name == name).map(Arc::as_ref)
 }
 
 /// An application as it is typed: it has the keys of the document, and no value is checked.
@@ -90,11 +77,7 @@ fn in_force<'a>(apps: &'a [Arc<App>], name: &str) -> Option<&'a App> {
 pub struct AppForm {
     pub name: String,
     pub hosts: Vec<String>,
-    /// Those that are ticked.
     pub who: Vec<String>,
-    /// Those that are typed, and become ticked ones.
-    #[serde(skip)]
-    pub more: Vec<String>,
     pub public: Vec<String>,
     pub parts: Vec<PartForm>,
 }
@@ -109,38 +92,28 @@ pub struct PartForm {
     pub password_within: Option<String>,
 }
 
-impl From<&App> for AppForm {
-    fn from(app: &App) -> Self {
-        serde_json::from_value(json!(app)).unwrap_or_default()
-    }
-}
-
 impl AppForm {
-    /// Who is ticked keeps the order of the application in force. Parts have numbers without gaps.
-    pub fn read(pairs: &[(String, String)], app: Option<&App>) -> Self {
+    fn of(apps: &Apps, name: &str) -> Option<Self> {
+        let app = apps.all().iter().find(|app| app.name == name)?;
+        serde_json::from_value(json!(app)).ok()
+    }
+
+    /// Who is ticked or typed is in the order of before. Parts have numbers without gaps.
+    pub fn read(pairs: &[(String, String)], before: Option<&Self>) -> Self {
         let list = |name: &str| words(value(pairs, name));
         let ticked = pairs.iter().filter(|(name, _)| name == "who").map(|(_, who)| who.clone());
-        let mut who: Vec<String> = ticked.collect();
-        let before = app.map(AppForm::from).unwrap_or_default().who;
-        who.sort_by_key(|who| before.iter().position(|known| known == who).unwrap_or(usize::MAX));
+        let place = |one: &String| before?.who.iter().position(|known| known == one);
+        let mut who: Vec<String> = ticked.chain(list("more")).collect();
+        who.sort_by_cached_key(|one| (place(one).unwrap_or(usize::MAX), one.clone()));
+        who.dedup();
         let parts = (0..=MOST_PARTS).map_while(|index| PartForm::read(pairs, index)).collect();
         let name = value(pairs, "name").trim().to_owned();
-        Self { name, hosts: list("hosts"), who, more: list("more"), public: list("public"), parts }
-    }
-
-    /// With what is typed among what is ticked.
-    fn ticked(mut self) -> Self {
-        for who in std::mem::take(&mut self.more) {
-            if !self.who.contains(&who) {
-                self.who.push(who);
-            }
-        }
-        self
+        Self { name, hosts: list("hosts"), who, public: list("public"), parts }
     }
 
     /// As a document with that one application.
     fn toml(&self) -> String {
-        toml::to_string(&BTreeMap::from([("apps", [self.clone().ticked()])])).unwrap_or_default()
+        toml::to_string(&BTreeMap::from([("apps", [self])])).unwrap_or_default()
     }
 }
 
@@ -199,20 +172,14 @@ impl AppFormPage {
         controls: Controls,
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
-        let newest = accounts
-            .page(&AccountFilter::default(), AccountOrder::default(), None, MOST_OFFERED)
-            .await?
-            .entries;
+        let groups = accounts.group_sizes("", MOST_OFFERED).await?;
+        let by_age = AccountOrder::default();
+        let newest = accounts.page(&AccountFilter::default(), by_age, None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
             form,
-            groups: accounts
-                .group_sizes("", MOST_OFFERED)
-                .await?
-                .into_iter()
-                .map(|group| group.name)
-                .collect(),
+            groups: groups.iter().map(|(name, _)| format!("group:{name}")).collect(),
             people: newest.iter().map(|row| row.account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,
@@ -220,90 +187,43 @@ impl AppFormPage {
         })
     }
 
-    /// After it was sent. What was typed stays as it is where it may be mistaken.
     fn answered(self, controls: Controls, mut trial: Trial<TriedApps>) -> Self {
-        let form = if controls.is_mistaken() { self.form } else { self.form.ticked() };
         if let Trial::Done(tried) = &mut trial {
-            tried.checks.retain(|check| check.app.name == form.name);
+            tried.checks.retain(|check| check.app.name == self.form.name);
         }
         let layout = Layout { mistaken: controls.is_mistaken(), ..self.layout };
-        Self { layout, form, controls, trial, ..self }
+        Self { layout, controls, trial, ..self }
     }
 
-    fn is_for_everyone(&self) -> bool {
-        self.form.who.iter().any(|who| who == "everyone")
+    /// Everyone, groups, and then people, each with whether they are ticked.
+    fn boxes(&self) -> Vec<(String, bool)> {
+        let who = &self.form.who;
+        let (chosen, named): (Vec<&String>, Vec<&String>) =
+            who.iter().filter(|one| *one != "everyone").partition(|one| one.starts_with("group:"));
+        let groups: BTreeSet<&String> = self.groups.iter().chain(chosen).collect();
+        let all = iter::once("everyone").chain(groups.into_iter().chain(named).map(String::as_str));
+        all.map(|one| (one.to_owned(), who.iter().any(|ticked| ticked == one))).collect()
     }
 
-    /// Each with whether it is ticked.
-    fn groups(&self) -> impl Iterator<Item = (String, bool)> {
-        let chosen: BTreeSet<&str> =
-            self.form.who.iter().filter_map(|who| who.strip_prefix("group:")).collect();
-        let all: BTreeSet<&str> =
-            self.groups.iter().map(String::as_str).chain(chosen.iter().copied()).collect();
-        all.into_iter().map(move |name| (name.to_owned(), chosen.contains(name)))
-    }
-
-    fn named(&self) -> impl Iterator<Item = &String> {
-        self.form.who.iter().filter(|who| *who != "everyone" && !who.starts_with("group:"))
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (usize, &PartForm)> {
-        self.form.parts.iter().enumerate()
-    }
-
-    fn wrong(&self, key: &str) -> Option<&str> {
-        self.mistake_at((None, key))
-    }
-
-    fn wrong_in(&self, part: &usize, key: &str) -> Option<&str> {
-        self.mistake_at((Some(*part), key))
-    }
-
-    fn mistake_at(&self, field: (Option<usize>, &str)) -> Option<&str> {
+    /// The first mistake in a field of this id.
+    fn wrong(&self, id: &str) -> Option<&str> {
         let mut mistakes = self.controls.mistakes.iter();
-        mistakes.find(|mistake| mistake.app_field() == Some(field)).map(|mistake| mistake.message.as_str())
-    }
-
-    /// The id of a field, and its label.
-    fn field(&self, mistake: &DraftError) -> Option<(String, String)> {
-        let (part, key) = mistake.app_field()?;
-        let label = match key {
-            "name" => "app-form.name",
-            "hosts" => "app-form.hosts",
-            "who" if part.is_none() => "apps-page.who",
-            "who" => "app-form.only",
-            "public" => "app-form.public",
-            "path" => "app-form.path",
-            "signed_in_within" => "app-form.signed-in",
-            "password_within" => "app-form.password",
-            _ => "app-form.parts",
-        };
-        let label = self.layout.t(label);
-        Some(match part {
-            None => (key.to_owned(), label.into_owned()),
-            Some(part) if key.is_empty() => (format!("part-{part}"), self.part_label(&part).into_owned()),
-            Some(part) => (format!("{key}-{part}"), format!("{}: {label}", self.part_label(&part))),
-        })
-    }
-
-    fn part_label(&self, part: &usize) -> Cow<'static, str> {
-        t!("app-form.part", locale = self.layout.locale.code(), number = part + 1)
+        mistakes.find(|mistake| mistake.app_field().as_deref() == Some(id)).map(|it| it.message.as_str())
     }
 }
 
 impl DraftError {
-    /// The number of an application's part, and the key of a field in that or in the application itself. All applications
-    /// in force are right, so a mistake in another is of the host or name that it has in common with the one in the form.
-    pub fn app_field(&self) -> Option<(Option<usize>, &str)> {
+    /// The id of a field in an application's form: `hosts`, `path-0`, `part-0`. The other applications are right, so a
+    /// mistake in another is of the host or name that it has in common with the one in the form.
+    pub fn app_field(&self) -> Option<String> {
         let (_, field) = self.field.strip_prefix("apps[")?.split_once("].")?;
-        let key = |field: &'_ str| field.find('[').unwrap_or(field.len());
-        match field.strip_prefix("parts[").and_then(|rest| rest.split_once(']')) {
+        let key = |field: &str| field.split('[').next().unwrap_or_default().to_owned();
+        Some(match field.strip_prefix("parts[").and_then(|part| part.split_once(']')) {
             Some((index, rest)) => {
-                let rest = rest.trim_start_matches('.');
-                Some((Some(index.parse().ok()?), &rest[..key(rest)]))
+                format!("{}-{index}", rest.strip_prefix('.').map_or("part".to_owned(), key))
             }
-            None => Some((None, &field[..key(field)])),
-        }
+            None => key(field),
+        })
     }
 }
 
@@ -317,10 +237,9 @@ mod tests {
         url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
     }
 
-    fn read(toml: &str) -> Vec<Arc<App>> {
+    fn read(toml: &str) -> Apps {
         let server = "[server]\npublic_url = \"https://id.example\"\ntrusted_proxies = [\"127.0.0.1\"]\n";
-        let text = format!("{server}{toml}");
-        crate::config::parse(Path::new("t.toml"), &text, &[]).unwrap().live.apps.all().to_vec()
+        crate::config::parse(Path::new("t.toml"), &format!("{server}{toml}"), &[]).unwrap().live.apps.clone()
     }
 
     #[test]
@@ -340,34 +259,34 @@ mod tests {
             [[apps.parts]]
             path = "/keys"
             password_within = "1h""#;
-        let app = read(text).remove(0);
-        assert_eq!(read(&AppForm::from(&*app).toml()), [Arc::clone(&app)]);
+        let app = AppForm::of(&read(text), "wiki").unwrap();
+        assert_eq!(read(&app.toml()), read(text));
         let sent = "name=+wiki+&hosts=wiki.example%0D%0Awiki.example.org:8443&who=everyone&who=group:staff&who=ada\
             &public=/health%0D%0A%0D%0A/static/*&path-0=/admin/*&who-0=group:on-call,+ada&signed_in_within-0=1h+30m\
             &path-1=/none&who-1=eve&nobody-1=on&path-2=/keys&password_within-2=1h";
-        assert_eq!(AppForm::read(&pairs(sent), Some(&app)), AppForm::from(&*app), "in the order in force");
+        assert_eq!(AppForm::read(&pairs(sent), Some(&app)), app, "in the order in force");
     }
 
     #[test]
     fn what_is_typed_becomes_a_tick_once_and_stays_one_value() {
-        let form = AppForm::read(&pairs("who=ada&more=bob,+ada++group:staff+%22,x"), None).ticked();
-        assert_eq!(form.who, ["ada", "bob", "group:staff", "\",x"]);
+        let form = AppForm::read(&pairs("who=ada&more=bob,+ada++group:staff+%22,x"), None);
+        assert_eq!(form.who, ["\",x", "ada", "bob", "group:staff"]);
         let toml: toml::Table = form.toml().parse().unwrap();
-        assert_eq!(toml["apps"][0]["who"][3].as_str(), Some("\",x"));
+        assert_eq!(toml["apps"][0]["who"][0].as_str(), Some("\",x"));
     }
 
     #[test]
     fn a_mistake_is_found_at_its_field() {
         let at = |field: &str| DraftError { field: field.into(), message: String::new(), line: None };
         for (field, expected) in [
-            ("apps[0].hosts[3]", Some((None, "hosts"))),
-            ("apps[7].name", Some((None, "name"))),
-            ("apps[0].parts[2].who[0]", Some((Some(2), "who"))),
-            ("apps[0].parts[2]", Some((Some(2), ""))),
-            ("apps[0].parts", Some((None, "parts"))),
+            ("apps[0].hosts[3]", Some("hosts")),
+            ("apps[7].name", Some("name")),
+            ("apps[0].parts[2].who[0]", Some("who-2")),
+            ("apps[0].parts[2]", Some("part-2")),
+            ("apps[0].parts", Some("parts")),
             ("apps", None),
         ] {
-            assert_eq!(at(field).app_field(), expected, "{field}");
+            assert_eq!(at(field).app_field().as_deref(), expected, "{field}");
         }
     }
 
