@@ -277,7 +277,7 @@ const pressed = JSON.parse(sessionStorage.getItem("pressed") ?? "{}");
 if (pressed.path === location.pathname) {
   sessionStorage.removeItem("pressed");
   const part = document.getElementById(pressed.id);
-  if (part && Date.now() - pressed.at < 60000 && document.activeElement === document.body) {
+  if (part && Date.now() - pressed.at < 60000 && !document.querySelector("[autofocus]")) {
     const within = part.closest("section") ?? part;
     const same = [...within.querySelectorAll("summary, button:not(.hidden)")].find((it) => it.textContent === pressed.text);
     const target = same?.getClientRects().length ? same : part;
