@@ -363,3 +363,25 @@ for (const place of document.querySelectorAll("[data-choose-all]")) {
   follow();
   place.replaceWith(all);
 }
+
+// An act loads its page again. The focus returns to what was pressed, or, if that is gone, to the part that it stood in;
+// what the page says about the act stays in view above it, and is read out.
+document.addEventListener("submit", ({ target, submitter }) => {
+  const part = target.closest("main :is(section[aria-labelledby], [id])");
+  const id = part?.id || part?.getAttribute("aria-labelledby");
+  if (id) sessionStorage.setItem("pressed", JSON.stringify({ id, path: location.pathname, text: submitter?.textContent, at: Date.now() }));
+});
+const pressed = JSON.parse(sessionStorage.getItem("pressed") ?? "{}");
+if (pressed.path === location.pathname) {
+  sessionStorage.removeItem("pressed");
+  const part = document.getElementById(pressed.id);
+  if (part && Date.now() - pressed.at < 60000 && !document.querySelector("[autofocus]")) {
+    const within = part.closest("section") ?? part;
+    const same = [...within.querySelectorAll("summary, button:not(.hidden)")].find((it) => it.textContent === pressed.text);
+    const target = same?.getClientRects().length ? same : part;
+    if (target === part) part.tabIndex = -1;
+    const said = document.querySelector("main > .notice[role=status]");
+    target.focus({ preventScroll: Boolean(said) });
+    if (said) setTimeout(() => said.replaceChildren(...said.childNodes), 500);
+  }
+}

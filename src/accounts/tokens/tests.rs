@@ -130,6 +130,9 @@ async fn its_last_use_is_known_to_the_minute_without_a_write_a_call(database: Te
     let first = bench.clock.now();
     shown(&bench.tokens, &token).await;
     assert_eq!(last().await, Some(first));
+    let TokenUse { call, network } = used();
+    let TokenEntry { last_used_for, last_used_from, .. } = bench.tokens.list().await.unwrap().remove(0);
+    assert_eq!((last_used_for, last_used_from), (Some(call), Some(network)));
     for _ in 0..59 {
         bench.clock.advance(SECOND);
         shown(&bench.tokens, &token).await;

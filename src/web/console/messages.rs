@@ -349,12 +349,15 @@ impl MessagesPage {
         }
     }
 
-    /// `3 of 5 in 1 hour`
-    fn used(&self, row: &LedgerEntry) -> Option<Cow<'static, str>> {
-        let NumberHour { sent, max, window } = self.hour.as_ref()?;
-        let (locale, sent) = (self.layout.locale, sent.get(&row.number).copied().unwrap_or_default());
-        let window = limit_text::exactly(*window, locale);
-        Some(t!("messages.used", locale = locale.code(), sent = sent, max = max, window = window))
+    /// `3 of 5`
+    fn used(&self, hour: &NumberHour, row: &LedgerEntry) -> Cow<'static, str> {
+        let sent = hour.sent.get(&row.number).copied().unwrap_or_default();
+        t!("messages.used", locale = self.layout.locale.code(), sent = sent, max = hour.max)
+    }
+
+    /// `1 hour`
+    fn window(&self, hour: &NumberHour) -> String {
+        limit_text::exactly(hour.window, self.layout.locale)
     }
 
     /// What the gateway reported last; before that, what it answered.

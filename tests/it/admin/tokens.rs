@@ -109,7 +109,6 @@ async fn a_scope_that_does_not_exist_is_refused_with_the_nearest_one() {
 async fn the_page_makes_shows_once_and_revokes() {
     let app = with_limits(&["reply", "leave"]).await;
     let boss = admin(&app).await;
-    assert!(boss.get("/admin/tokens").await.text.contains("Available now: leave reply"));
     let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];
     let made = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -132,7 +131,52 @@ async fn the_page_makes_shows_once_and_revokes() {
     }
     let revoked = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", id)]).await;
     assert_eq!((revoked.status, revoked.header("location")), (303, "/admin/tokens"));
-    assert!(boss.get("/admin/tokens").await.text.contains("Token revoked."));
+    let said = boss.get("/admin/tokens").await.text;
+    assert!(said.contains("<bdi>forum</bdi>: Token revoked."), "{said}");
+}
+
+#[tokio::test]
+async fn scopes_that_exist_are_boxes_and_others_are_typed() {
+    const BOX: &str = "type=\"checkbox\" name=\"scopes\" value=";
+    let shop = "[verify.shop]\nprogram = 'Shop'\n";
+    let app = TestApp::on(Store::Memory).file(shop).limit("custom.reply", &[max(5).per("1s")]).start().await;
+    let boss = admin(&app).await;
+    let boxes = async || {
+        let page = boss.get("/admin/tokens").await.text;
+        let names = page.split(BOX).skip(1).map(|rest| rest.split('"').nth(1).unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let mut known = vec!["limits:read", "limits:write", "access:write", "apps:write", "events:read"];
+    known.extend(["subjects:clear", "accounts:write", "*", "reply", "verify:shop"]);
+    assert_eq!(boxes().await, known);
+    let chosen = [("scopes", "reply"), ("scopes", "events:read"), ("scopes", " guard:mail,")];
+    let never = [&chosen[..], &[("name", "all"), ("expires_days", "")]].concat();
+    let refused = boss.submit("/admin/tokens", "/admin/tokens", &never).await;
+    assert!(refused.status == 422 && refused.text.contains("id=\"expires_days-error\""), "{}", refused.text);
+    for kept in ["value=\"reply\" checked", "value=\"events:read\" checked", "value=\"guard:mail\""] {
+        assert!(refused.text.contains(kept), "{kept}");
+    }
+    let fields = [&chosen[..], &[("name", "all"), ("expires_days", "365")]].concat();
+    assert_eq!(boss.submit("/admin/tokens", "/admin/tokens", &fields).await.status, 201);
+    let listed = boss.get("/api/v1/admin/tokens").await;
+    assert_eq!(listed.body["tokens"][0]["scopes"], json!(["reply", "guard:mail", "events:read"]));
+    assert!(boxes().await.contains(&"guard:mail".to_owned()), "a realm that another token has");
+}
+
+#[tokio::test]
+async fn a_token_shows_for_which_call_it_was_used_and_from_where() {
+    let app = with_limits(&["reply"]).await;
+    let boss = admin(&app).await;
+    let token = make(&boss, &["reply"]).await;
+    let url = format!("{}/api/v1/admin/events", app.url);
+    let refused = app.client().http.get(url).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(refused.status(), 403, "not its scope, and a use all the same");
+    let listed = boss.get("/api/v1/admin/tokens").await;
+    let entry = &listed.body["tokens"][0];
+    assert_eq!(entry["last_used_for"], "GET /api/v1/admin/events");
+    assert_eq!(entry["last_used_from"], "127.0.0.0/24");
+    let page = boss.get("/admin/tokens").await.text;
+    assert!(page.contains("<code class=\"call\">GET /api/v1/admin/events</code> 127.0.0.0/24"), "{page}");
 }
 
 #[tokio::test]

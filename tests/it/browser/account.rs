@@ -35,6 +35,7 @@ async fn sees_and_revokes_the_other(here: &Browser, there: &Browser) {
     assert_eq!(here.text("[role=status]").await, "All other devices were signed out.");
     assert_eq!(rows(here).await, 1);
     assert!(!here.has("form[action='/account/sessions/revoke-others']").await);
+    assert_eq!(here.focused().await, "sessions", "where the button was");
     here.open("/account").await;
     assert!(!here.has("[role=status].notice").await, "it is said once");
 

@@ -127,7 +127,7 @@ async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) 
     assert!(browser.text("#why ~ ul").await.contains("refused by a limit"));
     browser.find("#limit-0 summary").await.click().await.unwrap();
     browser.fill(&[("reason-0", "It was not her: she called")]).await;
-    browser.follow("#limit-0 button.main").await;
+    browser.follow("#limit-0 button.danger").await;
     assert!(browser.text(".notice.good").await.contains("Count cleared"));
     assert!(browser.text(".limit").await.contains("nothing counted"));
     browser.js("for (const d of document.querySelectorAll('#why ~ ul details')) d.open = true").await;

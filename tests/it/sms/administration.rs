@@ -8,6 +8,7 @@ use serde_json::json;
 use super::flows::{NEW, no_limits};
 use super::http::{NUMBER, OTHER};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 #[tokio::test]
 async fn a_one_time_password_opens_nothing_but_its_change() {
@@ -47,7 +48,10 @@ pub async fn admin(app: &TestApp) -> Client {
     client
 }
 
-on_both_stores!(the_ledger_is_for_administrators,);
+on_both_stores!(
+    the_ledger_is_for_administrators,
+    a_message_shows_what_its_number_has_used_as_the_look_up_does,
+);
 
 async fn the_ledger_is_for_administrators(store: Store) {
     let app = TestApp::on(store)
@@ -100,6 +104,37 @@ async fn the_ledger_is_for_administrators(store: Store) {
     );
 }
 
+async fn a_message_shows_what_its_number_has_used_as_the_look_up_does(store: Store) {
+    let rules = [max(5).per("1h"), max(9).per("1d")];
+    let app = TestApp::on(store).limit("sms-phone", &rules).set("sms.brake.enabled", false).start().await;
+    let (user, boss) = (app.client(), admin(&app).await);
+    for phone in [NUMBER, NUMBER, OTHER, NUMBER] {
+        app.advance(Duration::from_secs(1));
+        assert_eq!(user.ask_code(phone, "login").await.status, 202);
+    }
+    let used = async || {
+        let page = boss.get("/admin/messages").await.text;
+        let cells = page.split("<td class=\"used\">").skip(1);
+        cells.map(|rest| rest.split('<').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let counted = async |phone: &str| {
+        let path = format!("/api/v1/admin/subjects/sms-phone/{}", phone.replace('+', "%2B"));
+        let log = boss.get(&path).await;
+        log.body["rules"][0]["count"].as_u64().unwrap_or_else(|| panic!("{}", log.text))
+    };
+    assert_eq!(used().await, ["3", "1", "3", "3"].map(|sent| format!("{sent} of 5")));
+    assert_eq!((counted(NUMBER).await, counted(OTHER).await), (3, 1));
+    let page = boss.get("/admin/messages").await.text;
+    assert_eq!(page.matches(">127.0.0.0/24</a>").count(), 4, "{page}");
+    let clear = [("asked", NUMBER), ("limit", "sms-phone"), ("reason", "called")];
+    assert_eq!(boss.submit("/admin/lookup", "/admin/lookup/clear", &clear).await.status, 303);
+    assert!(boss.get("/admin/lookup").await.text.contains("</bdi>: Count cleared."));
+    assert_eq!((&*used().await[0], counted(NUMBER).await), ("0 of 5", 0));
+    app.advance(Duration::from_secs(3600));
+    assert!(used().await.iter().all(|used| used == "0 of 5"));
+    assert_eq!(boss.get("/api/v1/admin/messages").await.body["messages"][0]["asked_from"], "127.0.0.0/24");
+}
+
 #[tokio::test]
 async fn a_braked_prefix_is_shown_and_lifted() {
     let app = no_limits().set("sms.brake.min_sent", 1).start().await;
@@ -125,6 +160,7 @@ async fn a_braked_prefix_is_shown_and_lifted() {
     assert!(silent.text.contains("id=\"reason-0-error\"") && silent.text.contains("+861380013…"));
     let lifted = boss.submit("/admin/messages", "/admin/brakes/lift", &lift).await;
     assert_eq!((lifted.status, lifted.header("location")), (303, "/admin/messages"));
+    assert!(boss.get("/admin/messages").await.text.contains("<bdi>+861380013</bdi>: Brake lifted."));
     assert_eq!(boss.post("/admin/brakes/lift", &lift).await.status, 403, "no token");
     let events = boss.get("/admin/events").await.text;
     assert!(events.contains("a campaign of &#60;ours&#62;"), "{events}");

@@ -40,7 +40,7 @@ async fn a_code_that_reached_a_handset_through_kannel_signs_in_and_its_report_is
         if message["report"] == "delivered" {
             assert_eq!((&message["state"], &message["gateway"]), (&json!("accepted"), &json!("http")));
             assert!(message["entered_at"].is_string() && message["reported_at"].is_string());
-            assert!(boss.get("/admin/messages").await.text.contains("reported as delivered"));
+            assert!(boss.get("/admin/messages").await.text.contains(">Delivered</"));
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await; // Kannel's own time

@@ -69,7 +69,10 @@ pub async fn clear(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     let (subject, by) = act_on(&request, &live, &pairs, limit).await?;
     let act = Box::pin(async {
         match services.lookup.clear(&live, limit, &subject, by).await {
-            Ok(cleared) => Ok(back_to(visit, asked, cleared.then_some(Flash::CountCleared))),
+            Ok(cleared) => {
+                let flash = cleared.then_some(Flash::CountCleared);
+                Ok(back_about(visit, asked, flash, &title(limit, visit.locale)))
+            }
             Err(LookupError::Db(error)) => Err(error.into()),
             Err(LookupError::Store(_)) => {
                 let page = LookupPage::new(visit, admin.login(), asked);
@@ -138,7 +141,11 @@ fn sent(pairs: &[(String, String)]) -> &str {
 
 /// To the look-up of what was typed.
 pub fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpResponse {
-    let mut response = visit.see_other(HERE, flash);
+    back_about(visit, asked, flash, "")
+}
+
+fn back_about(visit: &PageRequest, asked: &str, flash: Option<Flash>, about: &str) -> HttpResponse {
+    let mut response = visit.see_other_about(HERE, flash, about);
     page::set(&mut response, visit.cookies().lookup(asked));
     response
 }
