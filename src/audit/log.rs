@@ -407,8 +407,6 @@ from_row!(EventEntry, row => {
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// In microseconds. Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
 const QUARTER: i64 = 15 * 60 * 1_000_000;
-/// Rows that are searched for a chart: a quarter of a second of SQLite's time.
-const MOST_ROWS: i64 = 100_000;
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;
 
@@ -490,7 +488,7 @@ fn sums(at: &str, order: &str, quarters: bool) -> String {
     let of = |table: &str, action: &str, realm: &str, key: &str| {
         format!(
             "SELECT {at} AS step, {action} AS action, {realm} AS realm, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2{tests}
+            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2
             GROUP BY step, {key}, outcome, limit_name, noted"
         )
     };
@@ -500,12 +498,12 @@ fn sums(at: &str, order: &str, quarters: bool) -> String {
     let realms = of(tables[1], "'attempt'", "realm", "realm");
     format!(
         "SELECT step, action, realm, outcome, limit_name, noted, total
-        FROM ({here} {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
+        FROM ({here} UNION ALL {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
     )
 }
 
 impl EventLog {
-    /// How often each thing happened, step by step, from `since` (rounded down to a whole minute) until
+    /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
     /// `until`. Steps without events are left out. Reads the sums of minutes: some ten thousand rows for a
     /// day, whatever the traffic was; those of quarters of an hour if both the steps and the end are whole ones. An
     /// episode counts at its start.
@@ -558,10 +556,10 @@ impl EventLog {
         let arms = SubjectKind::VARIANTS.iter().map(move |kind| {
             let (word, key, mask) = (kind.into_str(), kind.key_column(), kind.mask_column());
             format!(
-                "SELECT * FROM (SELECT '{word}' AS kind, {word}_key AS key, MAX({masked}_mask) AS mask,
+                "SELECT * FROM (SELECT '{word}' AS kind, {key} AS key, MAX({mask}) AS mask,
                 CAST(SUM(count) AS BIGINT) AS total, CAST(0 AS BIGINT) AS accounts, CAST(0 AS BIGINT) AS whole
-                FROM newest WHERE {word}_key IS NOT NULL GROUP BY {word}_key
-                ORDER BY total DESC, {word}_key LIMIT $3) AS {word} UNION ALL "
+                FROM newest WHERE {key} IS NOT NULL GROUP BY {key}
+                ORDER BY total DESC, {key} LIMIT $3) AS {word} UNION ALL "
             )
         });
         let arms: String = arms.collect();

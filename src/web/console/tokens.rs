@@ -394,8 +394,8 @@ impl TokensPage {
         Some(self.layout.locale.named_word("tokens", &name))
     }
 
-    fn is_chosen(&self, scope: &String) -> bool {
-        self.form.scopes().contains(&scope.as_str())
+    fn is_chosen(&self, scope: &str) -> bool {
+        self.form.scopes().contains(&scope)
     }
 
     /// What was typed beside the boxes.
@@ -419,7 +419,7 @@ impl TokensPage {
             ("", "tokens.endless"),
         ];
         let other =
-            (!presets.iter().any(|(days, _)| *days == sent)).then(|| (sent, Cow::Borrowed(sent), true));
+            (!presets.iter().any(|(days, _)| *days == sent)).then_some((sent, Cow::Borrowed(sent), true));
         let preset = |(days, key): (&'static str, _)| (days, self.layout.t(key), days == sent);
         presets.into_iter().map(preset).chain(other).collect()
     }

@@ -12,7 +12,7 @@ use super::look::{Look, disable};
 use crate::gate::account;
 use crate::guard::Program;
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::{Browser, DESKTOP, PHONE};
+use crate::support::browser::{Browser, DESKTOP, PHONE, Screen};
 
 const HOUSE: &str = r#"# What the tests of pictures run on.
 [server]
