@@ -240,9 +240,9 @@ async fn busy_house() -> TestApp {
         sender.ask_code(&format!("+861380013{:04}", 8000 + number % 40), "login").await;
         app.advance(Duration::from_secs(45));
     }
-    for number in 0..4 {
+    for login in &PEOPLE[..4] {
         app.client_at("203.0.113.66").login("kim", WRONG).await;
-        app.client_at("203.0.113.7").login(PEOPLE[number], PASSWORD).await;
+        app.client_at("203.0.113.7").login(login, PASSWORD).await;
     }
     app.clock.set(now);
     app.services.audit.flush().await;
