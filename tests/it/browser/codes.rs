@@ -127,7 +127,7 @@ async fn changes_the_number(app: &TestApp, browser: &Browser) {
     assert!(browser.text("main").await.contains("+8613900139000"));
     browser.follow("a[href='/account/phone/remove']").await;
     browser.fill(&[("current_password", NEW)]).await;
-    browser.submit().await;
+    browser.follow("main button.danger").await;
     assert!(!browser.text("main").await.contains("+8613900139000"));
     browser.sign_out().await;
 }

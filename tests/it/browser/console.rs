@@ -160,10 +160,9 @@ async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
     browser.sign_in("watchman").await;
     browser.screen(Screen { width: 1440, height: 900, phone: false }).await;
     browser.open("/admin/events?each=1").await;
-    let tops =
-        "return [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect().top)";
+    let tops = "return [...document.querySelectorAll('.event-line')].map((line) => line.getBoundingClientRect().top)";
     let before = browser.js(tops).await;
-    let fold = "const lines = [...document.querySelectorAll('.line')].map((line) => line.getBoundingClientRect());
+    let fold = "const lines = [...document.querySelectorAll('.event-line')].map((line) => line.getBoundingClientRect());
         return [lines.filter((line) => line.bottom <= innerHeight).length, Math.max(...lines.map((line) => line.height))]";
     let shown = browser.js(fold).await;
     assert!(
@@ -181,7 +180,7 @@ async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
     browser.leave_by(async { drop(browser.js(drag).await) }).await;
     let path = browser.path().await;
     assert!(path.contains("each=1") && path.contains("since=") && path.contains("until="), "{path}");
-    assert_eq!(browser.js("return document.querySelectorAll('.chip').length").await, 3);
+    assert_eq!(browser.js("return document.querySelectorAll('.filter-chip').length").await, 3);
     browser.assert_content().await;
 }
 

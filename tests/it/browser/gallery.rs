@@ -225,7 +225,12 @@ async fn busy_house() -> TestApp {
     for (name, who) in APPS {
         file += &format!("[[apps]]\nname = \"{name}\"\nhosts = [\"{name}.example\"]\nwho = [\"{who}\"]\n");
     }
-    let app = TestApp::on(Store::Memory).behind_a_proxy().file(&file).start().await;
+    let app = TestApp::on(Store::Memory)
+        .behind_a_proxy()
+        .set("captcha.proof_of_work", true)
+        .file(&file)
+        .start()
+        .await;
     // Pages show times by the browser's clock, which tests do not move.
     let now = Clock::System.now();
     app.clock.set(now.minus(Duration::from_secs(24 * 60 * 60)));
