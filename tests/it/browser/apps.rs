@@ -116,7 +116,7 @@ async fn an_application_is_added_by_form_tried_and_saved_on_every_screen_and_wit
 }
 
 #[tokio::test]
-async fn a_dozen_applications_and_the_proxys_file_fit_little_more_than_a_screen() {
+async fn a_dozen_applications_and_a_file_for_the_proxy_fit_little_more_than_a_screen() {
     let apps = (0..12).map(|n| {
         format!("[[apps]]\nname = 'application {n}'\nhosts = ['a{n}.example', 'b{n}.example']\nwho = ['group:staff', 'ada']\n")
     });
