@@ -1,6 +1,6 @@
 //! Lists of accounts and of groups. Each filter and order is read from an index, however many accounts there are.
 
-use sqlx::{AssertSqlSafe, Row, query_as};
+use sqlx::{AssertSqlSafe, Row, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::entry::BoundValues;
@@ -333,6 +333,14 @@ impl Accounts {
         const SQL: &str = "SELECT name, COUNT(*) FROM group_members WHERE name > $1
             GROUP BY name ORDER BY name LIMIT $2";
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(after).bind(i64::from(limit)).fetch_all(pool).await)?)
+    }
+
+    /// The names of those alone, each found by one step into the index, however many are in it.
+    pub async fn group_names(&self, limit: u32) -> Result<Vec<String>, DbError> {
+        const SQL: &str = "WITH RECURSIVE names (name) AS (SELECT MIN(name) FROM group_members UNION ALL
+            SELECT (SELECT MIN(m.name) FROM group_members m WHERE m.name > names.name) FROM names
+            WHERE names.name IS NOT NULL) SELECT name FROM names WHERE name IS NOT NULL LIMIT $1";
+        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(limit)).fetch_all(pool).await)?)
     }
 
     /// How many accounts are in a group.

@@ -200,8 +200,8 @@ impl EventLog {
         let step = step.as_micros() as i64;
         let sql = format!(
             "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, noted, CAST(SUM(count) AS BIGINT)
-            FROM (SELECT at, outcome, noted, count FROM events WHERE (at, id) < ($1, $2){indexed}{others}
-            ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome, noted"
+            FROM (SELECT * FROM events WHERE (at, id) < ($1, $2){indexed} ORDER BY at DESC, id DESC LIMIT $3)
+            AS newest WHERE 1 = 1{others} GROUP BY step, outcome, noted"
         );
         let place = EventCursor::NEWEST;
         let rows: Vec<(i64, Outcome, i64, i64)> = on_db!(&self.db, pool => {

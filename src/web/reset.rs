@@ -12,7 +12,7 @@ use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::code::{CodeForm, CodePage, RESET, parse_both, parse_sent_code, parse_sent_phone};
 use crate::web::form::{FormPairs, FormReach, FormReply, once};
 use crate::web::http::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword};
-use crate::web::http::page::set;
+use crate::web::http::page::set_all;
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
     Problem, SecretField, ServicesData, UnreadBody, WebResult,
@@ -71,7 +71,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let account = reset(&reply.actor(&form.guarded), &parsed, &form.new_password).await;
     let account = reply.told(account).await?;
     let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
-    set(&mut response, visit.cookies().end_session());
+    set_all(&mut response, visit.cookies().end_session());
     visit.remember_device(&mut response, &account);
     Ok(response)
 }
@@ -99,7 +99,7 @@ pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     let account = reset(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.new_password).await;
     let account = call.told(FORM, account).await?;
     let mut response = HttpResponse::NoContent().finish();
-    set(&mut response, call.edge.cookies.end_session());
+    set_all(&mut response, call.edge.cookies.end_session());
     call.remember_device(&mut response, &account);
     Ok(response)
 }

@@ -16,7 +16,7 @@ use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
-use crate::web::http::page::{Requester, set};
+use crate::web::http::page::{Requester, set_all};
 use crate::web::http::{
     ApiRequest, Flash, Moment, Next, PageRequest, Problem, Services, ServicesData, WebContext, WebError,
     WebResult, app_data, describe,
@@ -141,10 +141,7 @@ async fn end(
     if let Some(token) = sender.session_token().and_then(SessionToken::parse) {
         services.sessions.end(&token).await?;
     }
-    set(&mut response, sender.edge.cookies.end_session());
-    for cookie in sender.edge.cookies.end_lookup() {
-        set(&mut response, cookie);
-    }
+    set_all(&mut response, sender.edge.cookies.end_session());
     Ok(response)
 }
 

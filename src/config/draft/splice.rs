@@ -53,11 +53,11 @@ fn merged_app(old: Option<Table>, new: &Table) -> Table {
         merge_table(&mut app, &new);
         return app;
     }
-    let (before, parts) = (tables_of(app.remove("parts")), tables_of(new.remove("parts")));
+    let (mut before, parts) = (tables_of(app.remove("parts")), tables_of(new.remove("parts")));
     merge_table(&mut app, &new);
     let part = |new: &Table| {
-        let known = before.iter().find(|old| text_at(old, "path") == text_at(new, "path"));
-        let mut part = known.cloned().unwrap_or_else(apart);
+        let known = before.iter().position(|old| text_at(old, "path") == text_at(new, "path"));
+        let mut part = known.map_or_else(apart, |at| before.remove(at));
         merge_table(&mut part, new);
         part
     };
@@ -225,7 +225,31 @@ fn span(value: &Value) -> Option<Duration> {
     humantime::parse_duration(value.as_str()?).ok()
 }
 
+/// Takes the names that `new` does not have out of a list, each with the comment behind it. The last is left to
+/// [`merge_array`].
+fn take_out(old: &mut Array, new: &Array) {
+    if old.iter().chain(new).any(|item| !item.is_str()) {
+        return;
+    }
+    for at in (1..old.len()).rev() {
+        if new.iter().any(|item| item.as_str() == old.get(at - 1).and_then(Value::as_str)) {
+            continue;
+        }
+        let removed = old.remove(at - 1);
+        let Some(next) = old.get_mut(at - 1) else { continue };
+        let [gone, kept] = [removed.decor(), next.decor()]
+            .map(|decor| decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_owned());
+        // What stands before a line's end belongs to the item before.
+        let prefix = match (gone.find('\n'), kept.find('\n')) {
+            (Some(end), Some(start)) => format!("{}{}", &gone[..end], &kept[start..]),
+            _ => gone,
+        };
+        next.decor_mut().set_prefix(prefix);
+    }
+}
+
 fn merge_array(old: &mut Array, new: Array) {
+    take_out(old, &new);
     while old.len() > new.len() {
         // A comment after the previous item belongs above this one.
         let last = old.remove(old.len() - 1);
@@ -487,6 +511,20 @@ who = []
             .replace("'group:staff', \"ada\"]\n", "'group:staff']\npublic = [\"/health\"]\n")
             .replace("\"60m\"\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n");
         assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn a_name_that_goes_takes_its_comment_along() {
+        let old = "[[apps]]\nname = \"wiki\"\nhosts = [\"a.example\"]\nwho = [\n    \"ada\", # until June\n    # Of the office.\n    \"bob\", # on call\n    \"eve\", # guest\n]\n";
+        let who = |names: &str| {
+            let new = format!("[[apps]]\nname = \"wiki\"\nhosts = [\"a.example\"]\nwho = [{names}]\n");
+            with_app(old, "wiki", Some(&new)).unwrap()
+        };
+        let ada = "    \"ada\", # until June\n";
+        assert_eq!(who(r#""bob", "eve""#), old.replace(ada, ""));
+        assert_eq!(who(r#""ada", "eve""#), old.replace("    # Of the office.\n    \"bob\", # on call\n", ""));
+        assert_eq!(who(r#""eve""#).matches('#').count(), 1, "{}", who(r#""eve""#));
+        assert!(!who(r#""zoe", "eve""#).contains("until June"));
     }
 
     #[test]

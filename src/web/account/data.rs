@@ -62,7 +62,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         | AccountChange::Gone => {}
     }
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
-    page::set(&mut response, visit.cookies().end_session());
+    page::set_all(&mut response, visit.cookies().end_session());
     Ok(response)
 }
 

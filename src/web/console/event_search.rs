@@ -13,7 +13,7 @@ use crate::db::DbError;
 use crate::lookup::LookupValue;
 use crate::request_id::RequestId;
 use crate::web::console::events::row::{action_word, outcome_word};
-use crate::web::console::events::{EventQuery, page};
+use crate::web::console::events::{EventQuery, page, text_key};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::title;
 use crate::web::console::lookup::subject;
@@ -36,7 +36,7 @@ pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
     if text.is_empty() || find(&request, &mut asked, &text).await? {
         return Ok(request.visit.see_other(&asked.href(None), None));
     }
-    asked.filter.text = Some(text.clone());
+    asked.text = Some(text_key(&request.services, &text));
     let mut response = request.visit.see_other(&asked.href(None), None);
     set(&mut response, request.visit.cookies().search(&text));
     Ok(response)

@@ -64,8 +64,8 @@ const fn span(
 }
 
 pub const SPANS: [TrafficSpan; 3] = [
-    span(("1h", "overview.hour"), 1, 60, ["overview.sign-ins-hour", "overview.messages-hour"]),
-    span(("24h", "overview.day"), 15, 96, ["overview.sign-ins-day", "overview.messages-day"]),
+    span(("1h", "overview.hour"), 1, MINUTES, ["overview.sign-ins-hour", "overview.messages-hour"]),
+    span(("24h", "overview.day"), 15, 97, ["overview.sign-ins-day", "overview.messages-day"]),
     span(("7d", "overview.week"), 120, 84, ["overview.sign-ins-week", "overview.messages-week"]),
 ];
 

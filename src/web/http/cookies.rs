@@ -49,8 +49,9 @@ impl Cookies {
         self.lasting(self.session_name, token.to_owned(), longest)
     }
 
-    pub fn end_session(self) -> Cookie<'static> {
-        self.removal(self.session_name)
+    /// With what an administrator looked up or searched for, which the next user of this browser must not see.
+    pub fn end_session(self) -> [Cookie<'static>; 3] {
+        [self.session_name, self.lookup_name, self.search_name].map(|name| self.removal(name))
     }
 
     /// Identifies the browser to accounts that have signed in from it. Signing out keeps it: it opens
@@ -86,11 +87,6 @@ impl Cookies {
 
     fn typed(self, name: &'static str, text: &str) -> Cookie<'static> {
         self.lasting(name, URL_SAFE_NO_PAD.encode(text), Duration::from_secs(15 * 60))
-    }
-
-    /// The next user of this browser must not see whom the administrator looked up, or what for.
-    pub fn end_lookup(self) -> [Cookie<'static>; 2] {
-        [self.removal(self.lookup_name), self.removal(self.search_name)]
     }
 
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
@@ -192,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_removed_cookie_names_the_same_fence() {
-        let text = on("https://id.example").end_session().to_string();
+        let text = on("https://id.example").end_session()[0].to_string();
         assert!(
             text.starts_with("__Host-gh_session=; HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=0"),
             "{text}"

@@ -359,6 +359,10 @@ pub fn set(response: &mut HttpResponse, cookie: Cookie<'static>) {
     debug_assert!(added.is_ok(), "our cookies are plain ASCII");
 }
 
+pub fn set_all<const N: usize>(response: &mut HttpResponse, cookies: [Cookie<'static>; N]) {
+    cookies.into_iter().for_each(|cookie| set(response, cookie));
+}
+
 /// The language that the reader chose, or the one that the browser prefers.
 pub fn language(headers: &HeaderMap) -> Locale {
     let kept = cookies::value(headers, cookies::LANGUAGE_NAME).and_then(Locale::named);
@@ -467,6 +471,8 @@ pub enum Flash {
     SessionEnded,
     /// As before, and what was sent with it was dropped.
     NotSaved,
+    /// The text that events were searched for is not known any more.
+    SearchEnded,
     Registered,
     PasswordChanged,
     SessionRevoked,
@@ -510,7 +516,11 @@ impl Flash {
     }
 
     pub const fn tone(self) -> &'static str {
-        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade) { "warn" } else { "good" }
+        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade | Self::SearchEnded) {
+            "warn"
+        } else {
+            "good"
+        }
     }
 
     /// Not true any more once somebody is signed in.

@@ -27,7 +27,7 @@ async fn search(boss: &Client, text: &str, filter: &str) -> String {
 
 /// The lines of a list.
 fn lines(page: &str) -> usize {
-    page.matches("<div class=\"line\">").count()
+    page.matches("<div class=\"event-line\">").count()
 }
 
 async fn a_search_leads_to_the_filter_that_it_means(store: Store) {
@@ -106,17 +106,27 @@ async fn a_text_is_found_where_events_say_it_and_is_in_no_url(store: Store) {
         ("eve", 0),
     ] {
         let to = search(&boss, text, "").await;
-        assert_eq!(to, format!("{HERE}?text=1"), "{text}");
+        assert!(to.starts_with(&format!("{HERE}?text=")) && to.len() == HERE.len() + 22, "{text}: {to}");
         let page = boss.get(&to).await.text;
         assert_eq!(lines(&page), shown, "{text}: {page}");
         assert!(page.contains(&format!("<bdi>{text}</bdi>")) && !page.contains("events-chart"), "{page}");
         let lookup = page.contains("action=\"/admin/lookup\"");
         assert_eq!(lookup, shown == 0, "{text}");
     }
-    search(&boss, "mallory", "").await;
-    let file = boss.get("/admin/events.csv?text=1").await.text;
+    let mallory = search(&boss, "mallory", "").await.replace(HERE, "/admin/events.csv");
+    let file = boss.get(&mallory).await.text;
     assert_eq!(file.split_terminator("\r\n").count(), 2, "{file}");
-    assert_eq!(search(&boss, "a-b", "action=send").await, format!("{HERE}?action=send&text=1"));
+    let other = search(&boss, "a-b", "action=send").await;
+    assert!(other.starts_with(&format!("{HERE}?action=send&text=")), "{other}");
+    // In another tab by now, or on another day: not a file of everything, and not one of what was not asked for.
+    let later = app.client();
+    later.login("boss", PASSWORD).await;
+    for (client, path) in [(&boss, &mallory), (&later, &other)] {
+        let ended = client.get(path).await;
+        assert_eq!(ended.status, 303, "{path}");
+        assert!(!ended.header("location").contains("text"), "{path}");
+        assert!(client.get(ended.header("location")).await.text.contains("This search has ended"), "{path}");
+    }
     let out = boss.submit("/account", "/logout", &[]).await;
     assert!(
         out.headers.get_all("set-cookie").iter().any(|set| set.to_str().unwrap().starts_with("gh_search=;"))
@@ -164,8 +174,11 @@ async fn what_is_filtered_is_a_chip_that_its_link_removes(store: Store) {
         .get(&format!("{HERE}?action=sign-in&outcome=wrong&outcome=ok&limit=login-account&span=24h"))
         .await
         .text;
-    let chips: Vec<_> =
-        page.split("class=\"chip\" href=\"").skip(1).map(|chip| chip.split('"').next().unwrap()).collect();
+    let chips: Vec<_> = page
+        .split("class=\"filter-chip\" href=\"")
+        .skip(1)
+        .map(|chip| chip.split('"').next().unwrap())
+        .collect();
     assert_eq!(chips.len(), 5, "{page}");
     let links = chips.iter().map(|chip| chip.replace("&#38;", "&")).collect::<Vec<_>>();
     assert_eq!(links[0], format!("{HERE}?outcome=ok&outcome=wrong&limit=login-account&span=24h"));
@@ -175,5 +188,8 @@ async fn what_is_filtered_is_a_chip_that_its_link_removes(store: Store) {
             && page.contains("Limit <bdi>Failed sign-ins to one account</bdi>")
     );
     let one = boss.get(&format!("{HERE}?noted=1")).await.text;
-    assert!(one.contains("class=\"chip\" href=\"/admin/events\"") && !one.contains("Clear all"), "{one}");
+    assert!(
+        one.contains("class=\"filter-chip\" href=\"/admin/events\"") && !one.contains("Clear all"),
+        "{one}"
+    );
 }

@@ -123,7 +123,7 @@ async fn a_change_of_one_application_leaves_the_rest_of_the_document_alone() {
     assert_eq!(written(&app), before);
     let changed = [("who", "ada"), ("reason", "staff has a wiki of its own")];
     assert_eq!(send(&boss, &boss.get(WIKI).await, "save", &changed).await.status, 303);
-    assert_eq!(written(&app), before.replace("['group:staff', 'ada']", "[\"ada\"]").trim_start());
+    assert_eq!(written(&app), before.replace("'group:staff', ", "").trim_start());
     assert_eq!(bob.ask("GET", PAGE).await.status, 403);
     let renamed = [("name", "wiki & more"), ("reason", "a better name")];
     assert_eq!(send(&boss, &boss.get(WIKI).await, "save", &renamed).await.status, 303);

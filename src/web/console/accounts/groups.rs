@@ -39,7 +39,8 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     });
     let (rows, is_first) = (rows.collect(), after.is_empty());
     let next = last.map(|name| format!("{HERE}?after={name}"));
-    let page = GroupsView { layout: request.layout(request.visit.here()), rows, next, is_first };
+    let here = if is_first { HERE.to_owned() } else { format!("{HERE}?after={after}") };
+    let page = GroupsView { layout: request.layout(here), rows, next, is_first };
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
@@ -51,9 +52,11 @@ pub async fn one(request: AdminRequest, name: Path<String>, query: Query<FormPai
         (&request.services.accounts, AccountFilter { group: Some(name.clone()), ..AccountFilter::default() });
     let after = AccountCursor::of_account(value(&query, "after"));
     let is_first = after.is_none();
+    let here =
+        format!("{HERE}/{name}{}", after.as_ref().map(|it| format!("?after={it}")).unwrap_or_default());
     let members = accounts.page(&filter, AccountOrder::BY_NAME, after, A_PAGE).await?;
     let page = GroupView {
-        layout: request.layout(request.visit.here()),
+        layout: request.layout(here),
         size: grouped(accounts.group_size(&name).await?),
         next: members.next.map(|cursor| format!("{HERE}/{name}?after={cursor}")),
         apps: naming(&request.services.live.snapshot().apps, &name).collect(),

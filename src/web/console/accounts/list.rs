@@ -261,7 +261,7 @@ impl AccountsView {
             next: found.next.filter(|_| asked.is_empty()).map(|cursor| by.href(Some(&cursor))),
             rows: found.entries,
             is_first: after.is_none(),
-            groups: accounts.group_sizes("", SUGGESTED).await?.into_iter().map(|(name, _)| name).collect(),
+            groups: accounts.group_names(SUGGESTED).await?,
             asked: asked.to_owned(),
             problem: None,
             typed: TypedAct::default(),

@@ -95,7 +95,7 @@ pub struct PartForm {
 impl AppForm {
     fn of(apps: &Apps, name: &str) -> Option<Self> {
         let app = apps.all().iter().find(|app| app.name == name)?;
-        serde_json::from_value(json!(app)).ok()
+        serde_json::from_value(json!(**app)).ok()
     }
 
     /// Who is ticked or typed is in the order of before. Parts have numbers without gaps.
@@ -172,14 +172,14 @@ impl AppFormPage {
         controls: Controls,
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
-        let groups = accounts.group_sizes("", MOST_OFFERED).await?;
+        let groups = accounts.group_names(MOST_OFFERED).await?;
         let by_age = AccountOrder::default();
         let newest = accounts.page(&AccountFilter::default(), by_age, None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
             form,
-            groups: groups.iter().map(|(name, _)| format!("group:{name}")).collect(),
+            groups: groups.iter().map(|name| format!("group:{name}")).collect(),
             people: newest.iter().map(|row| row.account.login.as_str().to_owned()).collect(),
             controls,
             trial: Trial::None,

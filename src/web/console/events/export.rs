@@ -1,8 +1,8 @@
 //! `/admin/events.csv` and `/admin/events.json`: the filtered record as a file, written while it is read.
 
+use actix_web::HttpResponse;
 use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use actix_web::web::{Bytes, Query};
-use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream::poll_fn;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -14,7 +14,7 @@ use crate::web::console::events::EventQuery;
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::subject_link::hash_text;
 use crate::web::form::FormPairs;
-use crate::web::http::Moment;
+use crate::web::http::{Moment, WebResult};
 
 /// Rows of one file: the newest.
 pub const MOST: usize = 100_000;
@@ -22,13 +22,13 @@ const A_PAGE: u32 = 1_000;
 const AHEAD: usize = 2;
 
 /// `GET /admin/events.csv`
-pub async fn csv(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> HttpResponse {
-    export(&request, &sent, &query, ExportFormat::Csv).await
+pub async fn csv(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    export(&request, &query, ExportFormat::Csv).await
 }
 
 /// `GET /admin/events.json`
-pub async fn json(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> HttpResponse {
-    export(&request, &sent, &query, ExportFormat::Json).await
+pub async fn json(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    export(&request, &query, ExportFormat::Json).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +39,9 @@ enum ExportFormat {
     Json,
 }
 
-async fn export(
-    request: &AdminRequest,
-    sent: &HttpRequest,
-    query: &[(String, String)],
-    format: ExportFormat,
-) -> HttpResponse {
+async fn export(request: &AdminRequest, query: &[(String, String)], format: ExportFormat) -> WebResult {
     let AdminRequest { visit, services, admin } = request;
-    let asked = EventQuery::sent(visit, sent, query);
+    let asked = EventQuery::sent(request, query)?;
     services.audit.flush().await;
     // Recorded first: whoever hangs up has read a part.
     admin.did("events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
@@ -61,10 +56,10 @@ async fn export(
         }
     });
     let name = format!("attachment; filename=\"gatehouse-events.{}\"", format.ending());
-    HttpResponse::Ok()
+    Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, format.media_type()))
         .insert_header((CONTENT_DISPOSITION, name))
-        .streaming(poll_fn(move |context| receiver.poll_recv(context)))
+        .streaming(poll_fn(move |context| receiver.poll_recv(context))))
 }
 
 enum ExportEnd {

@@ -9,7 +9,6 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use askama::Template;
@@ -21,8 +20,8 @@ use url::form_urlencoded;
 
 use crate::accounts::Realm;
 use crate::audit::{
-    Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, FiguresStep, FoldedAttack, MINUTE,
-    Outcome, SEARCHED, SubjectKind,
+    Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, EventSubject, FiguresStep,
+    FoldedAttack, MINUTE, Outcome, SEARCHED, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
@@ -36,11 +35,11 @@ use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
-use crate::web::form::{FormPairs, value};
-use crate::web::http::{Layout, Moment, PageRequest, Services, WebResult};
+use crate::web::form::FormPairs;
+use crate::web::http::{Flash, Layout, Moment, Services, WebError, WebResult};
 
 const LONGEST: usize = 80;
-/// Says that the page is about the text that a cookie keeps.
+/// The key of the text that a cookie keeps.
 const TEXT: &str = "text";
 const HERE: &str = "/admin/events";
 
@@ -48,6 +47,8 @@ const HERE: &str = "/admin/events";
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
     pub filter: EventFilter,
+    /// The key of its text.
+    pub text: Option<i64>,
     /// Up to now, if the filter has no beginning of its own.
     span: Option<RecordSpan>,
     /// Attacks event by event, not one line each.
@@ -85,19 +86,26 @@ impl EventQuery {
         };
         Self {
             filter,
+            text: parse_hash(one(TEXT)),
             span: RecordSpan::parse(one("span")),
             each: one("each") == "1",
             after: EventCursor::parse(one("after")),
         }
     }
 
-    /// With the text that it is searched for, which is in no URL.
-    pub fn sent(visit: &PageRequest, sent: &HttpRequest, query: &[(String, String)]) -> Self {
+    /// With the text that it is searched for, which is in no URL. If the cookie has another one by now, or none, it leads
+    /// to the events without it.
+    pub fn sent(request: &AdminRequest, query: &[(String, String)]) -> Result<Self, WebError> {
+        let AdminRequest { visit, services, .. } = request;
         let mut asked = Self::read(query);
-        if value(query, TEXT) == "1" {
-            asked.filter.text = visit.cookies().searched(sent.headers()).filter(|text| !text.is_empty());
+        let Some(key) = asked.text else { return Ok(asked) };
+        let kept = visit.cookies().searched(visit.request().headers());
+        asked.filter.text = kept.filter(|text| text_key(services, text) == key);
+        if asked.filter.text.is_none() {
+            let without = Self { text: None, after: None, ..asked };
+            return Err(visit.see_other(&without.href(None), Some(Flash::SearchEnded)).into());
         }
-        asked
+        Ok(asked)
     }
 
     pub fn filter(&self, now: Micros) -> EventFilter {
@@ -120,8 +128,7 @@ impl EventQuery {
 
     /// The filter, without the place in the list.
     fn pairs(&self) -> Vec<(&'static str, String)> {
-        let EventFilter { actions, outcomes, realm, limit, noted, request, text, since, until, .. } =
-            &self.filter;
+        let EventFilter { actions, outcomes, realm, limit, noted, request, since, until, .. } = &self.filter;
         let mut pairs = Vec::new();
         pairs.extend(actions.iter().map(|action| ("action", action.into_str().to_owned())));
         pairs.extend(realm.iter().map(|realm| ("realm", realm.clone())));
@@ -130,7 +137,7 @@ impl EventQuery {
         pairs.extend(noted.map(|_| ("noted", "1".to_owned())));
         pairs.extend(self.subjects().into_iter().map(|(name, key)| (name, hash_text(key))));
         pairs.extend(request.iter().map(|id| ("request", id.clone())));
-        pairs.extend(text.iter().map(|_| (TEXT, "1".to_owned())));
+        pairs.extend(self.text.map(|key| (TEXT, hash_text(key))));
         pairs.extend(self.span.map(|span| ("span", span.word.to_owned())));
         pairs.extend(since.map(|at| ("since", Moment(at).iso())));
         pairs.extend(until.map(|at| ("until", Moment(at).iso())));
@@ -178,9 +185,14 @@ const A_PAGE: u32 = 50;
 const MOST_ATTACKS: u32 = 50;
 
 /// `GET /admin/events`
-pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
-    let asked = EventQuery::sent(&request.visit, &sent, &query);
+pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let asked = EventQuery::sent(&request, &query)?;
     page(&request, asked, None).await
+}
+
+/// Names a text in a URL without telling it.
+pub fn text_key(services: &Services, text: &str) -> i64 {
+    services.audit.subject(&EventSubject::Custom(text))
 }
 
 /// `expired` is the text of a search that was sent from a page that is too old.
