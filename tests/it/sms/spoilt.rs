@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gatehouse::sms::{DeliveryResult, SmsGateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::gateways::{CODE, NUMBER, opened, send, some_id};
 
@@ -182,8 +182,10 @@ async fn a_refusal_is_one_even_where_its_body_breaks_off() {
 
 #[tokio::test]
 async fn what_never_had_a_connection_is_refused_after_one_more_try() {
-    // Nobody listens, and there is no such host.
-    let unused = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap().port();
+    // Nobody listens, nor can while the port is held; and there is no such host.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let unused = held.local_addr().unwrap().port();
     for url in [format!("http://127.0.0.1:{unused}/"), "http://gateway.invalid/".to_owned()] {
         let config = format!("[sms]\ngateway = 'http'\n[sms.http]\nurl = '{url}?key=hunter2'");
         let delivery = outcome(&*opened(&config, PATIENCE).gateway).await;
