@@ -310,12 +310,12 @@ impl AccountsView {
     }
 
     /// The head of a column that a list may be sorted by; again, the other way round.
-    fn column(&self, key: AccountKey) -> Column {
+    fn column(&self, key: AccountKey) -> ListColumn {
         let AccountOrder { by, reversed } = self.by.order;
         let (is_sorted, is_listed) = (by == key && self.asked.is_empty(), self.asked.is_empty());
         let order = AccountOrder { by: key, reversed: is_sorted && !reversed };
         let ascending = (key == AccountKey::Login) != reversed;
-        Column {
+        ListColumn {
             href: (is_listed && self.by.filter.takes(key))
                 .then(|| ListedBy { order, ..self.by.clone() }.href(None)),
             sorted: is_sorted.then_some(if ascending { "ascending" } else { "descending" }),
@@ -351,7 +351,7 @@ impl AccountState {
     }
 }
 
-struct Column {
+struct ListColumn {
     href: Option<String>,
     /// As `aria-sort` says it.
     sorted: Option<&'static str>,
