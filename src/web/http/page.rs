@@ -449,8 +449,11 @@ impl Layout {
     }
 
     fn here_with(&self, name: &str, code: &str) -> String {
-        let joint = if self.here.contains('?') { '&' } else { '?' };
-        format!("{}{joint}{name}={code}", self.here)
+        let (path, query) = self.here.split_once('?').unwrap_or((&self.here, ""));
+        // The first of a name counts: an earlier choice goes.
+        let others = query.split('&').filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(name));
+        let kept: String = others.map(|pair| format!("{pair}&")).collect();
+        format!("{path}?{kept}{name}={code}")
     }
 
     pub fn error(&self, errors: &FieldErrors, field: Field) -> Option<Cow<'static, str>> {

@@ -32,6 +32,17 @@ fn a_choice_of_language_beats_the_cookie_and_the_cookie_beats_the_browser() {
 }
 
 #[test]
+fn a_link_to_another_choice_replaces_the_earlier_one() {
+    let visit = PageRequest::of(&TestRequest::get().uri("/").to_http_request(), edge());
+    let hrefs = |here: &str| {
+        visit.layout(here, None).languages().into_iter().map(|link| link.href).collect::<Vec<_>>()
+    };
+    assert_eq!(hrefs("/a"), ["/a?lang=en", "/a?lang=zh-CN"]);
+    assert_eq!(hrefs("/a?lang=zh-CN&b=1")[0], "/a?b=1&lang=en");
+    assert_eq!(visit.layout("/a?lang=en&theme=dark", None).themes()[1].href, "/a?lang=en&theme=light");
+}
+
+#[test]
 fn a_theme_is_kept_in_a_cookie_and_loads_only_its_colours() {
     let ask = |uri: &str, cookie: &str| {
         let request = TestRequest::get().uri(uri).insert_header(("cookie", cookie.to_owned()));
