@@ -18,7 +18,7 @@ use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::accounts::{
-    NewToken, RedeemedCode, SessionToken, SignInClient, SignedInBy, TokenScopes, Username,
+    FirstFactor, NewToken, RedeemedCode, SessionToken, SignInClient, TokenScopes, Username,
 };
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
@@ -329,7 +329,7 @@ impl Gatehouse {
         let account = services.accounts.find(&Username::parse("user-0").unwrap()).await.unwrap().unwrap();
         let client = SignInClient::new(std::net::Ipv4Addr::LOCALHOST.into(), "a benchmark");
         let own =
-            services.sessions.renew(&account, &client, SignedInBy::Password, None).await.unwrap().unwrap();
+            services.sessions.renew(&account, &client, FirstFactor::Password, None).await.unwrap().unwrap();
         let session = services.sessions.find(&own).await.unwrap().unwrap().session.id;
         let apps = services.live.snapshot().apps.clone();
         let to = ReturnUrl::parse("https://wiki.example/", &apps, false).unwrap();

@@ -4,6 +4,8 @@ mod administration;
 mod app_sessions;
 mod devices;
 mod entry;
+mod factors;
+mod half_sign_ins;
 mod id;
 mod import;
 mod list;
@@ -34,6 +36,8 @@ pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
+pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
+pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, SessionId};
 pub use import::{
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
@@ -46,8 +50,8 @@ pub use list::{
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{
-    AuthenticatedSession, FormAnswer, FormKey, FormStart, FormTurn, RepeatedForm, Session, SessionToken,
-    Sessions, SignedInBy, SubmittedForms,
+    AuthenticatedSession, FirstFactor, FormAnswer, FormKey, FormStart, FormTurn, Proof, RepeatedForm,
+    Session, SessionStart, SessionToken, Sessions, SubmittedForms,
 };
 pub use stored_hash::Phc;
 pub use tokens::{
@@ -324,8 +328,10 @@ pub enum ShownBy<'a> {
     Password(i64),
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
-    /// By a code sent to the account's number.
+    /// By a code sent to the account's number, at an account that asks for no second step.
     Phone(&'a Phone),
+    /// By such a code and a second factor.
+    PhoneAndFactor(&'a Phone),
 }
 
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
@@ -338,7 +344,8 @@ const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_chan
     WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
 const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL RETURNING password_version";
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND ($4 = 1
+    OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = $2 AND required > 0)) RETURNING password_version";
 
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an
@@ -362,7 +369,12 @@ impl Accounts {
                 ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
                 ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
                     .bind(&account).bind(version).bind(device.to_string()),
-                ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
+                ShownBy::Phone(phone) => {
+                    query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()).bind(0_i64)
+                }
+                ShownBy::PhoneAndFactor(phone) => {
+                    query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()).bind(1_i64)
+                }
             };
             set.fetch_optional(connection).await
         })?;

@@ -10,7 +10,9 @@ use actix_web::web::Data;
 use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::accounts::{Accounts, ApiTokens, AppSessions, SessionChanges, Sessions, SubmittedForms};
+use crate::accounts::{
+    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, SessionChanges, Sessions, SubmittedForms,
+};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
 use crate::clock::Clock;
@@ -24,7 +26,7 @@ use crate::gate::Gate;
 use crate::https;
 use crate::login::{
     AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs, LoginGuard,
-    OpenAttemptStore, PasswordHasher, Registration, SignInService,
+    OpenAttemptStore, PasswordHasher, Registration, SecondStep, SignInService,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -146,6 +148,10 @@ impl Application {
             master.derive("session.token"),
             settings.session,
         );
+        let half_sign_ins =
+            HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
+        let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
+        let second_step = SecondStep::new(Arc::clone(&guard), factors);
         let app_sessions = AppSessions::new(
             db.clone(),
             clock.clone(),
@@ -243,6 +249,8 @@ impl Application {
             accounts,
             forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
             sessions,
+            half_sign_ins,
+            second_step,
             gate,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,

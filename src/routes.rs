@@ -18,7 +18,7 @@ use crate::web::http::observe::{self, RouteMetrics};
 use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, extract};
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, programs, register, reset,
-    session, sign_in, sign_in_by_code, status,
+    second_step, session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
@@ -57,6 +57,7 @@ pub fn app(
             at("/login/code").only_if(codes).on(GET, sign_in_by_code::show).on(POST, sign_in_by_code::submit),
         )
         .service(at("/password/reset").only_if(codes).on(GET, reset::show).on(POST, reset::submit))
+        .service(at("/login/factor").on(GET, second_step::show).on(POST, second_step::submit))
         .service(at("/logout").on(POST, session::logout))
         .service(at("/register").on(GET, register::show).on(POST, register::submit))
         .service(at("/account").on(GET, account::show))
@@ -73,6 +74,7 @@ pub fn app(
                 .on(GET, account::phone::show_removal)
                 .on(POST, account::phone::remove),
         )
+        .service(at("/account/factors").on(GET, account::factors::show).on(POST, account::factors::submit))
         .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
         .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
         .service(at("/account/sessions/revoke").on(POST, account::revoke))
@@ -146,6 +148,7 @@ fn api(codes: bool) -> Scope {
     scope("/api/v1")
         .service(at("/captcha").on(POST, captcha::issue))
         .service(at("/login").on(POST, sign_in::api))
+        .service(at("/login/factor").on(POST, second_step::api))
         .service(at("/logout").on(POST, session::api_logout))
         .service(at("/register").on(POST, register::api))
         .service(at("/session").on(GET, session::api_show))
@@ -155,6 +158,14 @@ fn api(codes: bool) -> Scope {
         .service(
             at("/account/phone").on(POST, account::phone::api_set).on(DELETE, account::phone::api_remove),
         )
+        .service(at("/confirm").on(POST, account::factors::api_confirm))
+        .service(
+            at("/totp")
+                .on(POST, account::factors::api_propose)
+                .on(PUT, account::factors::api_use)
+                .on(DELETE, account::factors::api_remove),
+        )
+        .service(at("/recovery-codes").on(POST, account::factors::api_renew))
         .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))
         .service(at("/limits/{name}/peek").on(POST, programs::limits::peek))
         .service(at("/limits/{name}/refund").on(POST, programs::limits::refund))

@@ -141,7 +141,9 @@ impl AppSessions {
             s.verified_at, a.login, a.must_change_password, g.names AS groups FROM app_sessions p
             JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account
             LEFT JOIN account_groups g ON g.account = s.account
-            WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
+            WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
+            AND (EXISTS (SELECT 1 FROM session_proofs WHERE session = s.id) OR NOT EXISTS (SELECT 1
+                FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))";
         const TOUCH: &str = "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE id = $3 AND last_seen < $1 AND idle_until > $1";
         let now = self.clock.now();
         let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(hash_text(token.0)).bind(now.0)

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::{Account, AccountId, DeviceId, SessionId, SignInClient, session_changes};
+use super::{Account, AccountId, DeviceId, Factor, SessionId, SignInClient, factors, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
 use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
@@ -38,18 +38,46 @@ pub struct Session {
     pub ends_at: Micros,
     /// When the password was last entered in it; the earliest time if never.
     pub verified_at: Micros,
+    /// The second factor that was proved in it, and when last.
+    pub factor: Option<(Factor, Micros)>,
+    /// The account asks for a second factor.
+    pub asks_factor: bool,
     /// The client's address, masked.
     pub network: String,
     pub user_agent: String,
 }
 
+/// What somebody has proved: the only thing that makes a session. Whether it is complete is decided where the session
+/// is written: an account that asks for a second step gets none without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignedInBy {
+pub struct Proof {
+    pub first: FirstFactor,
+    /// And when it was proved.
+    pub second: Option<(Factor, Micros)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstFactor {
     /// By the password in force, or by one set in the same step.
     Password,
     /// By the password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
     Code,
+}
+
+impl From<FirstFactor> for Proof {
+    fn from(first: FirstFactor) -> Self {
+        Self { first, second: None }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum SessionStart {
+    Begun(SessionToken),
+    /// The account asks for a second step.
+    FactorMissing,
+    /// The password or the number was changed since it was verified, or the password or the account was disabled.
+    Void,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,12 +106,17 @@ impl Sessions {
         Self { db, clock, entropy, key, settings }
     }
 
-    /// The session of the token; None if it is unknown, ended or expired. Records at most once a minute that
-    /// the session is in use; every other request only reads.
+    /// The session of the token; None if it is unknown, ended or expired, or was begun without the second step that
+    /// its account asked for by then, by an instance that knows none. Records at most once a minute that the session
+    /// is in use; every other request only reads.
     pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
-        const SQL: &str = "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
-            s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
-            WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
+        const SQL: &str =
+            "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
+            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, f.required, a.*
+            FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
+            LEFT JOIN factor_policies f ON f.account = s.account
+            WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
+            AND (p.session IS NOT NULL OR COALESCE(f.required, 0) = 0 OR s.created_at < f.required)";
         const TOUCH: &str =
             "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
         let now = self.clock.now();
@@ -101,31 +134,46 @@ impl Sessions {
         Ok(found)
     }
 
-    /// The account's password was just entered in this session. Replaces its token, and the old one becomes
-    /// invalid (OWASP ASVS 5.0, 7.2.4). None if the session has ended in the meantime, as it does when the
+    /// The account's password, or a second factor, was just proved in this session. Replaces its token, and the old
+    /// one becomes invalid (OWASP ASVS 5.0, 7.2.4). None if the session has ended in the meantime, as it does when the
     /// password is changed.
-    pub async fn confirm(&self, token: &SessionToken) -> Result<Option<SessionToken>, DbError> {
-        const SQL: &str = "UPDATE sessions SET token_hash = $1, verified_at = $2
-            WHERE token_hash = $3 AND idle_until > $2";
+    pub async fn confirm(
+        &self,
+        token: &SessionToken,
+        factor: Option<Factor>,
+    ) -> Result<Option<SessionToken>, DbError> {
+        const SQL: &str =
+            "UPDATE sessions SET token_hash = $1, verified_at = CASE WHEN $4 = 1 THEN $2 ELSE verified_at END
+            WHERE token_hash = $3 AND idle_until > $2 RETURNING id";
         let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
-        let rows = execute!(&self.db => query(SQL).bind(self.hash(&fresh)).bind(now.0)
-            .bind(self.hash(token)))?;
-        Ok((rows > 0).then_some(fresh))
+        let (hash, by_password) = (self.hash(&fresh), i64::from(factor.is_none()));
+        let mut tx = self.db.begin().await?;
+        let renewed: Option<SessionId> = on_tx!(&mut tx, connection => query_scalar(SQL).bind(hash).bind(now.0)
+            .bind(self.hash(token)).bind(by_password).fetch_optional(connection).await)?;
+        let Some(session) = renewed else { return Ok(None) };
+        if let Some(factor) = factor {
+            factors::prove(&mut tx, session, factor, now).await?;
+        }
+        tx.commit().await?;
+        Ok(Some(fresh))
     }
 
-    /// Whether the password was entered in it recently.
+    /// Whether the session proved recently who it is: by the password, or by a second factor where the account asks
+    /// for one.
     pub fn is_confirmed(&self, session: &Session) -> bool {
+        let of_factor = session.factor.map_or(Micros(0), |(_, at)| at);
+        let at = if session.asks_factor { of_factor } else { session.verified_at };
         let now = self.clock.now();
         // A time in the future is not valid, except for small differences between clocks.
-        session.verified_at <= now.plus(self.settings.confirm)
-            && now.since(session.verified_at) < self.settings.confirm
+        at <= now.plus(self.settings.confirm) && now.since(at) < self.settings.confirm
     }
 
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
         const SQL: &str = "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
-            ends_at, verified_at, network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
-            ORDER BY last_seen DESC, id LIMIT 100";
+            ends_at, verified_at, network, user_agent, methods, factor_at, (SELECT required FROM factor_policies
+            WHERE account = $1) AS required FROM sessions LEFT JOIN session_proofs ON session = id
+            WHERE account = $1 AND idle_until > $2 ORDER BY last_seen DESC, id LIMIT 100";
         let now = self.clock.now().0;
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now).fetch_all(pool).await)?)
     }
@@ -216,6 +264,8 @@ from_row!(Session, row => Session {
     idle_until: Micros(row.try_get("idle_until")?),
     ends_at: Micros(row.try_get("ends_at")?),
     verified_at: Micros(row.try_get("verified_at")?),
+    factor: row.try_get::<Option<Factor>, _>("methods")?.zip(row.try_get::<Option<i64>, _>("factor_at")?.map(Micros)),
+    asks_factor: row.try_get::<Option<i64>, _>("required")?.is_some_and(|since| since > 0),
     network: row.try_get("network")?,
     user_agent: row.try_get("user_agent")?,
 });
@@ -226,11 +276,13 @@ from_row!(Session, row => Session {
 /// The parameters of both, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
 /// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11
 /// hash of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known
-/// device. A session is inserted only if the password or the number that was verified still belongs to the
-/// account and still opens it; if none was inserted, nothing else happens.
+/// device, $15 the second factor, if one was proved, $16 when. A session is inserted only if the password or the number
+/// that was verified still belongs to the account and still opens it, and with a second factor if the account asks for
+/// one; if none was inserted, nothing else happens. Returns 1 if one was, 0 if a second factor is asked for.
 const SQLITE: &str =
-    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-    RETURNING (SELECT account FROM sessions WHERE token_hash = $1)";
+    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+    RETURNING CASE WHEN EXISTS (SELECT 1 FROM sessions WHERE token_hash = $1) THEN 1
+    WHEN $15 IS NULL AND EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0) THEN 0 END";
 
 /// SQLite's form of a statement that does several things: a view with a trigger on INSERT. As one statement
 /// it is its own transaction and wakes its caller once; as seven statements between BEGIN and COMMIT it cost
@@ -239,8 +291,8 @@ const SQLITE: &str =
 /// accounts have more, and a count finds them.
 const SQLITE_SETUP: &str = "
     CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
-        account, password_version, verified_at, replaces, id, by_password, device)
-        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+        account, password_version, verified_at, replaces, id, by_password, device, factor, factor_at)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
     CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
         INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
             network, user_agent, verified_at)
@@ -249,7 +301,11 @@ const SQLITE_SETUP: &str = "
             WHERE id = NEW.account AND password_version = NEW.password_version AND disabled_at IS NULL
             AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
-                AND device = NEW.device AND spent_at IS NOT NULL) END;
+                AND device = NEW.device AND spent_at IS NOT NULL) END
+            AND (NEW.factor IS NOT NULL
+                OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = NEW.account AND required > 0));
+        INSERT INTO session_proofs (session, methods, factor_at)
+            SELECT id, NEW.factor, NEW.factor_at FROM sessions WHERE id = NEW.session AND NEW.factor IS NOT NULL;
         INSERT OR IGNORE INTO session_changes (id, account, at)
             SELECT NEW.session || account, account, NEW.now FROM sessions
             WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
@@ -282,7 +338,11 @@ const POSTGRES: &str = "WITH started AS (
         AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
             ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
             AND device = $14 AND spent_at IS NOT NULL) END
+        AND (CAST($15 AS TEXT) IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0))
         FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
+    proved AS (INSERT INTO session_proofs (session, methods, factor_at)
+        SELECT $2, $15, $16 FROM started WHERE CAST($15 AS TEXT) IS NOT NULL),
     replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started) RETURNING account),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
@@ -295,31 +355,34 @@ const POSTGRES: &str = "WITH started AS (
         SELECT $12, account, created_at, network, user_agent FROM started),
     forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins
         WHERE account = (SELECT account FROM started) ORDER BY signed_in_at DESC, id OFFSET 19))
-    SELECT account FROM started";
+    SELECT CAST(CASE WHEN EXISTS (SELECT 1 FROM started) THEN 1
+        WHEN CAST($15 AS TEXT) IS NULL AND EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0)
+        THEN 0 END AS BIGINT)";
 
 impl Sessions {
     /// Starts a session for an account as it was when it was verified, and ends the session that the browser came
-    /// with, whoever owns it. None if its password or number was changed since, or if the password that was verified
-    /// was disabled. Always with a new token, so that no token from before the sign-in stays valid. The account keeps
+    /// with, whoever owns it. Always with a new token, so that no token from before the sign-in stays valid. The account keeps
     /// its 100 sessions used last and its newest 20 sign-ins.
-    pub async fn renew(
+    pub async fn begin(
         &self,
         account: &Account,
         client: &SignInClient,
-        by: SignedInBy,
+        proof: Proof,
         old: Option<&SessionToken>,
-    ) -> Result<Option<SessionToken>, DbError> {
+    ) -> Result<SessionStart, DbError> {
         let token = SessionToken(self.entropy.bytes());
         let session = SessionId::random(&self.entropy).to_string();
         let sign_in = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
         let now = self.clock.now();
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
-        let (verified_at, by_password, device) = match by {
-            SignedInBy::Password => (now, 1_i64, None),
-            SignedInBy::PasswordFrom(device) => (now, 1, Some(device.to_string())),
-            SignedInBy::Code => (Micros(0), 0, None),
+        let (verified_at, by_password, device) = match proof.first {
+            FirstFactor::Password => (now, 1_i64, None),
+            FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),
+            FirstFactor::Code => (Micros(0), 0, None),
         };
+        let (factor, factor_at) =
+            proof.second.map(|(factor, at)| (<&'static str>::from(factor), at.0)).unzip();
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
         let (id, version) = (account.id.to_string(), account.password_version);
@@ -340,16 +403,22 @@ impl Sessions {
                     .bind(sign_in)
                     .bind(by_password)
                     .bind(device)
+                    .bind(factor)
+                    .bind(factor_at)
             };
         }
-        let started: Vec<Option<String>> = match &self.db {
+        let started: Vec<Option<i64>> = match &self.db {
             Db::Sqlite(pools) => traced!("sqlite", pools.write(SQLITE_SETUP, bound!(SQLITE)).await)?,
             Db::Postgres(pools) => {
                 let pool = pools.reachable()?;
                 traced!("postgresql", bound!(POSTGRES).fetch_all(pool).await)?
             }
         };
-        Ok(started.iter().any(Option::is_some).then_some(token))
+        Ok(match started.into_iter().flatten().next() {
+            Some(1) => SessionStart::Begun(token),
+            Some(_) => SessionStart::FactorMissing,
+            None => SessionStart::Void,
+        })
     }
 }
 

@@ -36,6 +36,16 @@ pub enum Action {
     Reset,
     /// An account's password was disabled after too many wrong ones in a row.
     PasswordDisabled,
+    /// A second factor was wrong, or its guess was refused, after a right first one; `name` is its kind.
+    FactorFailed,
+    /// An account got a second factor; `name` is its kind.
+    FactorAdded,
+    /// Its owner took one away, or used a recovery code up.
+    FactorRemoved,
+    /// An administrator took them all away.
+    FactorReset,
+    /// An account's authenticator app was disabled for strangers after too many wrong codes in a row.
+    TotpDisabled,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,

@@ -32,6 +32,11 @@ fn from_a_network() -> [Rule; 1] {
     [Rule::sliding(600, HOUR, RuleAction::Captcha)]
 }
 
+/// Wrong codes of an authenticator app, after a right first factor.
+fn wrong_factors() -> [Rule; 2] {
+    [Rule::sliding(5, SECOND * 600, RuleAction::Block), Rule::sliding(20, DAY, RuleAction::Block)]
+}
+
 /// Messages that an address asks for. So are the following: of our pages, and of each other program.
 fn messages_of_an_address() -> [Rule; 2] {
     [Rule::sliding(10, HOUR, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)]
@@ -133,6 +138,10 @@ limits! {
     LoginAddress, login_address = "login-address", Address, SignIn, Possible, from_an_address();
     /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256.
     LoginNetwork, login_network = "login-network", Network, SignIn, Possible, from_a_network();
+    /// Wrong codes of an authenticator app for one account, of strangers, whose first factor was right.
+    FactorAccount, factor_account = "factor-account", Account, Factor, WouldGiveAway, wrong_factors();
+    /// The same from one known device, counted here instead: whoever has the password takes nothing from the owner.
+    FactorDevice, factor_device = "factor-device", Device, Factor, WouldGiveAway, wrong_factors();
     /// Failed attempts at one account of another program's login.
     GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible, at_an_account();
     /// The same from one device that has signed in there, counted here instead of in `guard-account`.
@@ -214,6 +223,8 @@ pub enum LimitSubject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitUnit {
     SignIn,
+    /// A code of an authenticator app.
+    Factor,
     /// An attempt at another program's login.
     Attempt,
     Registration,

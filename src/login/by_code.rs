@@ -9,7 +9,7 @@ use super::consecutive::password_enabled_counter;
 use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::sign_ins;
 use super::{HashCaller, PasswordError, PasswordHasher, RequestOrigin};
-use crate::accounts::{Account, Accounts, CreateError, KnownDevices, PhoneSet, ShownBy, Username};
+use crate::accounts::{Account, Accounts, CreateError, KnownDevices, Phc, PhoneSet, ShownBy, Username};
 use crate::audit::{self, Action, AuditEvent};
 use crate::config::LiveSettings;
 use crate::db::DbError;
@@ -53,6 +53,8 @@ pub enum CodeRefusal {
     /// By an administrator.
     AccountDisabled,
     PhoneTaken,
+    /// The account asks for a second step before its password is replaced by this one.
+    FactorMissing(Box<Account>, Phc),
     Db(DbError),
 }
 
@@ -182,7 +184,12 @@ impl ByCode {
         let phone = proven.phone();
         let account = opened(accounts.find_by_phone(phone).await?.ok_or(CodeRefusal::NoAccount)?)?;
         let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
-        let version = set.ok_or(CodeRefusal::NoAccount)?;
+        let Some(version) = set else {
+            return Err(match accounts.asks_factor(account.id).await? {
+                true => CodeRefusal::FactorMissing(Box::new(account), hash),
+                false => CodeRefusal::NoAccount,
+            });
+        };
         // In an outage of the store there are no failures there to forgive.
         if let Err(error) = guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");

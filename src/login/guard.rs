@@ -343,7 +343,7 @@ impl LoginGuard {
         origin: &RequestOrigin,
     ) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
-        let [_, address, network, _] = login.limits(limits);
+        let [address, network] = login.limits(limits).shared?;
         let counting = [(address, &origin.address), (network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
@@ -369,8 +369,7 @@ impl LoginGuard {
         limits: &Limits,
         account: AccountId,
     ) -> Result<(), StoreError> {
-        let [limit, ..] = login.limits(limits);
-        let bucket = self.limiter.bucket(limit, &account_key(account));
+        let bucket = self.limiter.bucket(login.limits(limits).account, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
         }
@@ -443,8 +442,7 @@ impl LoginGuard {
         limits: &Limits,
         origin: &RequestOrigin,
     ) -> Option<f64> {
-        let [_, address, network, _] = login.limits(limits);
-        self.limit_usage_on([address, network], origin).await
+        self.limit_usage_on(login.limits(limits).shared?, origin).await
     }
 
     /// From 0 to 1: that of the fullest rule of a limit of addresses and one of networks. None while the store does not

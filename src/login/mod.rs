@@ -7,6 +7,7 @@ mod guard;
 mod hasher;
 mod password;
 mod registration;
+mod second_step;
 mod sign_in;
 mod wforce;
 
@@ -24,5 +25,6 @@ pub use guard::{
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
+pub use second_step::{FactorGuess, FactorOutcome, FactorRequest, SecondStep};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub use wforce::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};

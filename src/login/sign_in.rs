@@ -16,7 +16,7 @@ use super::guard::{
 };
 use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
 use crate::accounts::{
-    Account, Accounts, DeviceId, KnownDevice, KnownDevices, SignInClient, SignedInBy, Username,
+    Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, SignInClient, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
@@ -88,8 +88,8 @@ impl std::ops::Deref for SignedInOwner {
 }
 
 impl SignedInOwner {
-    pub fn shown(&self) -> SignedInBy {
-        self.device.map_or(SignedInBy::Password, SignedInBy::PasswordFrom)
+    pub fn shown(&self) -> FirstFactor {
+        self.device.map_or(FirstFactor::Password, FirstFactor::PasswordFrom)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod outbox;
 pub mod programs;
 pub mod register;
 pub mod reset;
+pub mod second_step;
 pub mod session;
 pub mod sign_in;
 pub mod sign_in_by_code;

@@ -16,7 +16,7 @@ use crate::web::http::assets::PublicBody;
 use crate::web::http::problem::Kind;
 use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, problem_kind};
 use crate::web::{
-    account, captcha, code, programs, register, reset, session, sign_in, sign_in_by_code, status,
+    account, captcha, code, programs, register, reset, second_step, session, sign_in, sign_in_by_code, status,
 };
 
 #[derive(OpenApi)]
@@ -57,6 +57,12 @@ use crate::web::{
         programs::limits::peek,
         programs::limits::refund,
         programs::attempts::ask,
+        second_step::api,
+        account::factors::api_confirm,
+        account::factors::api_propose,
+        account::factors::api_use,
+        account::factors::api_remove,
+        account::factors::api_renew,
         programs::attempts::settle,
         programs::attempts::forgive,
         programs::verifications::start,

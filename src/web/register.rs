@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, SignedInBy, Username};
+use crate::accounts::{Account, FirstFactor, Username};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{Password, RegistrationOutcome, RegistrationRequest};
@@ -118,7 +118,7 @@ async fn submit_once(visit: PageRequest, form: RegisterForm, services: ServicesD
     match register(&reply.actor(&form.guarded), &parsed, &form.password).await {
         Ok(account) => {
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
-            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
+            let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Password).await?;
             // None: the new password was already reset. The user can sign in with the reset one.
             Ok(response.unwrap_or_else(|| visit.see_other("/login", None)))
         }
@@ -186,7 +186,7 @@ pub async fn api(body: Json<RegisterBody>, call: ApiRequest) -> WebResult {
     let parsed = parse_body(&call, &body)?;
     let account = register(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.password).await;
     let account = call.told(FORM, account).await?;
-    let made = welcome_program(&call, &account, SignedInBy::Password, HttpResponse::Created()).await?;
+    let made = welcome_program(&call, &account, FirstFactor::Password, HttpResponse::Created()).await?;
     Ok(made.ok_or(Problem::Unauthenticated)?)
 }
 

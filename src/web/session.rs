@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use actix_web::dev::Payload;
 use actix_web::http::header::LOCATION;
@@ -10,7 +11,7 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuild
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AuthenticatedSession, SessionToken, SignedInBy};
+use crate::accounts::{Account, AuthenticatedSession, Factor, Proof, SessionStart, SessionToken};
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::{TooOld, too_old};
@@ -114,22 +115,49 @@ pub async fn require(
     signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page).into())
 }
 
-/// The answer with a new session and a new token, which ends the session of this browser. None if the password was
-/// changed since the account was verified.
+/// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
+/// second step, `half` with a sign-in that opens nothing but that. None if the password was changed since the account
+/// was verified.
 async fn begin(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    by: SignedInBy,
-    mut response: HttpResponse,
+    proof: Proof,
+    target: &str,
+    mut whole: HttpResponse,
+    half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
 ) -> Result<Option<HttpResponse>, DbError> {
     let old = sender.session_token().and_then(SessionToken::parse);
-    let renewed = services.sessions.renew(account, &sender.sign_in_client(), by, old.as_ref()).await?;
-    Ok(renewed.map(|token| {
-        sender.begin_session(&mut response, &token, services.session_lasts);
-        sender.remember_device(&mut response, account);
-        response
-    }))
+    match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
+        SessionStart::Begun(token) => {
+            sender.begin_session(&mut whole, &token, services.session_lasts);
+            sender.remember_device(&mut whole, account);
+            Ok(Some(whole))
+        }
+        SessionStart::FactorMissing => {
+            let begun = services.half_sign_ins.begin(account, proof.first, target, None).await?;
+            let methods = services.second_step.factors().of(account.id).await?.methods();
+            Ok(begun.map(|(token, lasts)| {
+                let mut response = half(methods, lasts);
+                sender.begin_half(&mut response, &token, lasts);
+                response
+            }))
+        }
+        SessionStart::Void => Ok(None),
+    }
+}
+
+/// The answer to the second step of a sign-in, whose proof is whole. None as at the first.
+pub async fn complete(
+    sender: &Requester,
+    services: &Services,
+    account: &Account,
+    proof: Proof,
+    answer: HttpResponse,
+) -> Result<Option<HttpResponse>, DbError> {
+    // A second factor was proved, so none is asked for.
+    let half = |_, _| Problem::Lapsed.respond();
+    begin(sender, services, account, proof, Next::home().as_str(), answer, half).await
 }
 
 /// The answer after the session of this browser has ended.
@@ -145,21 +173,25 @@ async fn end(
     Ok(response)
 }
 
-/// The answer to a successful sign-in; None if it is no longer valid.
+/// The page of the second step.
+pub const SECOND_STEP: &str = "/login/factor";
+
+/// The answer to a successful sign-in, or to its first step; None if it is no longer valid.
 pub async fn welcome(
     visit: &PageRequest,
     services: &Services,
     account: &Account,
     next: Option<Next>,
     flash: Option<Flash>,
-    by: SignedInBy,
+    proof: impl Into<Proof>,
 ) -> Result<Option<HttpResponse>, DbError> {
     let home = Next::home();
     let target = match account.must_change_password {
         true => Next::after(home.as_str(), next.filter(|next| *next != home).as_ref()),
         false => next.unwrap_or(home).as_str().to_owned(),
     };
-    begin(visit, services, account, by, visit.see_other(&target, flash)).await
+    let (whole, half) = (visit.see_other(&target, flash), visit.see_other(SECOND_STEP, None));
+    begin(visit, services, account, proof.into(), &target, whole, |_, _| half).await
 }
 
 /// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
@@ -270,14 +302,16 @@ impl From<&Account> for UserBody {
     }
 }
 
-/// The answer to a sign-in that succeeded; None if it does not count any more.
+/// The answer to a sign-in that succeeded, or to its first step; None if it does not count any more.
 pub async fn welcome_program(
     call: &ApiRequest,
     account: &Account,
-    by: SignedInBy,
+    proof: impl Into<Proof>,
     mut response: HttpResponseBuilder,
 ) -> Result<Option<HttpResponse>, Problem> {
-    Ok(begin(call, &call.services, account, by, response.json(UserBody::from(account))).await?)
+    let whole = response.json(UserBody::from(account));
+    let half = |methods, lasts| Problem::FactorRequired { methods, expires_in: lasts }.respond();
+    Ok(begin(call, &call.services, account, proof.into(), Next::home().as_str(), whole, half).await?)
 }
 
 /// Who is signed in

@@ -115,7 +115,7 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
         body = UserBody,
         headers(("SignInCookies"), ("RateLimitPolicy"))
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "busy"])))
+    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "factor-required", "busy"])))
 )]
 pub async fn api(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
     const FORM: CaptchaForm = CaptchaForm::Login;

@@ -5,7 +5,7 @@ use actix_web::web::{Json, Query};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, SignedInBy};
+use crate::accounts::{Account, FirstFactor};
 use crate::captcha::CaptchaForm;
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::CaptchaBlock;
@@ -61,7 +61,7 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     let parsed = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
     let (account, made) = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
     let flash = made.then_some(Flash::Registered);
-    let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
+    let response = welcome(&visit, &services, &account, next, flash, FirstFactor::Code).await?;
     Ok(response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong)))
 }
 
@@ -91,6 +91,6 @@ pub async fn api(body: Json<CodeLoginBody>, call: ApiRequest) -> WebResult {
     let parsed = (parse_sent_phone(&call.live, &body.phone)?, parse_sent_code(&body.code)?);
     let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), parsed).await;
     let (account, _) = call.told(FORM, signed_in).await?;
-    let response = welcome_program(&call, &account, SignedInBy::Code, HttpResponse::Ok()).await?;
+    let response = welcome_program(&call, &account, FirstFactor::Code, HttpResponse::Ok()).await?;
     Ok(call.with_quota(CountedAs::Guess, response.ok_or(Problem::InvalidCode)?, None))
 }

@@ -52,7 +52,7 @@ impl Bench {
         old: Option<&SessionToken>,
     ) -> Option<SessionToken> {
         let client = SignInClient::new(IpAddr::from(from), "Firefox");
-        self.sessions.renew(account, &client, SignedInBy::Password, old).await.unwrap()
+        self.sessions.renew(account, &client, FirstFactor::Password, old).await.unwrap()
     }
 
     async fn session(&self, token: &SessionToken) -> Option<Session> {
@@ -257,7 +257,7 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it(database: Test
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
         let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
         tokio::spawn(async move {
-            sessions.renew(&verified, &client, SignedInBy::Password, None).await.unwrap().is_some()
+            sessions.renew(&verified, &client, FirstFactor::Password, None).await.unwrap().is_some()
         })
     };
     let early: Vec<_> = (0..20).map(start).collect();
@@ -305,7 +305,7 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
     let bench = bench(database).await;
     let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    let by_code = bench.sessions.renew(&account, &client, SignedInBy::Code, None).await.unwrap().unwrap();
+    let by_code = bench.sessions.renew(&account, &client, FirstFactor::Code, None).await.unwrap().unwrap();
     let by_password = bench.start(bench.alice).await;
     let confirmed =
         async |token: &SessionToken| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());

@@ -33,7 +33,7 @@ impl CountingMode {
     /// How an attempt is counted at first, given its known device. A limit that refuses nobody must not be a way
     /// around another one; and if the account's limit refuses nobody, the device's must not be stricter.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
-        let [account, .., own] = login.limits(limits);
+        let GuardLimits { account, device: own, .. } = login.limits(limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(own) && enforced(account) => Self::Known(device),
@@ -46,17 +46,19 @@ impl CountingMode {
     /// The limits that count it, in the order of its buckets.
     pub fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
         use LimitName as Name;
-        let all: &[LimitName; 4] = match login {
+        let all: &[LimitName] = match login {
             GuardedLogin::Own => {
                 &[Name::LoginAccount, Name::LoginAddress, Name::LoginNetwork, Name::LoginDevice]
             }
+            GuardedLogin::Factor => &[Name::FactorAccount, Name::FactorDevice],
             GuardedLogin::Realm => {
                 &[Name::GuardAccount, Name::GuardAddress, Name::GuardNetwork, Name::GuardDevice]
             }
         };
+        let (_, of_strangers) = all.split_last().expect("the device's stands last");
         match self {
-            Self::Stranger | Self::AccountUnlimited(_) => &all[..3],
-            Self::Known(_) => &all[3..],
+            Self::Stranger | Self::AccountUnlimited(_) => of_strangers,
+            Self::Known(_) => &all[all.len() - 1..],
             Self::DeviceMonitored(_) => all,
         }
     }
@@ -89,14 +91,14 @@ impl CountingMode {
         limits: &'a Limits,
         who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
-        let [account, address, network, device] = who.guarded.limits(limits);
+        let GuardLimits { account, shared, device } = who.guarded.limits(limits);
         let of_stranger = || {
-            let subject = account_subject(who.name, who.subject.account());
-            vec![
-                limiter.bucket(account, &subject),
-                limiter.bucket(address, &who.origin.address),
-                limiter.bucket(network, &who.origin.network),
-            ]
+            let own = limiter.bucket(account, &account_subject(who.name, who.subject.account()));
+            let [address, network] = [&who.origin.address, &who.origin.network];
+            let shared = shared.into_iter().flat_map(|[of_address, of_network]| {
+                [limiter.bucket(of_address, address), limiter.bucket(of_network, network)]
+            });
+            [own].into_iter().chain(shared).collect::<Vec<_>>()
         };
         let of_device = |it: KnownDevice| limiter.bucket(device, &it.subject());
         match self {
@@ -154,7 +156,7 @@ impl AccountSubject {
     /// Not looked up yet.
     pub const UNKNOWN: Self = Self(None);
 
-    pub(super) fn of(account: Option<&Account>) -> Self {
+    pub fn of(account: Option<&Account>) -> Self {
         let known =
             |account: &Account| KnownAccount { id: account.id, password_version: account.password_version };
         Self(account.map(known))
@@ -205,18 +207,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuardedLogin {
     Own,
+    /// The second step, by a code of an app. Whoever gets there had the first factor: address and network counted that.
+    Factor,
     /// Another program's; its subjects belong to its realm.
     Realm,
 }
 
+/// What counts the attempts at a login.
+#[derive(Clone, Copy)]
+pub struct GuardLimits<'a> {
+    pub account: &'a Limit,
+    /// Of the address and the network, where they count it.
+    pub shared: Option<[&'a Limit; 2]>,
+    pub device: &'a Limit,
+}
+
 impl GuardedLogin {
-    /// Those of the account, the address, the network and the device.
-    pub const fn limits(self, limits: &Limits) -> [&Limit; 4] {
-        let Limits { login_account, login_address, login_network, login_device, .. } = limits;
-        let Limits { guard_account, guard_address, guard_network, guard_device, .. } = limits;
+    pub const fn limits(self, limits: &Limits) -> GuardLimits<'_> {
         match self {
-            Self::Own => [login_account, login_address, login_network, login_device],
-            Self::Realm => [guard_account, guard_address, guard_network, guard_device],
+            Self::Own => GuardLimits {
+                account: &limits.login_account,
+                shared: Some([&limits.login_address, &limits.login_network]),
+                device: &limits.login_device,
+            },
+            Self::Factor => {
+                GuardLimits { account: &limits.factor_account, shared: None, device: &limits.factor_device }
+            }
+            Self::Realm => GuardLimits {
+                account: &limits.guard_account,
+                shared: Some([&limits.guard_address, &limits.guard_network]),
+                device: &limits.guard_device,
+            },
         }
     }
 }

@@ -10,7 +10,7 @@ use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, UnclaimedHold, window,
 };
 
-use super::counting::{CountingMode, OWN};
+use super::counting::{CountingMode, GuardedLogin, OWN};
 use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold};
 use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
@@ -45,9 +45,9 @@ impl LoginGuard {
             Err(admission) => return Some(admission),
         };
         // Nobody signs in without a challenge while the real windows cannot be read, but for known devices that
-        // cannot be shown one.
+        // cannot be shown one. A second step follows a first one, which was challenged.
         let known = mode.device().is_some() && !who.means.challenges;
-        let decision = if who.solved || known {
+        let decision = if who.solved || known || who.guarded == GuardedLogin::Factor {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
             let id = self.limiter.fresh_id();
             let asking = self.ask_record(id, own.limit, &buckets, who.solved);

@@ -11,7 +11,7 @@ use gatehouse_limiter::{
 };
 
 use super::LoginGuard;
-use super::counting::GuardedLogin;
+use super::counting::{GuardLimits, GuardedLogin};
 use super::failure_record::RecordedFailure;
 use crate::clock::Micros;
 use crate::config::Limits;
@@ -137,7 +137,10 @@ impl RecordedFailures<'_> {
 
 /// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
-    let logins = [GuardedLogin::Own, GuardedLogin::Realm];
-    let limits = logins.into_iter().flat_map(|login| login.limits(limits));
+    let logins = [GuardedLogin::Own, GuardedLogin::Factor, GuardedLogin::Realm];
+    let limits = logins.into_iter().flat_map(|login| {
+        let GuardLimits { account, shared, device } = login.limits(limits);
+        [account, device].into_iter().chain(shared.into_iter().flatten())
+    });
     window::horizon(limits.flat_map(|limit| limit.rules()), now)
 }

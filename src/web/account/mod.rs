@@ -1,6 +1,7 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
 pub mod data;
+pub mod factors;
 pub mod phone;
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use actix_web::web::{Form, Query};
 use askama::Template;
 use serde::Deserialize;
 
-use crate::accounts::{Account, AuthenticatedSession, SessionId, SignedInBy};
+use crate::accounts::{Account, AuthenticatedSession, FirstFactor, Proof, SessionId};
 use crate::audit::{EventSubject, FailedAttempts, FailureSummary};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
@@ -146,7 +147,8 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
         PasswordChangeOutcome::Done(account) => {
             // Every session has ended. This browser gets a new one.
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::PasswordChanged));
-            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
+            let proof = Proof { first: FirstFactor::Password, second: who.session.factor };
+            let response = welcome(&visit, &services, &account, next, flash, proof).await?;
             Ok(response.unwrap_or_else(|| visit.see_other("/login", flash)))
         }
         PasswordChangeOutcome::Stale => {
@@ -262,6 +264,7 @@ async fn page(
         must_change: account.must_change_password,
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
+        asks_factor: current.asks_factor,
     })
 }
 
@@ -374,6 +377,7 @@ pub struct AccountPage {
     pub disabled: Option<Moment>,
     /// This browser cannot use the password either.
     pub closed: bool,
+    pub asks_factor: bool,
 }
 
 form_page!(AccountPage);

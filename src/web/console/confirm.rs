@@ -124,7 +124,7 @@ async fn confirm(
 /// ended the session.
 async fn renew(admin: &Admin, token: Option<&str>) -> Result<Option<SessionToken>, WebError> {
     let Some(token) = token.and_then(SessionToken::parse) else { return Ok(None) };
-    let fresh = admin.services.sessions.confirm(&token).await?;
+    let fresh = admin.services.sessions.confirm(&token, None).await?;
     if fresh.is_some() {
         admin.did("confirm", &json!({}));
     }

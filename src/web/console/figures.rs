@@ -105,6 +105,10 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
             sum.action == Action::SignIn && wrong && !by(LimitName::LoginDevice)
                 || limit != LimitName::LoginAccount && answers(by(LimitName::LoginAddress))
         }
+        (LimitUnit::Factor, LimitName::FactorDevice) => {
+            sum.action == Action::FactorFailed && wrong && by(limit)
+        }
+        (LimitUnit::Factor, _) => sum.action == Action::FactorFailed && wrong && !by(LimitName::FactorDevice),
         (LimitUnit::Attempt, LimitName::GuardDevice) => sum.action == Action::Attempt && wrong && by(limit),
         (LimitUnit::Attempt, _) => {
             sum.action == Action::Attempt && wrong && !by(LimitName::GuardDevice)

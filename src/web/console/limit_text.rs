@@ -15,6 +15,7 @@ use crate::web::http::locale::in_units;
 const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
     match unit {
         Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
+        Some(LimitUnit::Factor) => ("unit.guess", "unit.guesses"),
         Some(LimitUnit::Attempt) => ("unit.attempt", "unit.attempts"),
         Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),
         Some(LimitUnit::Image) => ("unit.image", "unit.images"),

@@ -132,7 +132,7 @@ struct Group<'a> {
 
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
-        Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
+        Some(LimitUnit::SignIn | LimitUnit::Factor | LimitUnit::Registration) => "sign-in",
         Some(LimitUnit::Attempt) => "guard",
         Some(LimitUnit::Message | LimitUnit::Guess) => "sms",
         Some(LimitUnit::Image) => "captcha",

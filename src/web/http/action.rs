@@ -44,6 +44,10 @@ pub enum ActionRefusal {
         captcha_required: bool,
     },
     WrongCode,
+    /// The second factor, or one that was used before.
+    WrongFactor,
+    /// Codes of the account's app are not compared from here.
+    FactorClosed,
     Unfit(Field, PasswordError),
     /// The same for a form and a call; a form may have its own words for it.
     Problem(Problem),
@@ -54,6 +58,8 @@ pub enum ActionRefusal {
 pub enum CountedAs {
     Password,
     Guess,
+    /// A second factor.
+    Factor,
     Message,
     /// Those of a registration are not shown.
     Account,
@@ -75,6 +81,8 @@ impl From<CodeRefusal> for ActionRefusal {
             CodeRefusal::PasswordRequired => Problem::PasswordRequired.into(),
             CodeRefusal::AccountDisabled => Problem::AccountDisabled.into(),
             CodeRefusal::PhoneTaken => Problem::PhoneTaken.into(),
+            // Only where a password is replaced, which answers it.
+            CodeRefusal::FactorMissing(..) => Self::WrongCode,
             CodeRefusal::Db(error) => error.into(),
         }
     }
@@ -100,6 +108,10 @@ impl<'a> Actor<'a> {
     ) -> Self {
         let (origin, known) = (sender.client.origin(), sender.known_devices());
         Self { services, live, origin, sender, asker, known, answer }
+    }
+
+    pub const fn known(&self) -> &KnownDevices {
+        &self.known
     }
 
     pub fn browser(&self) -> Option<&[u8]> {

@@ -159,6 +159,9 @@ impl ApiRequest {
             ActionRefusal::WrongCode => {
                 return self.with_quota(CountedAs::Guess, Problem::InvalidCode.respond(), None).into();
             }
+            ActionRefusal::WrongFactor | ActionRefusal::FactorClosed => {
+                return self.with_quota(CountedAs::Factor, Problem::InvalidFactor.respond(), None).into();
+            }
             ActionRefusal::Unfit(field, unfit) => Problem::at(field, unfit.into()),
             ActionRefusal::Problem(problem) => problem,
         };
@@ -187,6 +190,13 @@ impl ApiRequest {
                     full,
                 );
             }
+            // That of a device, and that of the address for recovery codes, are told to nobody else.
+            (CountedAs::Factor, Some((name, _))) => {
+                let own = [&limits.factor_account, &limits.factor_device, &limits.login_address];
+                let own: Vec<&Limit> = own.into_iter().filter(|limit| limit.name() == name).collect();
+                return limited(response, &own, full);
+            }
+            (CountedAs::Factor, None) => return limited(response, &[&limits.factor_account], None),
             (CountedAs::Account, _) => return response,
         };
         limited(response, &[own, &limits.login_address, &limits.login_network], full)

@@ -18,6 +18,7 @@ use crate::web::http::theme::Theme;
 pub struct Cookies {
     pub secure: bool,
     pub session_name: &'static str,
+    pub half_name: &'static str,
     pub browser_name: &'static str,
     pub device_name: &'static str,
     pub flash_name: &'static str,
@@ -36,6 +37,7 @@ impl Cookies {
         Self {
             secure,
             session_name: name("__Host-gh_session", "gh_session"),
+            half_name: name("__Host-gh_half", "gh_half"),
             browser_name: name("__Host-gh_browser", "gh_browser"),
             device_name: name("__Host-gh_device", "gh_device"),
             flash_name: name("__Host-gh_flash", "gh_flash"),
@@ -47,6 +49,15 @@ impl Cookies {
     /// The session's token. The browser keeps it no longer than the session can last.
     pub fn session(self, token: &str, longest: Duration) -> Cookie<'static> {
         self.lasting(self.session_name, token.to_owned(), longest)
+    }
+
+    /// The token of a sign-in that lacks its second step.
+    pub fn half(self, token: &str, lasts: Duration) -> Cookie<'static> {
+        self.lasting(self.half_name, token.to_owned(), lasts)
+    }
+
+    pub fn end_half(self) -> Cookie<'static> {
+        self.removal(self.half_name)
     }
 
     /// With what an administrator looked up or searched for, which the next user of this browser must not see.

@@ -68,6 +68,15 @@ pub enum Message {
     CodeDigits,
     /// The code is wrong, expired, used or was never sent.
     CodeWrong,
+    /// A second factor: a code of an app, or a recovery code.
+    FactorMissing,
+    FactorUnfit,
+    /// It is wrong, or was used before.
+    FactorWrong,
+    /// Codes of the app are not compared from this browser any more.
+    FactorClosed,
+    /// The code is none of the app that is being set up.
+    TotpUnconfirmed,
     CaptchaMissing,
     CaptchaWrong,
     /// A token's name: missing, too long, or with control characters.
@@ -121,6 +130,11 @@ impl Message {
             Self::CodeMissing => locale.t("error.code-missing"),
             Self::CodeDigits => locale.t("error.code-digits"),
             Self::CodeWrong => locale.t("error.code-wrong"),
+            Self::FactorMissing => locale.t("error.factor-missing"),
+            Self::FactorUnfit => locale.t("error.factor-unfit"),
+            Self::FactorWrong => locale.t("error.factor-wrong"),
+            Self::FactorClosed => locale.t("error.factor-closed"),
+            Self::TotpUnconfirmed => locale.t("error.totp-unconfirmed"),
             Self::CaptchaMissing => locale.t("error.captcha-missing"),
             Self::CaptchaWrong => locale.t("error.captcha-wrong"),
             Self::NameUnfit { max } => t!("error.token-name", locale = code, max = max),
@@ -153,7 +167,7 @@ impl Message {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
             Self::NoAccount => StatusCode::NOT_FOUND,
-            Self::CodeWrong => StatusCode::UNAUTHORIZED,
+            Self::CodeWrong | Self::FactorWrong | Self::FactorClosed => StatusCode::UNAUTHORIZED,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }

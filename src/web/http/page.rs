@@ -23,7 +23,7 @@ use rust_i18n::t;
 use strum::{IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
-use crate::accounts::{Account, DeviceCookies, KnownDevices, SessionToken, SignInClient};
+use crate::accounts::{Account, DeviceCookies, HalfToken, KnownDevices, SessionToken, SignInClient};
 use crate::clock::{Clock, Micros};
 use crate::config::{Brand, LiveSettings};
 use crate::entropy::Entropy;
@@ -169,6 +169,16 @@ impl Requester {
     pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
         let cookie = self.edge.devices.remember(&self.known_devices(), account);
         set(response, self.edge.cookies.device(cookie));
+    }
+
+    /// The token of a sign-in that lacks its second step.
+    pub fn half_token(&self) -> Option<HalfToken> {
+        let name = self.edge.cookies.half_name;
+        cookies::only_value(self.request.headers(), name).and_then(HalfToken::parse)
+    }
+
+    pub fn begin_half(&self, response: &mut HttpResponse, token: &HalfToken, lasts: Duration) {
+        set(response, self.edge.cookies.half(&token.expose(), lasts));
     }
 
     pub fn begin_session(&self, response: &mut HttpResponse, token: &SessionToken, lasts: Duration) {
@@ -481,6 +491,9 @@ pub enum Flash {
     SessionRevoked,
     OthersRevoked,
     PasswordReset,
+    /// Too much time went by since the first step of a sign-in.
+    SecondStepLapsed,
+    TotpRemoved,
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,

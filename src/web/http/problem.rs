@@ -13,6 +13,7 @@ use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 use utoipa::ToSchema;
 
+use crate::accounts::Factor;
 use crate::captcha::{Challenge, ProofChallenge};
 use crate::db::DbError;
 use crate::lookup::LookupError;
@@ -36,6 +37,16 @@ pub enum Problem {
     },
     CaptchaInvalid {
         captcha: CaptchaBody,
+    },
+    /// The first step was right; a second one is asked for.
+    FactorRequired {
+        methods: Vec<Factor>,
+        expires_in: Duration,
+    },
+    InvalidFactor,
+    /// A change of the factors, and who is signed in was not proved lately.
+    StepUpRequired {
+        methods: Vec<Factor>,
     },
     Throttled {
         limit: Cow<'static, str>,
@@ -172,6 +183,10 @@ impl Problem {
             Self::CaptchaRequired { captcha } | Self::CaptchaInvalid { captcha } => {
                 ProblemBody { captcha: Some(captcha), ..bare }
             }
+            Self::FactorRequired { methods, expires_in } => {
+                ProblemBody { methods: Some(methods), expires_in: Some(expires_in.as_secs()), ..bare }
+            }
+            Self::StepUpRequired { methods } => ProblemBody { methods: Some(methods), ..bare },
             Self::Throttled { limit, .. } => {
                 ProblemBody { limit: Some(limit), retry_after: self.retry_after(), ..bare }
             }
@@ -213,9 +228,10 @@ impl Problem {
         }
         let challenge = match self {
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
-            Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
-                "Cookie realm=\"gatehouse\""
-            }
+            Self::InvalidCredentials { .. }
+            | Self::InvalidCode
+            | Self::InvalidFactor
+            | Self::Unauthenticated => "Cookie realm=\"gatehouse\"",
             // RFC 6750, 3.1.
             Self::TokenMissing => "Bearer realm=\"gatehouse\"",
             Self::InvalidToken => "Bearer realm=\"gatehouse\", error=\"invalid_token\"",
@@ -326,6 +342,13 @@ pub struct ProblemBody<'a> {
     pub captcha_required: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub captcha: Option<&'a CaptchaBody>,
+    /// What can be proved now, the strongest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<String>)]
+    pub methods: Option<&'a [Factor]>,
+    /// Seconds until the first step has to be repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
     /// The limit that is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<&'a str>,

@@ -22,6 +22,12 @@ kinds! {
         "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.";
     CAPTCHA_INVALID = "captcha-invalid", FORBIDDEN, "CAPTCHA answer not accepted",
         "The answer was wrong, too late or already used. Solve a new challenge and send the same call again with its answer.";
+    FACTOR_REQUIRED = "factor-required", FORBIDDEN, "Second step required",
+        "The first step was right. Send one of methods with POST /api/v1/login/factor and the cookie that came with this answer, within expires_in seconds.";
+    INVALID_FACTOR = "invalid-factor", UNAUTHORIZED, "Wrong code",
+        "Send the code that the authenticator app shows now, which it was not used for before, or a recovery code that was not used.";
+    STEP_UP_REQUIRED = "step-up-required", FORBIDDEN, "Confirmation required",
+        "A change of the second factors requires that who is signed in was proved lately. Send one of methods with POST /api/v1/confirm, or the password if methods is empty, then send the same call again.";
     THROTTLED;
     BUSY;
     UNAVAILABLE;
@@ -44,7 +50,7 @@ kinds! {
     TOLD_OTHERWISE = "told-otherwise", CONFLICT, "Another outcome was told before",
         "The first outcome of an attempt stays. Ask with POST /api/v1/attempts before the next password is looked at.";
     LAPSED = "lapsed", GONE, "Lapsed",
-        "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. A verification has expired or was approved before: send another with POST /api/v1/verifications.";
+        "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. A verification has expired or was approved before: send another with POST /api/v1/verifications. A second step came later than five minutes after the first, or was taken before: begin again with POST /api/v1/login.";
     UNKNOWN_SUBJECT = "unknown-subject", NOT_FOUND, "Invalid subject for this limit",
         "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits. What belongs to another program is led by the scope of its token: guard:REALM: and a name or an address, verify:NAME: and a number, verify:NAME, relay:NAME.";
     CSRF = "csrf", FORBIDDEN, "Cross-site call refused",

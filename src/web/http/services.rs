@@ -12,13 +12,15 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use crate::accounts::{Accounts, ApiTokens, Sessions, SubmittedForms};
+use crate::accounts::{Accounts, ApiTokens, HalfSignIns, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::{LiveHandle, Server};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::gate::Gate;
-use crate::login::{AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, SignInService};
+use crate::login::{
+    AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, SecondStep, SignInService,
+};
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
@@ -44,6 +46,8 @@ pub struct Services {
     pub server: Server,
     pub accounts: Accounts,
     pub sessions: Sessions,
+    pub half_sign_ins: HalfSignIns,
+    pub second_step: SecondStep,
     pub gate: Gate,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,

@@ -14,12 +14,12 @@ async fn a_disabled_password_starts_sessions_where_it_is_not_disabled(database: 
     let starts = async |by| bench.sessions.renew(&alice, &client, by, None).await.unwrap().is_some();
     let [home, work] = [7, 8].map(|number| DeviceId::from([number; 16]));
     bench.accounts.count_device_failure(&alice, home, 1).await.unwrap();
-    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "spent");
-    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Password).await);
+    assert!(!starts(FirstFactor::PasswordFrom(home)).await, "spent");
+    assert!(starts(FirstFactor::PasswordFrom(work)).await && starts(FirstFactor::Password).await);
     bench.accounts.count_failure(&alice, 1).await.unwrap();
-    assert!(!starts(SignedInBy::Password).await, "as a stranger");
-    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Code).await);
-    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "nothing opens but the ways back");
+    assert!(!starts(FirstFactor::Password).await, "as a stranger");
+    assert!(starts(FirstFactor::PasswordFrom(work)).await && starts(FirstFactor::Code).await);
+    assert!(!starts(FirstFactor::PasswordFrom(home)).await, "nothing opens but the ways back");
 }
 
 async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does(database: TestDatabase) {
@@ -30,7 +30,7 @@ async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_doe
     assert!(bench.start_for(&verified).await.is_none());
     assert!(bench.session(&other).await.is_some(), "those that run go on");
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    assert!(bench.sessions.renew(&verified, &client, SignedInBy::Code, None).await.unwrap().is_some());
+    assert!(bench.sessions.renew(&verified, &client, FirstFactor::Code, None).await.unwrap().is_some());
     bench.accounts.enable_password(bench.alice).await.unwrap();
     assert!(bench.start_for(&verified).await.is_some());
 }

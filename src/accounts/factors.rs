@@ -1,0 +1,295 @@
+//! Second factors in the database: the authenticator app of an account, its recovery codes, and whether a sign-in is
+//! asked for one of them.
+
+mod totp;
+
+use data_encoding::BASE32_NOPAD;
+use sqlx::{query, query_as, query_scalar};
+use strum::{EnumString, IntoStaticStr};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::{AccountId, Accounts, SessionId, session_changes};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
+use crate::entropy::Entropy;
+use crate::secret::{MasterKey, SubKey, hidden_debug};
+
+use totp::SecretSeal;
+pub use totp::{TotpCode, TotpSecret};
+
+/// Wrong codes of strangers in a row, who have the password; then no stranger's code is compared.
+pub const MOST_FACTOR_FAILURES: i64 = 100;
+/// Handed out together.
+pub const RECOVERY_CODES: usize = 10;
+
+/// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+#[serde(rename_all = "kebab-case")]
+pub enum Factor {
+    Totp,
+    Recovery,
+}
+
+crate::db::text_column!(Factor, text => text.parse::<Self>()?);
+
+/// One of ten: 80 random bits, so that nobody needs to count guesses at them.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct RecoveryCode([u8; 10]);
+
+hidden_debug!(RecoveryCode);
+
+impl RecoveryCode {
+    /// As it was typed: with or without dashes, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        let letters: Zeroizing<String> = Zeroizing::new(
+            text.chars()
+                .filter(|c| !c.is_whitespace() && *c != '-')
+                .map(|c| c.to_ascii_uppercase())
+                .collect(),
+        );
+        let bytes = Zeroizing::new(BASE32_NOPAD.decode(letters.as_bytes()).ok()?);
+        Some(Self(bytes.as_slice().try_into().ok()?))
+    }
+
+    /// Four groups of four letters.
+    pub fn expose(&self) -> String {
+        let letters = Zeroizing::new(BASE32_NOPAD.encode(&self.0));
+        let group = |at: usize| letters[at * 4..at * 4 + 4].to_ascii_lowercase();
+        [group(0), group(1), group(2), group(3)].join("-")
+    }
+}
+
+/// What an account has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AccountFactors {
+    /// Since when the authenticator app is set up.
+    pub totp_since: Option<Micros>,
+    /// Since when its codes are compared for known devices alone.
+    pub totp_disabled_at: Option<Micros>,
+    /// Recovery codes that are left.
+    pub recovery_left: i64,
+}
+
+impl AccountFactors {
+    /// What can be proved, the strongest first.
+    pub fn methods(self) -> Vec<Factor> {
+        let totp = self.totp_since.map(|_| Factor::Totp);
+        totp.into_iter().chain((self.recovery_left > 0).then_some(Factor::Recovery)).collect()
+    }
+}
+
+/// What a code of an app is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TotpResult {
+    Right,
+    /// Wrong, or used before.
+    Wrong,
+    /// The same, and one too many: strangers' codes are not compared any more.
+    WrongAndDisabled,
+    /// Nothing was compared: the account has no app, or its codes are not compared for strangers.
+    Closed,
+}
+
+#[derive(Clone)]
+pub struct Factors {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    seal: SecretSeal,
+    codes: SubKey,
+}
+
+impl Factors {
+    pub fn new(db: Db, clock: Clock, entropy: Entropy, master: &MasterKey) -> Self {
+        let seal = SecretSeal::new(master.derive("factor.seal"));
+        Self { db, clock, entropy, seal, codes: master.derive("factor.recovery") }
+    }
+
+    pub async fn of(&self, account: AccountId) -> Result<AccountFactors, DbError> {
+        const SQL: &str = "SELECT (SELECT confirmed_at FROM totp WHERE account = $1),
+            (SELECT disabled_at FROM totp WHERE account = $1),
+            (SELECT COUNT(*) FROM recovery_codes WHERE account = $1 AND used_at IS NULL)";
+        let (since, disabled, recovery_left): (Option<i64>, Option<i64>, i64) =
+            on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_one(pool).await)?;
+        let totp_since = since.map(Micros);
+        Ok(AccountFactors { totp_since, totp_disabled_at: disabled.map(Micros), recovery_left })
+    }
+
+    /// A new secret for an app. The one in use stays in use until a code of the new one was right.
+    pub async fn propose_totp(&self, account: AccountId) -> Result<TotpSecret, DbError> {
+        const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)
+            ON CONFLICT (account) DO UPDATE SET pending = excluded.pending";
+        let secret = TotpSecret::random(&self.entropy);
+        let sealed = self.seal.seal(account, &secret, &self.entropy);
+        execute!(&self.db => query(SQL).bind(account.to_string()).bind(sealed))?;
+        Ok(secret)
+    }
+
+    /// The secret that was proposed last and is not in use yet.
+    pub async fn proposed_totp(&self, account: AccountId) -> Result<Option<TotpSecret>, DbError> {
+        const SQL: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
+        let sealed: Option<String> =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_optional(pool).await)?;
+        Ok(sealed.and_then(|sealed| self.seal.open(account, &sealed)))
+    }
+
+    /// Takes the proposed secret into use if the code is right, and hands out recovery codes; None if it is wrong.
+    /// From then on the account is asked for a second step, and this session has proved one.
+    pub async fn confirm_totp(
+        &self,
+        account: AccountId,
+        session: SessionId,
+        code: &TotpCode,
+    ) -> Result<Option<Vec<RecoveryCode>>, DbError> {
+        const PENDING: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
+        const USE: &str =
+            "UPDATE totp SET secret = pending, pending = NULL, confirmed_at = $2, last_step = $3,
+            failures = 0, disabled_at = NULL WHERE account = $1";
+        const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
+            ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
+        let now = self.db.now(&self.clock).await?;
+        let id = account.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let sealed: Option<String> =
+            on_tx!(&mut tx, connection => query_scalar(PENDING).bind(&id).fetch_optional(connection).await)?;
+        let secret = sealed.and_then(|sealed| self.seal.open(account, &sealed));
+        let Some(step) = secret.and_then(|secret| secret.step_of(code, now)) else { return Ok(None) };
+        on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).execute(connection).await.map(drop))?;
+        on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
+        prove(&mut tx, session, Factor::Totp, now).await?;
+        let codes = self.hand_out(&mut tx, account).await?;
+        tx.commit().await?;
+        Ok(Some(codes))
+    }
+
+    /// Ten new recovery codes. Those from before are void.
+    pub async fn renew_recovery_codes(&self, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let codes = self.hand_out(&mut tx, account).await?;
+        tx.commit().await?;
+        Ok(codes)
+    }
+
+    async fn hand_out(&self, tx: &mut Tx, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
+        const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
+        const ADD: &str = "INSERT INTO recovery_codes (account, code_hash) VALUES ($1, $2)";
+        let id = account.to_string();
+        on_tx!(tx, connection => query(VOID).bind(&id).execute(connection).await.map(drop))?;
+        let codes: Vec<_> = (0..RECOVERY_CODES).map(|_| RecoveryCode(self.entropy.bytes())).collect();
+        for code in &codes {
+            let hash = self.hash(account, code);
+            on_tx!(tx, connection => query(ADD).bind(&id).bind(hash).execute(connection).await.map(drop))?;
+        }
+        Ok(codes)
+    }
+
+    /// Compares a code with the account's app. Each step's code is right once. A stranger's counts as wrong before it
+    /// is compared, so that no more than [`MOST_FACTOR_FAILURES`] in a row are, however many come at once.
+    pub async fn check_totp(
+        &self,
+        account: AccountId,
+        code: &TotpCode,
+        stranger: bool,
+    ) -> Result<TotpResult, DbError> {
+        const COUNT: &str = "UPDATE totp SET failures = failures + 1 WHERE account = $1 AND failures < $2
+            AND secret IS NOT NULL AND disabled_at IS NULL RETURNING secret";
+        const READ: &str = "SELECT secret FROM totp WHERE account = $1 AND secret IS NOT NULL";
+        const TAKE: &str =
+            "UPDATE totp SET last_step = $2, failures = CASE WHEN $3 = 1 THEN 0 ELSE failures END
+            WHERE account = $1 AND last_step < $2";
+        const DISABLE: &str = "UPDATE totp SET disabled_at = $2 WHERE account = $1 AND failures >= $3
+            AND disabled_at IS NULL";
+        let id = account.to_string();
+        let sealed: Option<String> = match stranger {
+            true => on_db!(&self.db, pool => query_scalar(COUNT).bind(&id).bind(MOST_FACTOR_FAILURES)
+                .fetch_optional(pool).await)?,
+            false => on_db!(&self.db, pool => query_scalar(READ).bind(&id).fetch_optional(pool).await)?,
+        };
+        let Some(sealed) = sealed else { return Ok(TotpResult::Closed) };
+        let now = self.db.now(&self.clock).await?;
+        let Some(secret) = self.seal.open(account, &sealed) else {
+            tracing::error!("a TOTP secret cannot be opened: it was sealed under another key file");
+            return Ok(TotpResult::Closed);
+        };
+        if let Some(step) = secret.step_of(code, now)
+            && execute!(&self.db => query(TAKE).bind(&id).bind(step).bind(i64::from(stranger)))? > 0
+        {
+            return Ok(TotpResult::Right);
+        }
+        let disabled = stranger
+            && execute!(&self.db => query(DISABLE).bind(&id).bind(now.0).bind(MOST_FACTOR_FAILURES))? > 0;
+        Ok(if disabled { TotpResult::WrongAndDisabled } else { TotpResult::Wrong })
+    }
+
+    /// Uses up a recovery code; false if it is none of the account's, or was used before.
+    pub async fn spend_recovery_code(
+        &self,
+        account: AccountId,
+        code: &RecoveryCode,
+    ) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE recovery_codes SET used_at = $1
+            WHERE account = $2 AND code_hash = $3 AND used_at IS NULL";
+        let now = self.db.now(&self.clock).await?.0;
+        let spent = execute!(&self.db => query(SQL).bind(now).bind(account.to_string())
+            .bind(self.hash(account, code)))?;
+        Ok(spent > 0)
+    }
+
+    /// Takes every factor away: no sign-in is asked for one any more. False if there was none.
+    pub async fn clear(&self, account: AccountId, end_sessions: bool) -> Result<bool, DbError> {
+        const TABLES: [&str; 4] = [
+            "DELETE FROM totp WHERE account = $1",
+            "DELETE FROM recovery_codes WHERE account = $1",
+            "DELETE FROM factor_policies WHERE account = $1",
+            "DELETE FROM half_sign_ins WHERE account = $1",
+        ];
+        const SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        let at = self.db.now(&self.clock).await?;
+        let id = account.to_string();
+        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
+        let mut cleared = 0;
+        for sql in TABLES {
+            cleared += on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await
+                .map(|done| done.rows_affected()))?;
+        }
+        if end_sessions {
+            session_changes::record(&mut tx, &self.entropy, &id, at).await?;
+            on_tx!(&mut tx, connection => query(SESSIONS).bind(&id).execute(connection).await.map(drop))?;
+        }
+        tx.commit().await?;
+        Ok(cleared > 0)
+    }
+
+    fn hash(&self, account: AccountId, code: &RecoveryCode) -> String {
+        super::sessions::hash_text(self.codes.hash(&[account.as_bytes(), &code.0]))
+    }
+}
+
+impl Accounts {
+    /// Whether its sign-ins are asked for a second step.
+    pub async fn asks_factor(&self, account: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM factor_policies WHERE account = $1 AND required > 0";
+        let asks: i64 =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
+        Ok(asks > 0)
+    }
+}
+
+/// Notes in a session that a factor was proved in it.
+pub(super) async fn prove(
+    tx: &mut Tx,
+    session: SessionId,
+    factor: Factor,
+    at: Micros,
+) -> Result<(), DbError> {
+    const SQL: &str = "INSERT INTO session_proofs (session, methods, factor_at) VALUES ($1, $2, $3)
+        ON CONFLICT (session) DO UPDATE SET methods = excluded.methods, factor_at = excluded.factor_at";
+    let factor: &'static str = factor.into();
+    on_tx!(tx, connection => query(SQL).bind(session.to_string()).bind(factor).bind(at.0).execute(connection).await
+        .map(drop))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Codes of authenticator apps (RFC 6238): SHA-1, six digits, 30 seconds, which is what all of them can.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE32_NOPAD;
+use hmac::{Hmac, KeyInit, Mac};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use sha1::Sha1;
+use url::form_urlencoded::byte_serialize;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::accounts::AccountId;
+use crate::clock::Micros;
+use crate::entropy::Entropy;
+use crate::secret::{SubKey, hidden_debug, same};
+
+const STEP_MICROS: i64 = 30_000_000;
+/// Codes of the step before and the step after are right, too: clocks differ, and typing takes a while.
+const STEPS_BESIDE: i64 = 1;
+
+/// 160 random bits, as RFC 4226 recommends.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct TotpSecret([u8; 20]);
+
+hidden_debug!(TotpSecret);
+
+/// Six digits, as typed from an app.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct TotpCode(String);
+
+hidden_debug!(TotpCode);
+
+impl TotpCode {
+    /// Apps show the digits in two groups, so spaces between them are ignored.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        (digits.len() == 6 && digits.bytes().all(|c| c.is_ascii_digit())).then_some(Self(digits))
+    }
+}
+
+impl TotpSecret {
+    pub fn random(entropy: &Entropy) -> Self {
+        Self(entropy.bytes())
+    }
+
+    /// As it is typed into an app.
+    pub fn base32(&self) -> Zeroizing<String> {
+        Zeroizing::new(BASE32_NOPAD.encode(&self.0))
+    }
+
+    /// What the image for an app says (Google's "Key Uri Format").
+    pub fn uri(&self, issuer: &str, login: &str) -> Zeroizing<String> {
+        let escaped = |text: &str| byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20");
+        let (issuer, login) = (escaped(issuer), escaped(login));
+        let secret = self.base32();
+        Zeroizing::new(format!("otpauth://totp/{issuer}:{login}?secret={}&issuer={issuer}", *secret))
+    }
+
+    /// The step whose code it is; None if it is none of those around `now`.
+    pub fn step_of(&self, code: &TotpCode, now: Micros) -> Option<i64> {
+        let step = now.0.div_euclid(STEP_MICROS);
+        // All are compared, whichever it is.
+        let beside = step - STEPS_BESIDE..=step + STEPS_BESIDE;
+        beside.filter(|step| same(self.code(*step).as_bytes(), code.0.as_bytes())).last()
+    }
+
+    fn code(&self, step: i64) -> String {
+        let mut mac = Hmac::<Sha1>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        mac.update(&step.to_be_bytes());
+        let hash = mac.finalize().into_bytes();
+        let start = usize::from(hash[hash.len() - 1] & 0xf);
+        let word = hash[start..].first_chunk().copied().expect("20 bytes hold 4 from the 16th");
+        format!("{:06}", (u32::from_be_bytes(word) & 0x7fff_ffff) % 1_000_000)
+    }
+}
+
+/// Seals secrets for the database, each for its account.
+#[derive(Clone)]
+pub struct SecretSeal(SubKey);
+
+impl SecretSeal {
+    pub const fn new(key: SubKey) -> Self {
+        Self(key)
+    }
+
+    pub fn seal(&self, account: AccountId, secret: &TotpSecret, entropy: &Entropy) -> String {
+        let nonce: [u8; NONCE_LEN] = entropy.bytes();
+        let mut sealed = secret.0.to_vec();
+        self.cipher()
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(account.as_bytes()),
+                &mut sealed,
+            )
+            .expect("20 bytes can be sealed");
+        URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
+    }
+
+    /// None if it was sealed under another key, or for another account.
+    pub fn open(&self, account: AccountId, sealed: &str) -> Option<TotpSecret> {
+        let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let mut sealed = Zeroizing::new(sealed.to_vec());
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let open = self.cipher().open_in_place(nonce, Aad::from(account.as_bytes()), &mut sealed).ok()?;
+        Some(TotpSecret((&*open).try_into().ok()?))
+    }
+
+    fn cipher(&self) -> LessSafeKey {
+        let key = self.0.hash(&[b"seal"]);
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("the cipher takes 32 bytes");
+        LessSafeKey::new(key)
+    }
+}

@@ -1,0 +1,451 @@
+//! `/account/factors`, and `/api/v1/totp`, `/api/v1/recovery-codes` and `/api/v1/confirm`: the second factors of the
+//! signed-in account. Whoever changes them has proved lately who they are: by a factor, once there is one.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::web::Json;
+use askama::Template;
+use qrcodegen::{QrCode, QrCodeEcc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::accounts::{
+    AccountFactors, AuthenticatedSession, Factor, RecoveryCode, SessionToken, TotpCode, TotpSecret,
+};
+use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
+use crate::captcha::CaptchaForm;
+use crate::login::FactorGuess;
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
+use crate::web::http::action::{parse_current, read_current};
+use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, MEMBER};
+use crate::web::http::page::Requester;
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, Moment,
+    PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+};
+use crate::web::second_step::{parse_guess, prove, read_guess};
+use crate::web::session::{self, Member};
+
+const PATH: &str = "/account/factors";
+const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+
+/// What a form of the page does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FactorAct {
+    /// Proves who is signed in.
+    #[default]
+    Confirm,
+    ProposeTotp,
+    UseTotp,
+    RemoveTotp,
+    RenewCodes,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FactorsForm {
+    act: FactorAct,
+    code: SecretField,
+    current_password: SecretField,
+    #[serde(flatten)]
+    guarded: GuardedFields,
+}
+
+/// Who is signed in proves it again: by a factor, where the account asks for one, otherwise by the password.
+enum StepUp {
+    Password(crate::login::Password),
+    Factor(FactorGuess),
+}
+
+async fn step_up(
+    by: &Actor<'_>,
+    who: &AuthenticatedSession,
+    shown: StepUp,
+) -> Result<Option<Factor>, ActionRefusal> {
+    match shown {
+        StepUp::Factor(guess) => prove(by, &who.account, guess).await.map(Some),
+        StepUp::Password(password) => {
+            by.verify(&who.account, password, Field::CurrentPassword).await.map(|_| None)
+        }
+    }
+}
+
+/// The session's new token. None if it has ended meanwhile.
+async fn renew(
+    sender: &Requester,
+    services: &Services,
+    factor: Option<Factor>,
+) -> Result<Option<SessionToken>, WebError> {
+    let Some(token) = sender.session_token().and_then(SessionToken::parse) else { return Ok(None) };
+    Ok(services.sessions.confirm(&token, factor).await?)
+}
+
+async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<AccountFactors, WebError> {
+    Ok(services.second_step.factors().of(who.account.id).await?)
+}
+
+fn record(
+    sender: &Requester,
+    services: &Services,
+    who: &AuthenticatedSession,
+    action: Action,
+    factor: Factor,
+) {
+    let address = sender.client.subject();
+    services.audit.record(AuditEvent {
+        name: Some(factor.into()),
+        account: Some(who.account.recorded()),
+        address: Some(EventSubject::Address(address.as_ref())),
+        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
+    });
+}
+
+pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
+    Ok(FactorsPage::of(&visit, &services, &who).await?.respond(&visit))
+}
+
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesData) -> WebResult {
+    let who = session::require(&visit, &services, PATH).await?;
+    if who.account.must_change_password {
+        return Ok(visit.change_password_first(PATH));
+    }
+    let live = visit.live(&services);
+    let page = FactorsPage::of(&visit, &services, &who).await?;
+    let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if form.act == FactorAct::Confirm {
+        let asks = who.session.asks_factor;
+        let parse = |errors: &mut FieldErrors| match asks {
+            true => parse_guess(&form.code, errors).map(StepUp::Factor),
+            false => errors
+                .take(Field::CurrentPassword, parse_current(&form.current_password))
+                .map(StepUp::Password),
+        };
+        let shown = reply.read(&form.guarded, parse).await?;
+        let factor = reply.told(step_up(&reply.actor(&form.guarded), &who, shown).await).await?;
+        let Some(token) = renew(&visit, &services, factor).await? else {
+            return Ok(visit.see_other("/login", None));
+        };
+        let mut response = visit.see_other(PATH, None);
+        visit.begin_session(&mut response, &token, services.session_lasts);
+        return Ok(response);
+    }
+    // Without it the page asks for the confirmation first.
+    reply.read(&form.guarded, |_| Some(())).await?;
+    if !services.sessions.is_confirmed(&who.session) {
+        return Ok(reply.plain(Notice::None));
+    }
+    let (store, account) = (services.second_step.factors(), who.account.id);
+    let codes = match form.act {
+        FactorAct::Confirm => unreachable!("answered above"),
+        FactorAct::ProposeTotp => {
+            store.propose_totp(account).await?;
+            return Ok(visit.see_other(PATH, None));
+        }
+        FactorAct::UseTotp => {
+            let parse = |errors: &mut FieldErrors| {
+                let code = TotpCode::parse(form.code.expose()).ok_or(Message::FactorUnfit);
+                errors.take(Field::Code, code)
+            };
+            let code = reply.read(&form.guarded, parse).await?;
+            let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
+                return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
+            };
+            record(&visit, &services, &who, Action::FactorAdded, Factor::Totp);
+            codes
+        }
+        FactorAct::RemoveTotp => {
+            if store.clear(account, false).await? {
+                record(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
+            }
+            return Ok(visit.see_other(PATH, Some(Flash::TotpRemoved)));
+        }
+        FactorAct::RenewCodes if page.factors.totp_since.is_none() => return Ok(reply.plain(Notice::None)),
+        FactorAct::RenewCodes => {
+            let codes = store.renew_recovery_codes(account).await?;
+            record(&visit, &services, &who, Action::FactorAdded, Factor::Recovery);
+            codes
+        }
+    };
+    let page = FactorsPage { codes: exposed(&codes), ..FactorsPage::of(&visit, &services, &who).await? };
+    let mut response = page.respond(&visit);
+    // Shown once: the same form again leads to the page without them.
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
+    codes.iter().map(RecoveryCode::expose).collect()
+}
+
+#[derive(Template, Clone)]
+#[template(path = "pages/factors.html")]
+pub struct FactorsPage {
+    pub form: FormPage,
+    pub login: String,
+    pub factors: AccountFactors,
+    /// It was proved lately who is signed in.
+    confirmed: bool,
+    /// By a factor.
+    asks_factor: bool,
+    has_password: bool,
+    /// An app that is being set up.
+    proposed: Option<ProposedTotp>,
+    /// Those just handed out, shown once.
+    codes: Vec<String>,
+}
+
+#[derive(Clone)]
+struct ProposedTotp {
+    /// In groups of four.
+    secret: String,
+    /// The sides of the image, and its dark squares as the path of an SVG.
+    side: i32,
+    squares: String,
+}
+
+form_page!(FactorsPage);
+
+impl FactorsPage {
+    async fn of(
+        visit: &PageRequest,
+        services: &Services,
+        who: &AuthenticatedSession,
+    ) -> Result<Self, WebError> {
+        let confirmed = services.sessions.is_confirmed(&who.session);
+        let login = who.account.login.as_str();
+        let proposed = match confirmed {
+            true => services.second_step.factors().proposed_totp(who.account.id).await?,
+            false => None,
+        };
+        Ok(Self {
+            form: FormPage::new(visit, PATH, Some(login), None),
+            login: login.to_owned(),
+            factors: factors(services, who).await?,
+            confirmed,
+            asks_factor: who.session.asks_factor,
+            has_password: who.account.password_hash.is_some(),
+            proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
+            codes: Vec::new(),
+        })
+    }
+
+    fn focus(&self) -> &'static str {
+        self.form.focus(match (self.confirmed, self.asks_factor) {
+            (true, _) if self.proposed.is_none() => "",
+            (true, _) | (false, true) => "code",
+            (false, false) => "current_password",
+        })
+    }
+
+    fn since(&self) -> Option<Moment> {
+        self.factors.totp_since.map(Moment)
+    }
+}
+
+impl ProposedTotp {
+    fn of(secret: &TotpSecret, issuer: &str, login: &str) -> Self {
+        let letters = secret.base32();
+        let groups: Vec<&str> = (0..letters.len()).step_by(4).map(|at| &letters[at..at + 4]).collect();
+        let code = QrCode::encode_text(&secret.uri(issuer, login), QrCodeEcc::Medium)
+            .expect("an address of some hundred letters fits");
+        let side = code.size();
+        let dark =
+            (0..side).flat_map(|y| (0..side).map(move |x| (x, y))).filter(|(x, y)| code.get_module(*x, *y));
+        let squares = dark.map(|(x, y)| format!("M{x} {y}h1v1h-1z")).collect();
+        Self { secret: groups.join(" "), side, squares }
+    }
+}
+
+/// The name that the app shows beside the account.
+fn issuer(services: &Services) -> String {
+    services.live.snapshot().brand.name.clone()
+}
+
+// The same as calls.
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Confirmation, example = json!({ "totp": "492039" }))]
+pub struct ConfirmBody {
+    /// Of the account that is signed in, while it asks for no second factor.
+    #[schema(value_type = Option<CurrentPassword>)]
+    password: Option<SecretField>,
+    /// The six digits that the authenticator app shows.
+    #[schema(value_type = Option<String>)]
+    totp: Option<SecretField>,
+    /// A recovery code.
+    #[schema(value_type = Option<String>)]
+    recovery: Option<SecretField>,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// Prove again who is signed in
+///
+/// By the password, or by a second factor once the account asks for one. It holds for `[session] confirm`, by default 15
+/// minutes, and counts as at sign-in.
+#[utoipa::path(
+    post,
+    path = "/api/v1/confirm",
+    operation_id = "confirmSession",
+    tag = "session",
+    request_body = ConfirmBody,
+    responses((
+        status = 204,
+        description = "Confirmed. The session has a new token, and the old one is invalid.",
+        headers(("SessionCookie"))
+    )),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([
+        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-factor", "no-password", "password-disabled",
+        "step-up-required", "busy"
+    ])))
+)]
+pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: ApiRequest) -> WebResult {
+    let shown = match (&body.password, who.session.asks_factor) {
+        (Some(_), true) => return Err(step_up_required(&call.services, &who).await?.into()),
+        (Some(_), false) if who.account.password_hash.is_none() => return Err(Problem::NoPassword.into()),
+        (Some(password), false) => StepUp::Password(read_current(Field::Password, password)?),
+        (None, false) if body.totp.is_none() && body.recovery.is_none() => {
+            return Err(Problem::at(Field::Password, Message::CurrentPasswordMissing).into());
+        }
+        (None, _) => StepUp::Factor(read_guess(body.totp.as_ref(), body.recovery.as_ref())?),
+    };
+    let factor = step_up(&call.actor(FORM, body.captcha.as_ref()), &who, shown).await;
+    let factor = call.told(FORM, factor).await?;
+    let token = renew(&call, &call.services, factor).await?.ok_or(Problem::Unauthenticated)?;
+    let mut response = HttpResponse::NoContent().finish();
+    call.begin_session(&mut response, &token, call.services.session_lasts);
+    Ok(response)
+}
+
+async fn step_up_required(services: &Services, who: &AuthenticatedSession) -> Result<Problem, WebError> {
+    let methods = match who.session.asks_factor {
+        true => factors(services, who).await?.methods(),
+        false => Vec::new(),
+    };
+    Ok(Problem::StepUpRequired { methods })
+}
+
+async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+    match services.sessions.is_confirmed(&who.session) {
+        true => Ok(()),
+        false => Err(step_up_required(services, who).await?.into()),
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = TotpProposal)]
+pub struct ProposalBody {
+    /// In base32, for an app in which it is typed.
+    secret: String,
+    /// The same as an `otpauth:` address, for a QR code.
+    uri: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = TotpCode, example = json!({ "code": "492039" }))]
+pub struct UseBody {
+    /// The six digits that the app shows.
+    #[schema(value_type = String)]
+    code: SecretField,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = RecoveryCodes)]
+pub struct CodesBody {
+    /// Each is right once. They are not told again.
+    recovery_codes: Vec<String>,
+}
+
+/// Begin to set up an authenticator app
+///
+/// RFC 6238 with SHA-1, six digits and 30 seconds. Nothing changes until PUT /api/v1/totp shows a code of it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/totp",
+    operation_id = "proposeTotp",
+    tag = "session",
+    responses((status = 201, description = "The secret, told once.", body = ProposalBody)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
+)]
+pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
+    require_confirmed(&call.services, &who).await?;
+    let secret = call.services.second_step.factors().propose_totp(who.account.id).await?;
+    let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
+    Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
+}
+
+/// Finish setting up an authenticator app
+///
+/// From now on sign-ins to the account are asked for a second step. An app and recovery codes from before are void.
+#[utoipa::path(
+    put,
+    path = "/api/v1/totp",
+    operation_id = "useTotp",
+    tag = "session",
+    request_body = UseBody,
+    responses((status = 200, description = "In use.", body = CodesBody)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "invalid-factor"])))
+)]
+pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest) -> WebResult {
+    let code = TotpCode::parse(body.code.expose());
+    let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
+    require_confirmed(&call.services, &who).await?;
+    let store = call.services.second_step.factors();
+    let codes =
+        store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;
+    record(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
+    Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
+}
+
+/// Remove the authenticator app
+///
+/// With it go the recovery codes: sign-ins are not asked for a second step any more.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/totp",
+    operation_id = "removeTotp",
+    tag = "session",
+    responses((status = 204, description = "Removed, also if there was none.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
+)]
+pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
+    require_confirmed(&call.services, &who).await?;
+    if call.services.second_step.factors().clear(who.account.id, false).await? {
+        record(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
+    }
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Make new recovery codes
+///
+/// Those from before are void.
+#[utoipa::path(
+    post,
+    path = "/api/v1/recovery-codes",
+    operation_id = "renewRecoveryCodes",
+    tag = "session",
+    responses((status = 200, description = "Ten codes.", body = CodesBody)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([MEMBER, "step-up-required", "not-found"])))
+)]
+pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
+    require_confirmed(&call.services, &who).await?;
+    if factors(&call.services, &who).await?.totp_since.is_none() {
+        return Err(Problem::NotFound.into());
+    }
+    let codes = call.services.second_step.factors().renew_recovery_codes(who.account.id).await?;
+    record(&call, &call.services, &who, Action::FactorAdded, Factor::Recovery);
+    Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
+}

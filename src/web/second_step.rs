@@ -1,0 +1,219 @@
+//! `/login/factor` and `POST /api/v1/login/factor`: the second step of a sign-in, or of a new password after a code.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Json, Query};
+use askama::Template;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::accounts::{Account, AccountFactors, Factor, HalfSignIn, HalfToken, Proof, ShownBy};
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::login::{FactorGuess, FactorOutcome, FactorRequest};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
+use crate::web::http::describe::{ATTEMPT, BODY};
+use crate::web::http::page::{Requester, set, set_all};
+use crate::web::http::{
+    ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
+    PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+};
+use crate::web::session::{SECOND_STEP, UserBody, complete};
+
+const FORM: CaptchaForm = CaptchaForm::Login;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct FactorForm {
+    pub code: SecretField,
+    #[serde(flatten)]
+    pub guarded: GuardedFields,
+}
+
+/// One of them.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SecondFactor, example = json!({ "totp": "492039" }))]
+pub struct FactorBody {
+    /// The six digits that the authenticator app shows.
+    #[schema(value_type = Option<String>)]
+    pub totp: Option<SecretField>,
+    /// A recovery code, with or without its dashes.
+    #[schema(value_type = Option<String>)]
+    pub recovery: Option<SecretField>,
+    pub captcha: Option<CaptchaSolution>,
+}
+
+impl FactorBody {
+    pub fn guess(&self) -> Result<FactorGuess, Problem> {
+        read_guess(self.totp.as_ref(), self.recovery.as_ref())
+    }
+}
+
+/// What a call proves: one field, in its form.
+pub fn read_guess(
+    totp: Option<&SecretField>,
+    recovery: Option<&SecretField>,
+) -> Result<FactorGuess, Problem> {
+    let (field, typed) = match (totp, recovery) {
+        (Some(code), None) => ("totp", code),
+        (None, Some(code)) => ("recovery", code),
+        (Some(_), Some(_)) => return Err(Problem::wrong("recovery", "Send totp or recovery, not both.")),
+        (None, None) => {
+            return Err(Problem::wrong("totp", "Send totp (six digits) or recovery (16 letters and digits)."));
+        }
+    };
+    match (field, FactorGuess::parse(typed.expose())) {
+        ("totp", Some(guess @ FactorGuess::Totp(_)))
+        | ("recovery", Some(guess @ FactorGuess::Recovery(_))) => Ok(guess),
+        ("totp", _) => Err(Problem::wrong("totp", "Send the six digits that the app shows.")),
+        _ => Err(Problem::wrong("recovery", "Send a recovery code: 16 letters and digits.")),
+    }
+}
+
+/// What was typed into the one field of a form.
+pub fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<FactorGuess> {
+    let typed = typed.expose().trim();
+    let parsed = match typed {
+        "" => Err(Message::FactorMissing),
+        typed => FactorGuess::parse(typed).ok_or(Message::FactorUnfit),
+    };
+    errors.take(Field::Code, parsed)
+}
+
+/// The factor, if the guess was right.
+pub async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
+    let solved = by.redeem().await?;
+    let (origin, devices) = (by.origin.clone(), by.known().clone());
+    let request = FactorRequest { account: account.clone(), guess, origin, devices, solved };
+    match by.services.second_step.check(by.live, request).await? {
+        FactorOutcome::Proved(factor) => Ok(factor),
+        FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor),
+        FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
+        FactorOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),
+    }
+}
+
+async fn half(sender: &Requester, services: &Services) -> Result<Option<(HalfToken, HalfSignIn)>, WebError> {
+    let Some(token) = sender.half_token() else { return Ok(None) };
+    Ok(services.half_sign_ins.find(&token).await?.map(|half| (token, half)))
+}
+
+/// What the whole sign-in does. None if it lapsed meanwhile, or the account was changed.
+async fn finish(
+    sender: &Requester,
+    services: &Services,
+    (token, half): (&HalfToken, &HalfSignIn),
+    factor: Factor,
+    mut answer: HttpResponse,
+) -> Result<Option<HttpResponse>, WebError> {
+    if !services.half_sign_ins.end(token).await? {
+        return Ok(None);
+    }
+    set(&mut answer, sender.edge.cookies.end_half());
+    let HalfSignIn { account, first, new_password, .. } = half;
+    let Some(new) = new_password else {
+        let proof = Proof { first: *first, second: Some((factor, sender.now())) };
+        return Ok(complete(sender, services, account, proof, answer).await?);
+    };
+    let Some(phone) = &account.phone else { return Ok(None) };
+    let set = services.accounts.set_password(account.id, new, ShownBy::PhoneAndFactor(phone)).await?;
+    let Some(version) = set else { return Ok(None) };
+    let account = account.clone().with_password(new.clone(), version);
+    set_all(&mut answer, sender.edge.cookies.end_session());
+    sender.remember_device(&mut answer, &account);
+    Ok(Some(answer))
+}
+
+fn lapsed(visit: &PageRequest) -> HttpResponse {
+    let mut response = visit.see_other("/login", Some(Flash::SecondStepLapsed));
+    set(&mut response, visit.cookies().end_half());
+    response
+}
+
+/// `GET /login/factor`
+pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
+    let Some((_, half)) = half(&visit, &services).await? else { return Ok(lapsed(&visit)) };
+    let factors = services.second_step.factors().of(half.account.id).await?;
+    Ok(FactorPage::new(&visit, &visit.live(&services), &half, factors).respond(&visit))
+}
+
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesData) -> WebResult {
+    let live = visit.live(&services);
+    let Some((token, half)) = half(&visit, &services).await? else { return Ok(lapsed(&visit)) };
+    let factors = services.second_step.factors().of(half.account.id).await?;
+    let page = FactorPage::new(&visit, &live, &half, factors);
+    let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    let guess = reply.read(&form.guarded, |errors| parse_guess(&form.code, errors)).await?;
+    let factor = reply.told(prove(&reply.actor(&form.guarded), &half.account, guess).await).await?;
+    let answer = match half.new_password {
+        Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),
+        None => visit.see_other(&half.target, None),
+    };
+    let done = finish(&visit, &services, (&token, &half), factor, answer).await?;
+    Ok(done.unwrap_or_else(|| lapsed(&visit)))
+}
+
+/// Take the second step of a sign-in
+///
+/// With the cookie that came with 403 factor-required, within five minutes. A code of the app counts on the account,
+/// or on the device if the cookie `gh_device` shows one that the account knows, before it is compared, and is given
+/// back if it was right; each code is right once. A wrong recovery code counts on the client's address alone.
+#[utoipa::path(
+    post,
+    path = "/api/v1/login/factor",
+    operation_id = "takeSecondStep",
+    tag = "sign-in",
+    request_body = FactorBody,
+    responses(
+        (status = 200, description = "Signed in. The cookie is the session.", body = UserBody, headers(("SignInCookies"))),
+        (status = 204, description = "After POST /api/v1/password/reset: the password is set. Every session has ended.")
+    ),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-factor", "lapsed", "busy"])))
+)]
+pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
+    let guess = body.guess()?;
+    let (token, half) = half(&call, &call.services).await?.ok_or(Problem::Lapsed)?;
+    let proved = prove(&call.actor(FORM, body.captcha.as_ref()), &half.account, guess).await;
+    let factor = call.told(FORM, proved).await?;
+    let answer = match half.new_password {
+        Some(_) => HttpResponse::NoContent().finish(),
+        None => HttpResponse::Ok().json(UserBody::from(&half.account)),
+    };
+    let done = finish(&call, &call.services, (&token, &half), factor, answer).await?;
+    Ok(done.ok_or(Problem::Lapsed)?)
+}
+
+#[derive(Template, Clone)]
+#[template(path = "pages/factor.html")]
+pub struct FactorPage {
+    pub form: FormPage,
+    pub login: String,
+    pub factors: AccountFactors,
+}
+
+form_page!(FactorPage);
+
+impl FactorPage {
+    fn new(visit: &PageRequest, live: &LiveSettings, half: &HalfSignIn, factors: AccountFactors) -> Self {
+        let form = FormPage::new(visit, SECOND_STEP, None, next_of(visit, live, &half.target));
+        Self { form, login: half.account.login.as_str().to_owned(), factors }
+    }
+
+    fn focus(&self) -> &'static str {
+        self.form.focus("code")
+    }
+}
+
+/// The target again, so that the page says where it leads, and its form may end there.
+fn next_of(visit: &PageRequest, live: &LiveSettings, target: &str) -> Option<Next> {
+    let query = target.strip_prefix("/login?")?;
+    Query::<NextFields>::from_query(query).ok()?.target(visit, live)
+}
