@@ -34,8 +34,7 @@ pub use event::{
 };
 pub use log::{
     BusiestSubjects, EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts,
-    FailureSummary, FiguresStep, FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
-    TOP_ROWS,
+    FailureSummary, MINUTE, RankedSubject, SEARCHED, SharedAddress, StepSpan, SubjectKind, TOP_ROWS, floor,
 };
 use writer::{EventKeys, EventWriter};
 
