@@ -383,7 +383,7 @@ from_row!(EventEntry, row => {
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
-const QUARTER: Duration = Duration::from_secs(15 * 60);
+pub(super) const QUARTER: Duration = Duration::from_secs(15 * 60);
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;
 
@@ -651,6 +651,25 @@ impl EventLog {
         const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events
             WHERE NOT (action = 'admin' AND name <> 'access') ORDER BY at, id LIMIT $1)";
         Ok(execute!(&self.db => query(SQL).bind(i64::from(batch)))?)
+    }
+
+    /// Sums the minutes of the two hours before this quarter of an hour: an instance of an earlier version, which runs on
+    /// during an upgrade, counts those only. A sum never becomes smaller, so that what another instance adds meanwhile
+    /// stays.
+    pub(super) async fn sum_quarters(&self, quarter: Micros) -> Result<(), DbError> {
+        for (lead, key) in [("event", "action"), ("realm", "realm")] {
+            let sql = AssertSqlSafe(format!(
+                "INSERT INTO {lead}_quarters (minute, {key}, outcome, limit_name, noted, count)
+                SELECT minute / $1 * $1 AS quarter, {key}, outcome, limit_name, noted, CAST(SUM(count) AS BIGINT)
+                FROM {lead}_counts WHERE minute >= $2 AND minute < $3
+                GROUP BY quarter, {key}, outcome, limit_name, noted
+                ON CONFLICT (minute, {key}, outcome, limit_name, noted) DO UPDATE SET count = excluded.count
+                WHERE {lead}_quarters.count < excluded.count"
+            ));
+            execute!(&self.db => query(sql).bind(QUARTER.as_micros() as i64)
+                .bind(quarter.minus(QUARTER * 8).0).bind(quarter.0))?;
+        }
+        Ok(())
     }
 
     pub(super) async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
