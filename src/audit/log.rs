@@ -127,19 +127,19 @@ impl EventLog {
         for (test, at) in [(">=", filter.since), ("<", filter.until)] {
             tests.indexed.extend(at.map(|at| format!(" AND at {test} {}", at.0)));
         }
-        tests.text("request =", filter.request.as_deref());
+        tests.text("request", filter.request.as_deref());
         for (kind, key) in &filter.subjects {
             tests.add(Some(format!("{} = {key}", kind.key_column())));
         }
-        // A partial index covers these rows.
+        // A partial index has these rows, with their limits.
         tests.add(filter.noted.map(|noted| format!("noted = {}", i64::from(noted))));
-        tests.text("limit_name =", filter.limit.as_deref());
+        tests.text("limit_name", filter.limit.as_deref());
         tests.add(filter.realm.as_ref().map(|_| "action = 'attempt'".to_owned()));
-        tests.text("name =", filter.realm.as_deref());
+        tests.text("name", filter.realm.as_deref());
         for (column, words) in [("outcome", of(&filter.outcomes)), ("action", of(&filter.actions))] {
             match words[..] {
                 [] => {}
-                [_] => tests.add(Some(one_of(column, &words))),
+                [word] => tests.word(column, &format!("'{word}'")),
                 _ => tests.other(&one_of(column, &words)),
             }
         }
@@ -299,11 +299,17 @@ impl<'a> FilterTests<'a> {
         }
     }
 
-    fn text(&mut self, test: &str, text: Option<&'a str>) {
+    fn text(&mut self, column: &str, text: Option<&'a str>) {
         let Some(text) = text else { return };
         self.by_text |= !self.is_indexed;
         self.texts.push(text.into());
-        self.add(Some(format!("{test} ${}", self.texts.len() + 3)));
+        self.word(column, &format!("${}", self.texts.len() + 3));
+    }
+
+    /// If another index finds the rows, this column's must not: SQLite knows nothing of how many each would find.
+    fn word(&mut self, column: &str, word: &str) {
+        let column = if self.is_indexed { format!("({column} || '')") } else { column.to_owned() };
+        self.add(Some(format!("{column} = {word}")));
     }
 
     fn other(&mut self, test: &str) {
