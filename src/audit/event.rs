@@ -8,6 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
+use super::log::SubjectKind;
 use crate::clock::{Micros, as_time};
 use crate::config::LimitName;
 
@@ -383,6 +384,17 @@ pub struct EventEntry {
     /// The x-request-id of the request; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+}
+
+impl EventEntry {
+    pub const fn subject(&self, kind: SubjectKind) -> Option<&MaskedSubject> {
+        match kind {
+            SubjectKind::Account => self.account.as_ref(),
+            SubjectKind::Address => self.address.as_ref(),
+            SubjectKind::Network => self.network.as_ref(),
+            SubjectKind::Phone => self.phone.as_ref(),
+        }
+    }
 }
 
 // A subject as it may be shown.

@@ -12,7 +12,7 @@ mod log;
 mod tests;
 mod writer;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
     Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, mask, words_of,
 };
+use log::QUARTER;
 pub use log::{
     BusiestSubjects, EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts,
-    FailureSummary, FiguresStep, FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
-    TOP_ROWS,
+    FailureSummary, MINUTE, RankedSubject, SEARCHED, SharedAddress, StepSpan, SubjectKind, TOP_ROWS, floor,
 };
 use writer::{EventKeys, EventWriter};
 
@@ -59,6 +59,8 @@ struct AuditInner {
     writer: EventWriter,
     log: EventLog,
     excess: Mutex<RowExcess>,
+    /// The quarter of an hour before which those were summed last.
+    summed: AtomicI64,
     folded: Counter,
     recorded: AtomicU32,
 }
@@ -85,6 +87,7 @@ impl Audit {
             writer: EventWriter::new(db.clone()),
             log: EventLog { db },
             excess: Mutex::default(),
+            summed: AtomicI64::new(0),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
             recorded: AtomicU32::new(0),
         }))
@@ -169,9 +172,14 @@ impl Audit {
     }
 
     /// Deletes events that are older than the retention, or more than the maximum number of rows: at most `batch` rows.
-    /// Returns how many.
+    /// Returns how many. Once a quarter of an hour it also completes the sums of the last ones.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        let before = self.0.clock.now().minus(self.0.settings.retention);
+        let now = self.0.clock.now();
+        let quarter = floor(now, QUARTER);
+        if self.0.summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
+            self.0.log.sum_quarters(quarter).await?;
+        }
+        let before = now.minus(self.0.settings.retention);
         self.0.log.purge_counts(before).await?;
         attack::purge(&self.0.log.db, before).await?;
         let old = self.0.log.purge_before(before, batch).await?;

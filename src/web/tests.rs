@@ -331,6 +331,11 @@ fn a_page_with_a_mistake_says_so_first_in_its_title() {
 }
 
 #[test]
+fn a_title_says_something() {
+    each(|name, html| assert!(!values(html, "title").contains(&""), "{name}"));
+}
+
+#[test]
 fn nothing_inline_that_the_content_security_policy_would_stop() {
     each(|name, html| {
         let bare = html.contains("<style") || html.contains(" style=") || html.contains("<script>");

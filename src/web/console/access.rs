@@ -14,6 +14,7 @@ use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use super::confirm;
@@ -71,6 +72,16 @@ impl AccessAnswer {
             Self::Allow => Some("allow"),
             Self::Pause => Some("pause_sms"),
         }
+    }
+
+    /// The page with its form first, filled in.
+    pub fn href(self, subject: &str) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("do", self.into_str());
+        if !subject.is_empty() {
+            query.append_pair(self.field(), subject);
+        }
+        format!("{HERE}?{}", query.finish())
     }
 
     pub fn key(self) -> &'static str {
@@ -331,14 +342,6 @@ impl AnswerRow {
 
     fn was(&self) -> &str {
         self.reason().unwrap_or_default()
-    }
-
-    fn change(&self) -> String {
-        let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
-        match self.answer.field() {
-            "" => format!("/admin/access?do={}", self.answer.into_str()),
-            field => format!("/admin/access?do={}&{field}={value}", self.answer.into_str()),
-        }
     }
 
     fn title(&self, locale: &Locale) -> Cow<'static, str> {

@@ -178,17 +178,8 @@ impl AdminRequest {
         Self::guard(visit, services, AccessKind::Change, ours, page).await
     }
 
-    /// For the form at [`CONFIRM`] that confirms the password.
-    pub async fn confirmation(
-        visit: PageRequest,
-        services: &ServicesData,
-        csrf_token: &str,
-    ) -> Result<Self, WebError> {
-        let ours = visit.admits_form(csrf_token);
-        Self::guard(visit, services, AccessKind::Try, ours, CONFIRM).await
-    }
-
-    async fn guard(
+    /// `ours`: its form is.
+    pub async fn guard(
         visit: PageRequest,
         services: &ServicesData,
         kind: AccessKind,

@@ -424,12 +424,8 @@ impl LookupPage {
         t!("lookup.holds", locale = self.layout.locale.code(), count = limit.holds)
     }
 
-    fn enabling_lacks_reason(&self) -> bool {
-        self.reason_missing.as_deref() == Some(ENABLING)
-    }
-
-    fn lacks_reason(&self, limit: &LimitState) -> bool {
-        self.reason_missing.as_deref() == Some(limit.name.as_str())
+    fn lacks_reason(&self, what: &str) -> bool {
+        self.reason_missing.as_deref() == Some(what)
     }
 }
 
