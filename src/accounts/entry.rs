@@ -261,7 +261,8 @@ impl Accounts {
         let mut tally = ListTally::new(lists, others);
         let sets: Vec<(String, i64)> =
             on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?;
-        let mut in_none = self.totals().await?.enabled();
+        let totals = self.totals().await?;
+        let mut in_none = totals.all.saturating_sub(totals.disabled);
         for (groups, accounts) in sets {
             in_none = in_none.saturating_sub(accounts.unsigned_abs());
             tally.add_groups(&groups, accounts.unsigned_abs());
