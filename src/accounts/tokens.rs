@@ -18,13 +18,12 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::id::random_id;
 use super::realm::Realm;
 use super::sessions::hash_text;
 use super::{AccountId, SessionToken};
 use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::config::{is_custom_name, nearest};
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, random_id};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 
@@ -57,7 +56,6 @@ pub struct ApiToken(SessionToken);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Token)]
 pub struct TokenEntry {
-    #[serde(serialize_with = "as_text")]
     #[schema(value_type = String)]
     pub id: TokenId,
     pub name: String,
@@ -84,10 +82,6 @@ pub struct TokenEntry {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Micros>,
-}
-
-fn as_text<S: Serializer>(id: &TokenId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(id)
 }
 
 fn as_names<S: Serializer>(scopes: &TokenScopes, serializer: S) -> Result<S::Ok, S::Error> {
