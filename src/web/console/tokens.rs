@@ -138,7 +138,7 @@ struct TokenMade {
 
 /// The tokens of programs, newest first
 ///
-/// Without those that were revoked; with those that have expired.
+/// Without those that were revoked; with the 100 that expired last.
 #[utoipa::path(
     get,
     path = "/api/v1/admin/tokens",
