@@ -1,6 +1,6 @@
 //! Whom a rule on names and groups lets in, counted by the database: there may be very many of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, Row, query_as};
@@ -171,12 +171,10 @@ pub struct ListedAccounts {
 /// Counts by list. It is told first how many accounts are in the same groups, and then each account that a list names.
 struct ListTally<'a> {
     entering: Vec<u64>,
-    for_everyone: Vec<bool>,
-    groups: HashMap<&'a str, Listing>,
-    names: HashMap<&'a str, Listing>,
+    listings: BTreeMap<&'a Who, Listing>,
 }
 
-/// A name or a group.
+/// A name, a group or everyone.
 #[derive(Default)]
 struct Listing {
     /// Positions of the lists that it is in.
@@ -186,67 +184,50 @@ struct Listing {
 
 impl<'a> ListTally<'a> {
     fn new(lists: &[&'a [Who]], others: impl Iterator<Item = &'a Who>) -> Self {
-        let (entering, for_everyone) = (vec![0; lists.len()], vec![false; lists.len()]);
-        let mut tally = Self { entering, for_everyone, groups: HashMap::new(), names: HashMap::new() };
-        for who in others {
-            tally.listing(who);
-        }
+        let mut listings: BTreeMap<&Who, Listing> = others.map(|who| (who, Listing::default())).collect();
         for (list, who) in
-            lists.iter().enumerate().flat_map(|(list, who)| who.iter().map(move |who| (list, who)))
+            lists.iter().enumerate().flat_map(|(list, all)| all.iter().map(move |it| (list, it)))
         {
-            match tally.listing(who) {
-                Some(listing) => listing.lists.push(list),
-                None => tally.for_everyone[list] = true,
-            }
+            listings.entry(who).or_default().lists.push(list);
         }
-        tally
+        Self { entering: vec![0; lists.len()], listings }
     }
 
-    fn listing(&mut self, who: &'a Who) -> Option<&mut Listing> {
-        match who {
-            Who::Everyone => None,
-            Who::Group(group) => Some(self.groups.entry(group).or_default()),
-            Who::Name(name) => Some(self.names.entry(name).or_default()),
-        }
-    }
-
-    /// The lists that let in accounts of these groups, by position.
-    fn open_to(&mut self, groups: &str) -> Vec<bool> {
-        let mut open = self.for_everyone.clone();
-        for group in groups.split(',') {
-            let Some(listing) = self.groups.get_mut(group) else { continue };
+    /// The lists that somebody is in, by position.
+    fn find(&mut self, who: &Who) -> &[usize] {
+        let listing = self.listings.get_mut(who).map(|listing| {
             listing.found = true;
-            listing.lists.iter().for_each(|list| open[*list] = true);
+            &listing.lists[..]
+        });
+        listing.unwrap_or_default()
+    }
+
+    /// The lists that let in accounts of these groups.
+    fn open_to(&mut self, groups: &str) -> BTreeSet<usize> {
+        let mut open: BTreeSet<usize> = self.find(&Who::Everyone).iter().copied().collect();
+        for group in groups.split(',') {
+            open.extend(self.find(&Who::Group(group.to_owned())));
         }
         open
     }
 
     fn add_groups(&mut self, groups: &str, accounts: u64) {
-        let open = self.open_to(groups);
-        for (count, _) in self.entering.iter_mut().zip(open).filter(|(_, open)| *open) {
-            *count += accounts;
+        for list in self.open_to(groups) {
+            self.entering[list] += accounts;
         }
     }
 
     /// The lists that its groups open are counted already.
-    fn add_name(&mut self, login: &str, groups: &str) {
+    fn add_name(&mut self, login: String, groups: &str) {
         let mut open = self.open_to(groups);
-        let Some(listing) = self.names.get_mut(login) else { return };
-        listing.found = true;
-        for list in &listing.lists {
-            if !std::mem::replace(&mut open[*list], true) {
-                self.entering[*list] += 1;
-            }
+        for list in self.find(&Who::Name(login)).to_vec() {
+            self.entering[list] += u64::from(open.insert(list));
         }
     }
 
     fn done(self) -> ListedAccounts {
-        let mut missing = BTreeSet::new();
-        for (listings, who) in [(self.groups, Who::Group as fn(_) -> _), (self.names, Who::Name)] {
-            let unknown = listings.into_iter().filter(|(_, listing)| !listing.found);
-            missing.extend(unknown.map(|(name, _)| who(name.to_owned())));
-        }
-        ListedAccounts { entering: self.entering, missing }
+        let unknown = self.listings.into_iter().filter(|(who, it)| !it.found && **who != Who::Everyone);
+        ListedAccounts { entering: self.entering, missing: unknown.map(|(who, _)| who.clone()).collect() }
     }
 }
 
@@ -261,13 +242,18 @@ impl Accounts {
         let mut tally = ListTally::new(lists, others);
         let sets: Vec<(String, i64)> =
             on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?;
-        let mut in_none = self.totals().await?.enabled();
+        let totals = self.totals().await?;
+        let mut in_none = totals.all.saturating_sub(totals.disabled);
         for (groups, accounts) in sets {
             in_none = in_none.saturating_sub(accounts.unsigned_abs());
             tally.add_groups(&groups, accounts.unsigned_abs());
         }
         tally.add_groups("", in_none);
-        let names: Vec<&str> = tally.names.keys().copied().collect();
+        let name = |who: &&'a Who| match who {
+            Who::Name(name) => Some(name.as_str()),
+            Who::Everyone | Who::Group(_) => None,
+        };
+        let names: Vec<&str> = tally.listings.keys().filter_map(name).collect();
         for names in names.chunks(NAMES_AT_ONCE) {
             let sql =
                 format!("SELECT login, names FROM {ENABLED} WHERE login IN {}", placeholders(0, names.len()));
@@ -276,7 +262,7 @@ impl Accounts {
                 names.iter().fold(question, |question, name| question.bind(*name)).fetch_all(pool).await
             })?;
             for (login, groups) in rows {
-                tally.add_name(&login, &groups);
+                tally.add_name(login, &groups);
             }
         }
         Ok(tally.done())

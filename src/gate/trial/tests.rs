@@ -97,7 +97,7 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
         let account = created.unwrap();
         let groups = dice.some(3, || GROUPS[dice.below(3)]);
         let groups = Groups::parse(groups).unwrap();
-        accounts.set_groups(account.id, &groups, false).await.unwrap();
+        accounts.change_groups(account.id, false, |_| groups.clone()).await.unwrap();
         if let Some(act) = [AccountAct::Disable, AccountAct::Delete].get(number % 9) {
             accounts.change(account.id, *act, false).await.unwrap();
             continue;

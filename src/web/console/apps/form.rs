@@ -11,7 +11,7 @@ use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
 use super::{TriedApps, ages, first, tried};
-use crate::accounts::{AccountFilter, AccountOrder};
+use crate::accounts::AccountSearch;
 use crate::config::{Apps, apps_toml};
 use crate::tuning::{DraftError, with_app};
 use crate::web::console::FormProblem;
@@ -173,8 +173,7 @@ impl AppFormPage {
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
         let groups = accounts.group_names(MOST_OFFERED).await?;
-        let by_age = AccountOrder::default();
-        let newest = accounts.page(&AccountFilter::default(), by_age, None, MOST_OFFERED).await?.entries;
+        let newest = accounts.page(&AccountSearch::default(), None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
