@@ -467,7 +467,7 @@ impl OverviewPage {
                 } else {
                     ("warning.half-title", "warning.half-text")
                 };
-                let (count, max) = (grouped((*count).into()), grouped((*max).into()));
+                let (count, max) = (grouped(u64::from(*count)), grouped(u64::from(*max)));
                 (t!(title, locale = code, count = count, max = max), self.layout.t(text))
             }
             Warning::SharedAddress { percent, mask } => (
