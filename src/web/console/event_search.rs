@@ -38,7 +38,8 @@ pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
     }
     asked.text = Some(text_key(&request.services, &text));
     let mut response = request.visit.see_other(&asked.href(None), None);
-    set(&mut response, request.visit.cookies().search(&text));
+    let jar = request.visit.cookies();
+    set(&mut response, jar.typed(jar.search_name, &text));
     Ok(response)
 }
 

@@ -151,7 +151,7 @@ async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> 
         BudgetLevel::Short => ["warning.short-title", "warning.short-text"],
         BudgetLevel::Half => ["warning.half-title", "warning.half-text"],
     };
-    let [count, max] = [spent.count, spent.max].map(|number| grouped(number.into()));
+    let [count, max] = [spent.count, spent.max].map(|number| grouped(u64::from(number)));
     let title = t!(title, locale = locale.code(), count = count, max = max);
     Some(Warning { title, ..Warning::new(locale, keys) })
 }

@@ -116,6 +116,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("accounts", "", &mut AccountRole::VARIANTS.iter().map(|it| it.into_str()));
     all("accounts", "", &mut AccountState::VARIANTS.iter().map(|it| it.into_str()));
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
+    all("draft", "span-", &mut ["window"].into_iter().chain(CalendarUnit::ALL.map(CalendarUnit::as_str)));
     keys.extend(
         AdminScope::VARIANTS.iter().map(|it| format!("tokens.scope-{}", it.into_str().replace(':', "-"))),
     );

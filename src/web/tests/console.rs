@@ -289,10 +289,11 @@ fn limits(visit: &PageRequest) -> LimitsPage {
 fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {
     let default = Limits::default();
     let page = |name: &str, form: Option<LimitForm>, controls, preview| {
-        let (layout, limit) =
-            (visit.layout(format!("/admin/limits/edit/{name}"), Some("ada")), default.get(name));
-        let form = form.unwrap_or_else(|| LimitForm::from(limit.unwrap()));
-        EditorPage::new(layout, limit.unwrap().clone(), false, form, controls, preview)
+        let layout = visit.layout(format!("/admin/limits/edit/{name}"), Some("ada"));
+        let layout = Layout { mistaken: Controls::is_mistaken(&controls), ..layout };
+        let limit = default.get(name).unwrap().clone();
+        let form = form.unwrap_or_else(|| LimitForm::from(&limit));
+        EditorPage { layout, limit, overridden: false, form, controls, preview }
     };
     let account = |form, controls, preview| page("login-account", form, controls, preview);
     let (first, tried) =

@@ -36,6 +36,7 @@ use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
 use crate::web::form::FormPairs;
+use crate::web::http::cookies;
 use crate::web::http::{Flash, Layout, Locale, Moment, Services, WebError, WebResult};
 
 const LONGEST: usize = 80;
@@ -96,7 +97,7 @@ impl EventQuery {
         let AdminRequest { visit, services, .. } = request;
         let mut asked = Self::read(query);
         let Some(key) = asked.text else { return Ok(asked) };
-        let kept = visit.cookies().searched(visit.request().headers());
+        let kept = cookies::typed(visit.request().headers(), visit.cookies().search_name);
         asked.filter.text = kept.filter(|text| text_key(services, text) == key);
         if asked.filter.text.is_none() {
             let without = Self { text: None, after: None, ..asked };
