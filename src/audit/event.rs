@@ -8,7 +8,6 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::log::SubjectKind;
 use crate::clock::{Micros, as_time};
 use crate::config::LimitName;
 
@@ -324,6 +323,30 @@ impl AttackKind {
         match self {
             Self::SignIns | Self::Attempts => 50,
             Self::Messages | Self::Registrations => 30,
+        }
+    }
+}
+
+/// Kinds of subjects by which events can be found and summed; by these words in URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum SubjectKind {
+    Account,
+    Address,
+    Network,
+    Phone,
+}
+
+impl SubjectKind {
+    pub(super) fn key_column(self) -> String {
+        format!("{}_key", self.into_str())
+    }
+
+    pub(super) const fn mask_column(self) -> &'static str {
+        match self {
+            Self::Account => "account_mask",
+            Self::Address | Self::Network => "address_mask",
+            Self::Phone => "phone_mask",
         }
     }
 }

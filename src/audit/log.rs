@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow, Row, query, query_as, query_scalar};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use strum::VariantArray;
 
 use super::AttackEntry;
-use super::event::{Action, EventEntry, Fate, MaskedSubject, Outcome, is_counted_by};
+use super::event::{Action, EventEntry, MaskedSubject, Outcome, SubjectKind};
+use super::sums::{EventCount, MINUTE, QUARTER, StepSpan, floor};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, execute, from_row, on_db};
 
@@ -223,35 +223,6 @@ impl EventLog {
     }
 }
 
-/// Kinds of subjects by which events can be found and summed; by these words in URLs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum SubjectKind {
-    Account,
-    Address,
-    Network,
-    Phone,
-}
-
-impl SubjectKind {
-    const fn key_column(self) -> &'static str {
-        match self {
-            Self::Account => "account_key",
-            Self::Address => "address_key",
-            Self::Network => "network_key",
-            Self::Phone => "phone_key",
-        }
-    }
-
-    const fn mask_column(self) -> &'static str {
-        match self {
-            Self::Account => "account_mask",
-            Self::Address | Self::Network => "address_mask",
-            Self::Phone => "phone_mask",
-        }
-    }
-}
-
 /// Rows that a page of the console reads at most: some 25 ms of SQLite's time.
 pub const SEARCHED: u32 = 20_000;
 /// Rows that a chart counts at most: a tenth of a second of SQLite's time.
@@ -387,9 +358,6 @@ from_row!(EventEntry, row => {
         }
 });
 
-pub const MINUTE: Duration = Duration::from_secs(60);
-/// Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
-pub(super) const QUARTER: Duration = Duration::from_secs(15 * 60);
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;
 
@@ -398,79 +366,6 @@ pub const TOP_ROWS: i64 = 30_000;
 /// of that.
 const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom', 'request')
     AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventCount {
-    pub action: Action,
-    /// Of an attempt at another program's login; empty for everything else.
-    pub realm: String,
-    pub outcome: Outcome,
-    /// The one that decided, or noted; of what was admitted, one that counts it and no other of its kind. Otherwise
-    /// empty.
-    pub limit: String,
-    /// The same, except for what a limit only noted.
-    pub counted_by: String,
-    pub noted: bool,
-    pub count: i64,
-}
-
-impl EventCount {
-    pub const fn fate(&self) -> Fate {
-        self.outcome.fate(self.noted)
-    }
-
-    /// Whether its rows name the limit: what is only counted by it names none.
-    pub fn names(&self, limit: &str) -> bool {
-        let decided = self.noted || matches!(self.fate(), Fate::Challenged | Fate::Refused);
-        self.limit == limit && (decided || self.action == Action::Admin || !is_counted_by(limit))
-    }
-}
-
-/// A time in steps of one length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepSpan {
-    pub start: Micros,
-    pub step: Duration,
-    pub steps: usize,
-}
-
-impl StepSpan {
-    /// The current step is the last one.
-    pub fn ending(now: Micros, step: Duration, steps: usize) -> Self {
-        Self { start: floor(now, step).minus(step * (steps as u32 - 1)), step, steps }
-    }
-
-    pub fn at(&self, step: usize) -> Micros {
-        self.start.plus(self.step * step as u32)
-    }
-
-    pub fn end(&self) -> Micros {
-        self.at(self.steps)
-    }
-
-    pub fn place(&self, at: Micros) -> Option<usize> {
-        let place = (at.0 - self.start.0).div_euclid(self.step.as_micros() as i64);
-        usize::try_from(place).ok().filter(|place| *place < self.steps)
-    }
-
-    /// The sums of each step; of one without events none.
-    fn filled(&self, rows: Vec<SumRow>) -> Vec<Vec<EventCount>> {
-        let mut steps = vec![Vec::new(); self.steps];
-        for (step, action, realm, outcome, limit, noted, count) in rows {
-            let by = if noted == 0 { limit.as_str() } else { "" };
-            let (limit, by) = limit.split_once(' ').unwrap_or((&limit, by));
-            let (limit, counted_by) = (limit.to_owned(), by.to_owned());
-            let sum = EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count };
-            steps[step as usize].push(sum);
-        }
-        steps
-    }
-}
-
-/// The beginning of its step.
-pub fn floor(at: Micros, step: Duration) -> Micros {
-    Micros(at.0 - at.0.rem_euclid(step.as_micros() as i64))
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedSubject {
@@ -504,8 +399,6 @@ impl BusiestSubjects {
 /// The kind of a subject, or nothing for the shared address; its key and mask, its attempts; of that address also the
 /// accounts tried from there, and all attempts.
 type BusyRow = (String, Option<i64>, Option<String>, i64, i64, i64);
-/// The number of a step, and the sum of everything that tells events apart here.
-type SumRow = (i64, Action, String, Outcome, String, i64, i64);
 
 impl EventLog {
     /// How often each thing happened in each step of at least a minute. Reads the sums of minutes: some ten thousand rows

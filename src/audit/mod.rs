@@ -8,6 +8,7 @@ mod attack;
 mod episodes;
 mod event;
 mod log;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -30,13 +31,13 @@ pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWat
 use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
-    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, mask, words_of,
+    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, SubjectKind, mask, words_of,
 };
-use log::QUARTER;
 pub use log::{
-    BusiestSubjects, EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts,
-    FailureSummary, MINUTE, RankedSubject, SEARCHED, SharedAddress, StepSpan, SubjectKind, TOP_ROWS, floor,
+    BusiestSubjects, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
+    RankedSubject, SEARCHED, SharedAddress, TOP_ROWS,
 };
+pub use sums::{EventCount, MINUTE, StepSpan, floor};
 use writer::{EventKeys, EventWriter};
 
 /// Between two checks for rows to write.
@@ -175,7 +176,7 @@ impl Audit {
     /// Returns how many. Once a quarter of an hour it also completes the sums of the last ones.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
         let now = self.0.clock.now();
-        let quarter = floor(now, QUARTER);
+        let quarter = floor(now, sums::QUARTER);
         if self.0.summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
             self.0.log.sum_quarters(quarter).await?;
         }

@@ -19,8 +19,8 @@ use utoipa::ToSchema;
 
 use super::confirm;
 use super::document::{
-    DocumentSaved, all_mistakes, checked_reason, if_match, in_force_response, read_draft, record_save,
-    save_edit, save_response,
+    DocumentSaved, Precondition, all_mistakes, checked_reason, if_match, in_force_response, read_draft,
+    record_save, save_edit, save_response,
 };
 use super::guard::{AdminRequest, Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
@@ -340,10 +340,6 @@ impl AnswerRow {
         self.reason.as_deref().or_else(of_change)
     }
 
-    fn was(&self) -> &str {
-        self.reason().unwrap_or_default()
-    }
-
     fn title(&self, locale: &Locale) -> Cow<'static, str> {
         locale.named_word("answers", &format!("is-{}", self.answer.into_str()))
     }
@@ -625,19 +621,9 @@ pub struct AccessRequest {
     path = "/api/v1/admin/access",
     operation_id = "saveAccess",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/access. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = AccessRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["access:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"

@@ -18,8 +18,8 @@ use utoipa::ToSchema;
 
 use super::FormProblem;
 use super::document::{
-    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial, in_force_response,
-    read_draft, submitted,
+    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, Precondition, SentDraft, TomlDraft, Trial,
+    in_force_response, read_draft, submitted,
 };
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
@@ -351,19 +351,9 @@ pub struct AppsRequest {
     path = "/api/v1/admin/apps",
     operation_id = "saveApps",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/apps. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = AppsRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["apps:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"

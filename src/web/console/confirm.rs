@@ -87,7 +87,7 @@ pub struct ConfirmForm {
 pub async fn show(request: AdminRequest, query: Query<NextFields>) -> WebResult {
     let next = parse_next(&query.next);
     if request.admin.is_confirmed() {
-        return Ok(request.visit.keep_flash().see_other(place(next.as_ref()), None));
+        return Ok(request.visit.see_other(place(next.as_ref()), None));
     }
     Ok(ConfirmPage::new(&request.visit, request.admin.login(), next).respond(&request.visit))
 }

@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use super::guard::{Admin, AdminRequest};
 use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
@@ -330,8 +330,20 @@ pub const BUSY_RETRY: Duration = Duration::from_secs(5);
 /// Of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
 
-#[derive(Serialize, ToSchema)]
+/// Of every call that saves a part of the document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it describes a header, which `if_match` reads")]
+pub struct Precondition {
+    /// The ETag of the GET of the same. 428 without it.
+    #[param(rename = "If-Match", example = "\"5d1f0c2a9b3e\"")]
+    if_match: String,
+}
+
+/// In force on this instance, and on all within a second.
+#[derive(Serialize, ToSchema, IntoResponses)]
 #[schema(example = json!({ "version": "5d1f0c2a9b3e", "changed": true }))]
+#[response(status = 200, headers(("Version")))]
 pub struct DocumentSaved {
     version: String,
     /// Whether anything differs from before.

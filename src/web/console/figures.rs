@@ -141,8 +141,12 @@ fn counts_message(limit: LimitName, sum: &EventCount) -> bool {
 impl Layout {
     /// What a figure counts, by the key of its name: the same wherever it is shown. Empty for the state of something.
     pub fn means(&self, figure: &str) -> Cow<'static, str> {
-        let name = figure.split('.').next_back().unwrap_or_default();
-        crate::_rust_i18n_try_translate(self.locale.code(), format!("means.{name}")).unwrap_or_default()
+        let key = match figure.split('.').next_back().unwrap_or_default() {
+            "gateway" => "means.braked".to_owned(),
+            "ok" => "means.done".to_owned(),
+            name => format!("means.{name}"),
+        };
+        crate::_rust_i18n_try_translate(self.locale.code(), key).unwrap_or_default()
     }
 }
 

@@ -231,9 +231,7 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
         DenialReason::Foreign => {
             ErrorPage::new(visit.layout(page, None), ErrorKind::ForeignForm).respond(visit)
         }
-        DenialReason::Unconfirmed => {
-            visit.clone().keep_flash().see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), None)
-        }
+        DenialReason::Unconfirmed => visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), None),
     }
 }
 

@@ -18,7 +18,9 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response, read_draft};
+use super::document::{
+    DiffKind, DocumentSaved, LIMITS, Precondition, SentDraft, in_force_response, read_draft,
+};
 use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{differences, grouped};
@@ -295,19 +297,9 @@ pub struct LimitsRequest {
     path = "/api/v1/admin/limits",
     operation_id = "saveLimits",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = LimitsRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["limits:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"

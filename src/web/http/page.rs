@@ -338,12 +338,12 @@ impl PageRequest {
             (true, Some(_)) => Some(Flash::SessionEnded),
             (true, None) => None,
         };
-        self.clone().keep_flash().see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
+        self.see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
     }
 
     /// To the account page: a one-time password must be changed before `page` is shown.
     pub fn change_password_first(&self, page: &str) -> HttpResponse {
-        self.clone().keep_flash().see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
+        self.see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
     }
 }
 
