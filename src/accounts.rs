@@ -44,8 +44,8 @@ pub use import::{
     MOST_ROWS as MOST_IMPORTED,
 };
 pub use list::{
-    AccountCursor, AccountFilter, AccountKey, AccountOrder, AccountPage, AccountRole, AccountState,
-    AccountTotals, GroupSize, ListedAccount,
+    AccountCursor, AccountKey, AccountPage, AccountRole, AccountSearch, AccountState, AccountTotals,
+    ListedAccount,
 };
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};

@@ -451,7 +451,52 @@ macro_rules! text_column {
         }
     };
 }
-pub(crate) use {execute, from_row, on_db, on_tx, text_column, traced};
+/// The id of a row: 128 random bits, so that it reveals no count and cannot be guessed. Written as 32 lower-case
+/// hexadecimal digits, and parsed from nothing else: one id has one text.
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            pub fn random(entropy: &$crate::entropy::Entropy) -> Self {
+                Self(entropy.bytes())
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                let number = digits.then(|| u128::from_str_radix(text, 16).ok())??;
+                Some(Self(number.to_be_bytes()))
+            }
+
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+        }
+
+        impl From<[u8; 16]> for $name {
+            fn from(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+        }
+
+        $crate::db::text_column!($name, text => Self::parse(text).ok_or("an id is not 32 hexadecimal digits")?);
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{:032x}", u128::from_be_bytes(self.0))
+            }
+        }
+    };
+}
+pub(crate) use {execute, from_row, on_db, on_tx, random_id, text_column, traced};
 
 // Errors of a database: on opening it, and on using it.
 

@@ -11,6 +11,7 @@ use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 
+/// In URLs by these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum AccountAct {
@@ -27,9 +28,14 @@ pub enum AccountAct {
     Delete,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccountChange {
     Done,
+    /// Its groups are these now, as nobody else changes them at the same time.
+    NewGroups {
+        from: Groups,
+        to: Groups,
+    },
     Unchanged,
     LastAdmin,
     /// It has no password, and needs one for this.
@@ -43,15 +49,6 @@ pub enum AccountChange {
 }
 
 impl AccountAct {
-    /// The name in URLs.
-    pub const fn as_str(self) -> &'static str {
-        self.into_str()
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-
     /// Whether it is about who administrates.
     pub const fn is_about_admins(self) -> bool {
         matches!(self, Self::MakeAdmin | Self::UnmakeAdmin)
@@ -116,7 +113,6 @@ impl Accounts {
         tx.lock(DbLock::on("accounts.admins")).await?;
         let Some(account) = in_tx(&mut tx, id).await? else { return Ok(AccountChange::Gone) };
         let refused = match act {
-            _ if account.deleted_at.is_some() => Some(AccountChange::Gone),
             _ if account.roles.admin && spares_admins => Some(AccountChange::OfAdmin),
             AccountAct::Disable if account.disabled_at.is_some() => Some(AccountChange::Unchanged),
             AccountAct::Enable if account.disabled_at.is_none() => Some(AccountChange::Unchanged),
@@ -152,10 +148,12 @@ impl Accounts {
     }
 }
 
+/// None if it is deleted.
 async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
-    Ok(on_tx!(tx, connection => {
+    let account: Option<Account> = on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
-    })?)
+    })?;
+    Ok(account.filter(|account| account.deleted_at.is_none()))
 }
 
 /// Administrators who can still sign in.
@@ -231,27 +229,9 @@ impl Accounts {
         Ok(Groups::stored(names))
     }
 
-    /// Gives an account these groups and no others. `spares_admins`: whoever asks may not touch administrators.
-    pub async fn set_groups(
-        &self,
-        id: AccountId,
-        groups: &Groups,
-        spares_admins: bool,
-    ) -> Result<AccountChange, DbError> {
-        self.change_groups(id, spares_admins, |_| groups.clone()).await
-    }
-
-    /// Adds an account to these groups; it keeps the others.
-    pub async fn add_to_groups(
-        &self,
-        id: AccountId,
-        groups: &Groups,
-        spares_admins: bool,
-    ) -> Result<AccountChange, DbError> {
-        self.change_groups(id, spares_admins, |before| before.with(groups)).await
-    }
-
-    async fn change_groups(
+    /// Gives an account the groups that follow from those that it has. `spares_admins`: whoever asks may not touch
+    /// administrators.
+    pub async fn change_groups(
         &self,
         id: AccountId,
         spares_admins: bool,
@@ -262,26 +242,25 @@ impl Accounts {
             ON CONFLICT (account) DO UPDATE SET names = excluded.names";
         let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
-        let account = in_tx(&mut tx, id).await?.filter(|account| account.deleted_at.is_none());
-        let Some(account) = account else { return Ok(AccountChange::Gone) };
+        let Some(account) = in_tx(&mut tx, id).await? else { return Ok(AccountChange::Gone) };
         if account.roles.admin && spares_admins {
             return Ok(AccountChange::OfAdmin);
         }
         let id = id.to_string();
-        let before = Groups::stored(on_tx!(&mut tx, connection => query_scalar(GROUPS_OF).bind(&id)
+        let from = Groups::stored(on_tx!(&mut tx, connection => query_scalar(GROUPS_OF).bind(&id)
             .fetch_optional(connection).await)?);
-        let after = change(&before);
-        if after == before {
+        let to = change(&from);
+        if to == from {
             return Ok(AccountChange::Unchanged);
         }
-        if after.0.len() > MOST_GROUPS {
+        if to.0.len() > MOST_GROUPS {
             return Ok(AccountChange::TooManyGroups);
         }
-        let names = after.to_string();
+        let names = to.to_string();
         session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         on_tx!(&mut tx, connection => query(SET).bind(&id).bind(&names).execute(connection).await.map(drop))?;
         tx.commit().await?;
-        Ok(AccountChange::Done)
+        Ok(AccountChange::NewGroups { from, to })
     }
 }
 

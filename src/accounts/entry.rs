@@ -1,20 +1,18 @@
 //! Whom a rule on names and groups lets in, counted by the database: there may be very many of them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use sqlx::{AssertSqlSafe, Row, query_as};
+use sqlx::{AssertSqlSafe, query_as};
 use utoipa::ToSchema;
 
 use super::Accounts;
 use super::import::placeholders;
 use crate::config::Who;
-use crate::db::{DbError, from_row, on_db};
+use crate::db::{DbError, on_db};
 
-/// The size of a statement's rules: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
+/// Names and groups of a statement's rules: SQLite takes 32,766 parameters, and no statement longer than a million bytes.
 pub const MOST_IN_A_STATEMENT: usize = 5_000;
-/// Each is a condition of its own: SQLite nests at most 1,000 of them, and tries each on every account.
-const WEIGHT_OF_A_GROUP: usize = 50;
 /// Names looked up at once: SQLite compares the name of each parameter with those of all before it.
 const NAMES_AT_ONCE: usize = 250;
 /// How many accounts of a comparison are named.
@@ -36,8 +34,6 @@ pub struct NamedAccount {
     pub login: String,
 }
 
-from_row!(NamedAccount, row => NamedAccount { id: row.try_get("id")?, login: row.try_get("login")? });
-
 // Accounts that a change is about.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[schema(as = AccountsPreview)]
@@ -56,13 +52,9 @@ pub struct EntryChange {
 }
 
 impl EntryRule<'_> {
-    /// What it costs the database: the number of names, and many times that of groups.
+    /// Names and groups in it.
     pub fn size(&self) -> usize {
-        let size = |who: &Who| match who {
-            Who::Everyone | Who::Name(_) => 1,
-            Who::Group(_) => WEIGHT_OF_A_GROUP,
-        };
-        self.who.iter().copied().flatten().map(size).sum()
+        self.who.iter().map(|list| list.len()).sum()
     }
 }
 
@@ -70,10 +62,8 @@ impl EntryRule<'_> {
 #[derive(Default)]
 pub(super) struct BoundValues(pub Vec<String>);
 
-/// Accounts that may sign in, with their groups between commas.
-const ENABLED: &str = "(SELECT a.id, a.login, a.password_hash, ',' || COALESCE(g.names, '') || ',' AS names
-    FROM accounts a LEFT JOIN account_groups g ON g.account = a.id
-    WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL) AS enabled";
+/// Accounts that may sign in.
+const ENABLED: &str = "a.disabled_at IS NULL AND a.deleted_at IS NULL";
 
 /// How many of them have the same groups: from the index of groups, less those that are disabled. SQLite keeps the order
 /// of a CROSS JOIN: it looks for the groups of each account that is disabled.
@@ -89,73 +79,70 @@ impl BoundValues {
         format!("${}", self.0.len())
     }
 
-    /// None: nobody.
-    fn of_rule(&mut self, rule: Option<&EntryRule<'_>>) -> String {
-        let Some(rule) = rule else { return "1 = 0".to_owned() };
-        let mut all: Vec<String> = rule.who.iter().filter_map(|who| self.of_list(who)).collect();
-        if rule.needs_password {
-            all.push("password_hash IS NOT NULL".to_owned());
-        }
-        if all.is_empty() { "1 = 1".to_owned() } else { format!("({})", all.join(" AND ")) }
+    /// Its condition, and the ids of all that it might let in; None: of everybody.
+    fn of_rule(&mut self, rule: &EntryRule<'_>) -> (String, Option<String>) {
+        let named: Vec<String> = rule.who.iter().filter_map(|who| self.of_list(who)).collect();
+        let mut all: Vec<String> = named.iter().map(|ids| format!("a.id IN ({ids})")).collect();
+        all.push(if rule.needs_password { "a.password_hash IS NOT NULL" } else { "1 = 1" }.to_owned());
+        (format!("({})", all.join(" AND ")), named.into_iter().next())
     }
 
-    /// None: everybody is.
+    /// The ids of those that a list names; None: of everybody.
     fn of_list(&mut self, who: &[Who]) -> Option<String> {
         // What is bound has to be used.
         if who.contains(&Who::Everyone) {
             return None;
         }
-        let (mut names, mut any) = (Vec::new(), Vec::new());
+        // A list in SQL is not empty, and nothing is NULL.
+        let (mut names, mut groups) = ("NULL".to_owned(), "NULL".to_owned());
         for who in who {
             match who {
                 Who::Everyone => {}
-                Who::Name(name) => names.push(self.bind(name.clone())),
-                Who::Group(group) => any.push(self.in_group(group)),
+                Who::Name(name) => names += &format!(", {}", self.bind(name.clone())),
+                Who::Group(group) => groups += &format!(", {}", self.bind(group.clone())),
             }
         }
-        if !names.is_empty() {
-            any.push(format!("login IN ({})", names.join(", ")));
-        }
-        Some(if any.is_empty() { "1 = 0".to_owned() } else { format!("({})", any.join(" OR ")) })
-    }
-
-    /// Names of groups contain nothing that LIKE understands.
-    fn in_group(&mut self, group: &str) -> String {
-        format!("names LIKE {}", self.bind(format!("%,{group},%")))
+        Some(format!(
+            "SELECT account FROM group_members WHERE name IN ({groups})
+            UNION ALL SELECT id FROM accounts WHERE login IN ({names})"
+        ))
     }
 }
 
 impl Accounts {
-    /// Whom another rule lets in instead. None: nobody gets in.
+    /// Whom another rule lets in instead. None: nobody gets in. It reads only accounts that a rule names, unless one of
+    /// them is for everybody.
     pub async fn compare_entering(
         &self,
         before: Option<&EntryRule<'_>>,
         after: Option<&EntryRule<'_>>,
     ) -> Result<EntryChange, DbError> {
+        let nobody = EntryRule { who: vec![&[]], needs_password: false };
         let mut bound = BoundValues::default();
-        let (before, after) = (bound.of_rule(before), bound.of_rule(after));
-        let (loses, gains) = (format!("{before} AND NOT {after}"), format!("{after} AND NOT {before}"));
+        let (before, some) = bound.of_rule(before.unwrap_or(&nobody));
+        let (after, others) = bound.of_rule(after.unwrap_or(&nobody));
+        let among =
+            some.zip(others).map(|(some, others)| format!(" AND a.id IN ({some} UNION ALL {others})"));
+        let among = among.unwrap_or_default();
         // In one pass.
-        let sum = |condition| format!("COALESCE(SUM(CASE WHEN {condition} THEN 1 ELSE 0 END), 0)");
-        let sql = format!("SELECT {}, {} FROM {ENABLED}", sum(&loses), sum(&gains));
-        let (lost, gained): (i64, i64) = on_db!(&self.db, pool => {
+        let sql = format!(
+            "WITH entering AS MATERIALIZED (SELECT a.id, a.login, {before} AS before, {after} AS after
+                FROM accounts a WHERE {ENABLED}{among}),
+            moved AS (SELECT id, login, before, COUNT(*) OVER (PARTITION BY before) AS count,
+                ROW_NUMBER() OVER (PARTITION BY before ORDER BY login) AS place FROM entering WHERE before <> after)
+            SELECT id, login, before, count FROM moved WHERE place <= {MOST_NAMED} ORDER BY place"
+        );
+        let rows: Vec<(String, String, bool, i64)> = on_db!(&self.db, pool => {
             let question = query_as(AssertSqlSafe(sql)).persistent(false);
-            bound.0.iter().fold(question, |question, value| question.bind(value)).fetch_one(pool).await
+            bound.0.iter().fold(question, |question, value| question.bind(value)).fetch_all(pool).await
         })?;
-        let named = async |condition: &str, count: i64| {
-            let first = if count == 0 { Vec::new() } else { self.first_named(condition, &bound.0).await? };
-            Ok::<_, DbError>(EntryCount { count: count.unsigned_abs(), first })
-        };
-        Ok(EntryChange { loses: named(&loses, lost).await?, gains: named(&gains, gained).await? })
-    }
-
-    async fn first_named(&self, condition: &str, bound: &[String]) -> Result<Vec<NamedAccount>, DbError> {
-        let sql =
-            format!("SELECT id, login FROM {ENABLED} WHERE {condition} ORDER BY login LIMIT {MOST_NAMED}");
-        Ok(on_db!(&self.db, pool => {
-            let question = query_as(AssertSqlSafe(sql)).persistent(false);
-            bound.iter().fold(question, |question, value| question.bind(value)).fetch_all(pool).await
-        })?)
+        let mut change = EntryChange::default();
+        for (id, login, before, count) in rows {
+            let moved = if before { &mut change.loses } else { &mut change.gains };
+            moved.count = count.unsigned_abs();
+            moved.first.push(NamedAccount { id, login });
+        }
+        Ok(change)
     }
 }
 
@@ -171,12 +158,10 @@ pub struct ListedAccounts {
 /// Counts by list. It is told first how many accounts are in the same groups, and then each account that a list names.
 struct ListTally<'a> {
     entering: Vec<u64>,
-    for_everyone: Vec<bool>,
-    groups: HashMap<&'a str, Listing>,
-    names: HashMap<&'a str, Listing>,
+    listings: BTreeMap<&'a Who, Listing>,
 }
 
-/// A name or a group.
+/// A name, a group or everyone.
 #[derive(Default)]
 struct Listing {
     /// Positions of the lists that it is in.
@@ -186,67 +171,50 @@ struct Listing {
 
 impl<'a> ListTally<'a> {
     fn new(lists: &[&'a [Who]], others: impl Iterator<Item = &'a Who>) -> Self {
-        let (entering, for_everyone) = (vec![0; lists.len()], vec![false; lists.len()]);
-        let mut tally = Self { entering, for_everyone, groups: HashMap::new(), names: HashMap::new() };
-        for who in others {
-            tally.listing(who);
-        }
+        let mut listings: BTreeMap<&Who, Listing> = others.map(|who| (who, Listing::default())).collect();
         for (list, who) in
-            lists.iter().enumerate().flat_map(|(list, who)| who.iter().map(move |who| (list, who)))
+            lists.iter().enumerate().flat_map(|(list, all)| all.iter().map(move |it| (list, it)))
         {
-            match tally.listing(who) {
-                Some(listing) => listing.lists.push(list),
-                None => tally.for_everyone[list] = true,
-            }
+            listings.entry(who).or_default().lists.push(list);
         }
-        tally
+        Self { entering: vec![0; lists.len()], listings }
     }
 
-    fn listing(&mut self, who: &'a Who) -> Option<&mut Listing> {
-        match who {
-            Who::Everyone => None,
-            Who::Group(group) => Some(self.groups.entry(group).or_default()),
-            Who::Name(name) => Some(self.names.entry(name).or_default()),
-        }
-    }
-
-    /// The lists that let in accounts of these groups, by position.
-    fn open_to(&mut self, groups: &str) -> Vec<bool> {
-        let mut open = self.for_everyone.clone();
-        for group in groups.split(',') {
-            let Some(listing) = self.groups.get_mut(group) else { continue };
+    /// The lists that somebody is in, by position.
+    fn find(&mut self, who: &Who) -> &[usize] {
+        let listing = self.listings.get_mut(who).map(|listing| {
             listing.found = true;
-            listing.lists.iter().for_each(|list| open[*list] = true);
+            &listing.lists[..]
+        });
+        listing.unwrap_or_default()
+    }
+
+    /// The lists that let in accounts of these groups.
+    fn open_to(&mut self, groups: &str) -> BTreeSet<usize> {
+        let mut open: BTreeSet<usize> = self.find(&Who::Everyone).iter().copied().collect();
+        for group in groups.split(',') {
+            open.extend(self.find(&Who::Group(group.to_owned())));
         }
         open
     }
 
     fn add_groups(&mut self, groups: &str, accounts: u64) {
-        let open = self.open_to(groups);
-        for (count, _) in self.entering.iter_mut().zip(open).filter(|(_, open)| *open) {
-            *count += accounts;
+        for list in self.open_to(groups) {
+            self.entering[list] += accounts;
         }
     }
 
     /// The lists that its groups open are counted already.
-    fn add_name(&mut self, login: &str, groups: &str) {
+    fn add_name(&mut self, login: String, groups: &str) {
         let mut open = self.open_to(groups);
-        let Some(listing) = self.names.get_mut(login) else { return };
-        listing.found = true;
-        for list in &listing.lists {
-            if !std::mem::replace(&mut open[*list], true) {
-                self.entering[*list] += 1;
-            }
+        for list in self.find(&Who::Name(login)).to_vec() {
+            self.entering[list] += u64::from(open.insert(list));
         }
     }
 
     fn done(self) -> ListedAccounts {
-        let mut missing = BTreeSet::new();
-        for (listings, who) in [(self.groups, Who::Group as fn(_) -> _), (self.names, Who::Name)] {
-            let unknown = listings.into_iter().filter(|(_, listing)| !listing.found);
-            missing.extend(unknown.map(|(name, _)| who(name.to_owned())));
-        }
-        ListedAccounts { entering: self.entering, missing }
+        let unknown = self.listings.into_iter().filter(|(who, it)| !it.found && **who != Who::Everyone);
+        ListedAccounts { entering: self.entering, missing: unknown.map(|(who, _)| who.clone()).collect() }
     }
 }
 
@@ -261,22 +229,30 @@ impl Accounts {
         let mut tally = ListTally::new(lists, others);
         let sets: Vec<(String, i64)> =
             on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?;
-        let mut in_none = self.totals().await?.enabled();
+        let totals = self.totals().await?;
+        let mut in_none = totals.all.saturating_sub(totals.disabled);
         for (groups, accounts) in sets {
             in_none = in_none.saturating_sub(accounts.unsigned_abs());
             tally.add_groups(&groups, accounts.unsigned_abs());
         }
         tally.add_groups("", in_none);
-        let names: Vec<&str> = tally.names.keys().copied().collect();
+        let name = |who: &&'a Who| match who {
+            Who::Name(name) => Some(name.as_str()),
+            Who::Everyone | Who::Group(_) => None,
+        };
+        let names: Vec<&str> = tally.listings.keys().filter_map(name).collect();
         for names in names.chunks(NAMES_AT_ONCE) {
-            let sql =
-                format!("SELECT login, names FROM {ENABLED} WHERE login IN {}", placeholders(0, names.len()));
+            let sql = format!(
+                "SELECT a.login, COALESCE(g.names, '') FROM accounts a
+                LEFT JOIN account_groups g ON g.account = a.id WHERE {ENABLED} AND a.login IN {}",
+                placeholders(0, names.len())
+            );
             let rows: Vec<(String, String)> = on_db!(&self.db, pool => {
                 let question = query_as(AssertSqlSafe(sql)).persistent(false);
                 names.iter().fold(question, |question, name| question.bind(*name)).fetch_all(pool).await
             })?;
             for (login, groups) in rows {
-                tally.add_name(&login, &groups);
+                tally.add_name(login, &groups);
             }
         }
         Ok(tally.done())

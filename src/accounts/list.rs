@@ -9,14 +9,18 @@ use crate::clock::Micros;
 use crate::db::{self, Db, DbError, from_row, on_db};
 use crate::sms::Phone;
 
+/// Which accounts are listed, and in which order.
 #[derive(Debug, Clone, Default)]
-pub struct AccountFilter {
+pub struct AccountSearch {
     /// The first letters of the name.
     pub login: Option<String>,
     pub phone: Option<Phone>,
     pub role: Option<AccountRole>,
     pub state: Option<AccountState>,
     pub group: Option<String>,
+    pub by: AccountKey,
+    /// Otherwise the newest first, and names from a to z.
+    pub reversed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -45,17 +49,6 @@ pub enum AccountKey {
     Created,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AccountOrder {
-    pub by: AccountKey,
-    /// Otherwise the newest first, and names from a to z.
-    pub reversed: bool,
-}
-
-impl AccountOrder {
-    pub const BY_NAME: Self = Self { by: AccountKey::Login, reversed: false };
-}
-
 /// An account as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedAccount {
@@ -78,16 +71,13 @@ pub struct AccountTotals {
     pub admins: u64,
 }
 
-/// A group, and how many accounts are in it.
-pub type GroupSize = (String, i64);
-pub type AccountPage = db::RowPage<ListedAccount, String>;
+pub type AccountPage = db::RowPage<ListedAccount, AccountId>;
 /// It has no name in it, because it is part of URLs.
-pub type AccountCursor = db::RowCursor<String>;
+pub type AccountCursor = db::RowCursor<AccountId>;
 
 impl AccountCursor {
-    pub fn of_account(text: &str) -> Option<Self> {
-        let fits = |id: &&str| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit());
-        Self::parse_with(text, |id| Some(id).filter(fits).map(str::to_owned))
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::parse_with(text, AccountId::parse)
     }
 }
 
@@ -118,7 +108,11 @@ impl AccountState {
     }
 }
 
-impl AccountFilter {
+impl AccountSearch {
+    pub fn by_name(login: String) -> Self {
+        Self { login: Some(login), by: AccountKey::Login, ..Self::default() }
+    }
+
     /// Whether an index has exactly such accounts, which are few beside all.
     fn is_of_few(&self) -> bool {
         self.role == Some(AccountRole::Admin) || self.state.is_some_and(|state| state != AccountState::Active)
@@ -128,12 +122,6 @@ impl AccountFilter {
     pub fn takes(&self, key: AccountKey) -> bool {
         key != AccountKey::LastSignIn
             || (!self.is_of_few() && self.group.is_none() && self.login.is_none() && self.phone.is_none())
-    }
-}
-
-impl AccountTotals {
-    pub const fn enabled(&self) -> u64 {
-        self.all.saturating_sub(self.disabled)
     }
 }
 
@@ -155,7 +143,7 @@ struct ListQuery {
 }
 
 impl ListQuery {
-    fn new(filter: &AccountFilter, by: AccountKey, db: &Db) -> Self {
+    fn new(filter: &AccountSearch, by: AccountKey, db: &Db) -> Self {
         let login = login_column(db);
         let sorted_login = match db {
             Db::Sqlite(_) => "(a.login || '')",
@@ -250,8 +238,7 @@ impl Accounts {
     /// Accounts after the cursor.
     pub async fn page(
         &self,
-        filter: &AccountFilter,
-        order: AccountOrder,
+        filter: &AccountSearch,
         after: Option<AccountCursor>,
         limit: u32,
     ) -> Result<AccountPage, DbError> {
@@ -259,16 +246,13 @@ impl Accounts {
         if [&filter.login, &filter.group].into_iter().flatten().any(|text| text.contains('\0')) {
             return Ok(AccountPage::empty());
         }
-        let by = if filter.takes(order.by) { order.by } else { AccountKey::Created };
-        let ascending = (by == AccountKey::Login) != order.reversed;
+        let by = if filter.takes(filter.by) { filter.by } else { AccountKey::Created };
+        let ascending = (by == AccountKey::Login) != filter.reversed;
         let mut query = ListQuery::new(filter, by, &self.db);
         if let Some(AccountCursor { at, id }) = after {
             let place = match by {
-                AccountKey::Login => match AccountId::parse(&id) {
-                    Some(id) => self.by_id(id).await?.map(|last| vec![last.login.as_str().to_owned()]),
-                    None => None,
-                },
-                AccountKey::Created | AccountKey::LastSignIn => Some(vec![at.0.to_string(), id]),
+                AccountKey::Login => self.by_id(id).await?.map(|last| vec![last.login.as_str().to_owned()]),
+                AccountKey::Created | AccountKey::LastSignIn => Some(vec![at.0.to_string(), id.to_string()]),
             };
             let Some(place) = place else { return Ok(AccountPage::empty()) };
             query.after(place, ascending);
@@ -280,7 +264,7 @@ impl Accounts {
         })?;
         let place = |last: &ListedAccount| AccountCursor {
             at: last.last_sign_in.filter(|_| by == AccountKey::LastSignIn).unwrap_or(last.account.created_at),
-            id: last.account.id.to_string(),
+            id: last.account.id,
         };
         Ok(AccountPage::of(rows.into_iter().map(Ok), limit, place)?)
     }
@@ -329,7 +313,7 @@ impl Accounts {
     }
 
     /// Groups that somebody is in, after that name, in alphabetical order.
-    pub async fn group_sizes(&self, after: &str, limit: u32) -> Result<Vec<GroupSize>, DbError> {
+    pub async fn group_sizes(&self, after: &str, limit: u32) -> Result<Vec<(String, i64)>, DbError> {
         const SQL: &str = "SELECT name, COUNT(*) FROM group_members WHERE name > $1
             GROUP BY name ORDER BY name LIMIT $2";
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(after).bind(i64::from(limit)).fetch_all(pool).await)?)
@@ -346,7 +330,7 @@ impl Accounts {
     /// How many accounts are in a group.
     pub async fn group_size(&self, name: &str) -> Result<u64, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM group_members WHERE name = $1";
-        let (count,): (i64,) = on_db!(&self.db, pool => query_as(SQL).bind(name).fetch_one(pool).await)?;
+        let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(name).fetch_one(pool).await)?;
         Ok(count.unsigned_abs())
     }
 }

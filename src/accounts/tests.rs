@@ -32,6 +32,7 @@ on_both_databases!(
     of_fifty_accounts_that_want_one_number_at_once_one_gets_it,
     a_number_is_replaced_and_removed_where_a_password_is_left,
     a_password_is_set_by_who_shows_the_number_that_the_account_has_now,
+    of_changes_of_groups_at_once_each_begins_where_another_ended,
 );
 
 async fn what_was_created_is_found(database: TestDatabase) {
@@ -177,4 +178,29 @@ async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now(data
     assert_eq!(accounts.by_id(bob.id).await.unwrap().unwrap().password_hash, None);
     assert_eq!(set(phone(1)).await, Some(1));
     assert_eq!(set(phone(1)).await, Some(2));
+}
+
+async fn of_changes_of_groups_at_once_each_begins_where_another_ended(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
+    let id = accounts.create(&name("alice"), &phc("one"), Roles::default()).await.unwrap().id;
+    let tasks: Vec<_> = (0..8)
+        .map(|n| {
+            let (accounts, group) = (accounts.clone(), Groups::parse([format!("g{n}").as_str()]).unwrap());
+            tokio::spawn(async move {
+                accounts.change_groups(id, false, |before| before.with(&group)).await.unwrap()
+            })
+        })
+        .collect();
+    let mut changes = Vec::new();
+    for task in tasks {
+        match task.await.unwrap() {
+            AccountChange::NewGroups { from, to } => changes.push((from, to)),
+            other => panic!("{other:?}"),
+        }
+    }
+    changes.sort_by_key(|(from, _)| from.names().count());
+    let ends = changes.iter().map(|(_, to)| to);
+    let begins = std::iter::once(Groups::default()).chain(ends.cloned());
+    assert!(changes.iter().map(|(from, _)| from.clone()).eq(begins.take(8)));
+    assert_eq!(Some(&accounts.groups(id).await.unwrap()), changes.last().map(|(_, to)| to));
 }

@@ -18,13 +18,12 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::id::random_id;
 use super::realm::Realm;
 use super::sessions::hash_text;
 use super::{AccountId, SessionToken};
 use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::config::{is_custom_name, nearest};
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx, random_id, text_column};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 
@@ -57,7 +56,6 @@ pub struct ApiToken(SessionToken);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Token)]
 pub struct TokenEntry {
-    #[serde(serialize_with = "as_text")]
     #[schema(value_type = String)]
     pub id: TokenId,
     pub name: String,
@@ -84,10 +82,6 @@ pub struct TokenEntry {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Micros>,
-}
-
-fn as_text<S: Serializer>(id: &TokenId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(id)
 }
 
 fn as_names<S: Serializer>(scopes: &TokenScopes, serializer: S) -> Result<S::Ok, S::Error> {
@@ -138,6 +132,7 @@ struct KnownTokens {
 }
 
 struct KnownToken {
+    hash: String,
     bearer: Arc<TokenBearer>,
     touched_at: Option<Micros>,
 }
@@ -189,14 +184,17 @@ impl ApiTokens {
         Ok(Some((token, id)))
     }
 
-    /// The tokens that were not revoked, including expired ones, newest first; at most 200.
+    /// The tokens that were not revoked, newest first: all that are valid, and the 100 that expired last.
     pub async fn list(&self) -> Result<Vec<TokenEntry>, DbError> {
         const SQL: &str =
             "SELECT t.id, t.name, t.scopes, a.login, t.created_at, t.last_used_at, t.last_used_for,
-            t.last_used_from, t.expires_at
-            FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by WHERE t.revoked_at IS NULL
-            ORDER BY t.created_at DESC, t.id LIMIT 200";
-        Ok(on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await)?)
+            t.last_used_from, t.expires_at FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by
+            WHERE t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > $1 OR t.id IN (
+                SELECT id FROM api_tokens WHERE revoked_at IS NULL AND expires_at <= $1
+                ORDER BY expires_at DESC, id LIMIT 100))
+            ORDER BY t.created_at DESC, t.id";
+        let now = self.clock.now().0;
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(now).fetch_all(pool).await)?)
     }
 
     /// Revokes a token: at once here, within a second on other instances. Returns its name; None if there is no such
@@ -266,13 +264,11 @@ impl ApiTokens {
 
     async fn read(&self) -> Result<(), DbError> {
         const SQL: &str = "SELECT id, name, token_hash, scopes, created_by, last_used_at, expires_at
-            FROM api_tokens
-            WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
+            FROM api_tokens WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
         loop {
             let (now, revoked) = (self.clock.now(), self.known.lock().revoked);
-            let rows: Vec<BearerRow> =
+            let tokens: Vec<KnownToken> =
                 on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-            let tokens = rows.into_iter().map(|row| (row.hash, row.known)).collect();
             let mut known = self.known.lock();
             if known.revoked == revoked {
                 known.learn(tokens, now);
@@ -303,13 +299,14 @@ impl ApiTokens {
 }
 
 impl KnownTokens {
-    fn learn(&mut self, mut tokens: HashMap<String, KnownToken>, asked_at: Micros) {
-        for (hash, believed) in &mut tokens {
+    fn learn(&mut self, mut tokens: Vec<KnownToken>, asked_at: Micros) {
+        for believed in &mut tokens {
             // A use that was recorded here may be newer than what was read.
-            let touched_at = self.tokens.get(hash).and_then(|before| before.touched_at);
+            let touched_at = self.tokens.get(&believed.hash).and_then(|before| before.touched_at);
             believed.touched_at = believed.touched_at.max(touched_at);
         }
-        (self.tokens, self.asked_at, self.asking) = (tokens, Some(asked_at), false);
+        self.tokens = tokens.into_iter().map(|token| (token.hash.clone(), token)).collect();
+        (self.asked_at, self.asking) = (Some(asked_at), false);
     }
 
     fn good(&self, hash: &str, now: Micros) -> Option<Arc<TokenBearer>> {
@@ -350,7 +347,7 @@ hidden_debug!(ApiToken);
 from_row!(TokenEntry, row => TokenEntry {
     id: row.try_get("id")?,
     name: row.try_get("name")?,
-    scopes: stored_scopes(row.try_get("scopes")?)?,
+    scopes: row.try_get("scopes")?,
     made_by: row.try_get("login")?,
     created_at: Micros(row.try_get("created_at")?),
     last_used_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
@@ -359,29 +356,19 @@ from_row!(TokenEntry, row => TokenEntry {
     expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
 });
 
-struct BearerRow {
-    hash: String,
-    known: KnownToken,
-}
-
-from_row!(BearerRow, row => BearerRow {
+from_row!(KnownToken, row => KnownToken {
     hash: row.try_get("token_hash")?,
-    known: KnownToken {
-        bearer: Arc::new(TokenBearer {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            scopes: stored_scopes(row.try_get("scopes")?)?,
-            made_by: row.try_get("created_by")?,
-            expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
-        }),
-        touched_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
-    },
+    bearer: Arc::new(TokenBearer {
+        id: row.try_get("id")?,
+        name: row.try_get("name")?,
+        scopes: row.try_get("scopes")?,
+        made_by: row.try_get("created_by")?,
+        expires_at: row.try_get::<Option<i64>, _>("expires_at")?.map(Micros),
+    }),
+    touched_at: row.try_get::<Option<i64>, _>("last_used_at")?.map(Micros),
 });
 
-fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
-    TokenScopes::parse(text.split(' '))
-        .map_err(|_| sqlx::Error::Decode("the scopes of a token are invalid".into()))
-}
+text_column!(TokenScopes, text => Self::parse(text.split(' '))?);
 
 // What a token is valid for: custom limits, the logins of one realm, and parts of the admin API.
 
@@ -451,9 +438,7 @@ pub enum ScopesError {
     /// As typed, and what was probably meant.
     #[error("contains {typed}, which is no scope")]
     Unknown { typed: String, nearest: Option<String> },
-    #[error("names more than one realm")]
-    TooManyRealms,
-    #[error("names more than one program after verify: or relay:")]
+    #[error("names more than one after guard:, verify: or relay:")]
     TooManyPrograms,
 }
 
@@ -479,10 +464,8 @@ impl TokenScopes {
                 scopes.admin.insert(scope);
             } else if let Some((program, name)) = of_program(name) {
                 let name = Realm::parse(name).ok_or(ScopesError::NoName)?;
-                match (scopes.programs.insert(program, name), program) {
-                    (None, _) => {}
-                    (Some(_), ProgramScope::Guard) => return Err(ScopesError::TooManyRealms),
-                    (Some(_), _) => return Err(ScopesError::TooManyPrograms),
+                if scopes.programs.insert(program, name).is_some() {
+                    return Err(ScopesError::TooManyPrograms);
                 }
             } else {
                 custom.insert(name);

@@ -337,6 +337,30 @@ impl AttackKind {
     }
 }
 
+/// Kinds of subjects by which events can be found and summed; by these words in URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
+pub enum SubjectKind {
+    Account,
+    Address,
+    Network,
+    Phone,
+}
+
+impl SubjectKind {
+    pub(super) fn key_column(self) -> String {
+        format!("{}_key", self.into_str())
+    }
+
+    pub(super) const fn mask_column(self) -> &'static str {
+        match self {
+            Self::Account => "account_mask",
+            Self::Address | Self::Network => "address_mask",
+            Self::Phone => "phone_mask",
+        }
+    }
+}
+
 // One row: an event, or an episode of them; as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = SecurityEvent)]
@@ -393,6 +417,17 @@ pub struct EventEntry {
     /// The x-request-id of the request; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+}
+
+impl EventEntry {
+    pub const fn subject(&self, kind: SubjectKind) -> Option<&MaskedSubject> {
+        match kind {
+            SubjectKind::Account => self.account.as_ref(),
+            SubjectKind::Address => self.address.as_ref(),
+            SubjectKind::Network => self.network.as_ref(),
+            SubjectKind::Phone => self.phone.as_ref(),
+        }
+    }
 }
 
 // A subject as it may be shown.

@@ -8,11 +8,12 @@ mod attack;
 mod episodes;
 mod event;
 mod log;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,13 +31,13 @@ pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWat
 use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
-    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, mask, words_of,
+    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, SubjectKind, mask, words_of,
 };
 pub use log::{
-    BusiestSubjects, EventCount, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts,
-    FailureSummary, FiguresStep, FoldedAttack, MINUTE, RankedSubject, SEARCHED, SharedAddress, SubjectKind,
-    TOP_ROWS,
+    BusiestSubjects, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
+    RankedSubject, SEARCHED, SharedAddress, TOP_ROWS,
 };
+pub use sums::{EventCount, MINUTE, StepSpan, floor};
 use writer::{EventKeys, EventWriter};
 
 /// Between two checks for rows to write.
@@ -59,6 +60,8 @@ struct AuditInner {
     writer: EventWriter,
     log: EventLog,
     excess: Mutex<RowExcess>,
+    /// The quarter of an hour before which those were summed last.
+    summed: AtomicI64,
     folded: Counter,
     recorded: AtomicU32,
 }
@@ -85,6 +88,7 @@ impl Audit {
             writer: EventWriter::new(db.clone()),
             log: EventLog { db },
             excess: Mutex::default(),
+            summed: AtomicI64::new(0),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
             recorded: AtomicU32::new(0),
         }))
@@ -169,9 +173,14 @@ impl Audit {
     }
 
     /// Deletes events that are older than the retention, or more than the maximum number of rows: at most `batch` rows.
-    /// Returns how many.
+    /// Returns how many. Once a quarter of an hour it also completes the sums of the last ones.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        let before = self.0.clock.now().minus(self.0.settings.retention);
+        let now = self.0.clock.now();
+        let quarter = floor(now, sums::QUARTER);
+        if self.0.summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
+            self.0.log.sum_quarters(quarter).await?;
+        }
+        let before = now.minus(self.0.settings.retention);
         self.0.log.purge_counts(before).await?;
         attack::purge(&self.0.log.db, before).await?;
         let old = self.0.log.purge_before(before, batch).await?;

@@ -69,6 +69,7 @@ on_both_databases!(
     pages_are_newest_first_and_go_on_where_the_last_one_ended,
     figures_count_attempts_and_not_rows,
     what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for,
+    a_quarter_in_which_an_earlier_version_counted_is_completed,
     an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row,
     a_flood_from_many_addresses_on_one_account_is_few_rows,
     a_flood_on_many_accounts_from_one_address_is_few_rows,
@@ -127,7 +128,8 @@ async fn pages_are_newest_first_and_go_on_where_the_last_one_ended(database: Tes
     }
     rig.audit.record(AuditEvent::new(at(9), Action::Send, Outcome::Ok));
     rig.audit.flush().await;
-    let here = EventFilter { address: Some(rig.audit.subject(&HERE)), ..EventFilter::default() };
+    let subjects = [(SubjectKind::Address, rig.audit.subject(&HERE))].into();
+    let here = EventFilter { subjects, ..EventFilter::default() };
     let log = rig.audit.log();
     let first = log.page(&here, None, 3).await.unwrap();
     let times = |page: &EventPage| page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>();
@@ -160,17 +162,15 @@ async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
         counts(&log.totals(NOON, end).await.unwrap()),
         [(Outcome::Throttled, 50), (Outcome::Wrong, 3)]
     );
-    let steps = log.series(NOON, end, 5 * MINUTE).await.unwrap();
-    let told: Vec<_> = steps.iter().map(|step| (step.at, counts(&step.sums))).collect();
-    assert_eq!(
-        told,
-        [(at(0), vec![(Outcome::Throttled, 50), (Outcome::Wrong, 2)]), (at(300), vec![(Outcome::Wrong, 1)])]
-    );
-    let quarter = log.series(NOON, end, 15 * MINUTE).await.unwrap();
-    assert_eq!(quarter.iter().map(|step| step.at).collect::<Vec<_>>(), [at(0)]);
-    assert_eq!(counts(&quarter[0].sums), [(Outcome::Throttled, 50), (Outcome::Wrong, 3)], "whole quarters");
-    let by_minutes = log.series(NOON, end.plus(MINUTE), 15 * MINUTE).await.unwrap();
-    assert_eq!(by_minutes, quarter, "an end within one reads the minutes");
+    let series = async |start, minutes: u32, steps| {
+        let steps = log.series(&StepSpan { start, step: MINUTE * minutes, steps }).await.unwrap();
+        steps.iter().map(|sums| counts(sums)).collect::<Vec<_>>()
+    };
+    let early = vec![(Outcome::Throttled, 50), (Outcome::Wrong, 2)];
+    assert_eq!(series(NOON, 5, 3).await, [early, vec![(Outcome::Wrong, 1)], vec![]]);
+    let all = vec![(Outcome::Throttled, 50), (Outcome::Wrong, 3)];
+    assert_eq!(series(NOON, 15, 2).await, [all.clone(), vec![]], "whole quarters");
+    assert_eq!(series(NOON.minus(MINUTE), 15, 2).await, [all, vec![]], "by minutes");
     let busiest = log.busiest(NOON, 9).await.unwrap();
     let top: Vec<_> = busiest.of(SubjectKind::Account).collect();
     assert_eq!(top.iter().map(|ranked| ranked.count).collect::<Vec<_>>(), [2, 1]);
@@ -196,6 +196,37 @@ async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_fo
     rig.clock.set(at(86_400 + 12));
     assert_eq!(rig.audit.purge(7).await.unwrap(), 2);
     assert_eq!(rig.rows().await[0].0, at(12).0);
+}
+
+async fn a_quarter_in_which_an_earlier_version_counted_is_completed(database: TestDatabase) {
+    let rig = rig(database).await;
+    for second in [0, 60, 900] {
+        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Ok));
+        let name = Some("shop");
+        rig.audit.record(AuditEvent { name, ..AuditEvent::new(at(second), Action::Attempt, Outcome::Ok) });
+    }
+    rig.audit.flush().await;
+    // That version wrote the minutes alone; of another outcome there is no quarter at all.
+    for sql in [
+        "UPDATE event_counts SET count = count + 1",
+        "UPDATE realm_counts SET count = count + 1",
+        "INSERT INTO event_counts SELECT minute, action, 'wrong', limit_name, noted, 7 FROM event_counts",
+        "INSERT INTO realm_counts SELECT minute, realm, 'wrong', limit_name, noted, 7 FROM realm_counts",
+    ] {
+        rig.sql(sql).await;
+    }
+    let counts = async || {
+        let span = StepSpan { start: NOON, step: 15 * MINUTE, steps: 2 };
+        let steps = rig.audit.log().series(&span).await.unwrap();
+        steps.iter().map(|sums| sums.iter().map(|sum| sum.count).collect::<Vec<_>>()).collect::<Vec<_>>()
+    };
+    assert_eq!(counts().await, [[2, 2], [1, 1]]);
+    for now in [1_000, 1_001, 7_200] {
+        rig.clock.set(at(now));
+        rig.audit.purge(7).await.unwrap();
+        let open = if now < 1_800 { vec![1, 1] } else { vec![2, 7, 2, 7] };
+        assert_eq!(counts().await, [vec![4, 14, 4, 14], open], "at {now}");
+    }
 }
 
 async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row(database: TestDatabase) {

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::reader::{ParseResult, SectionReader};
-use super::values::unmapped;
+use super::values::{if_any, unmapped};
 use crate::clock::Micros;
 
 /// The contents of `[access]`, with entries that have ended.
@@ -99,7 +99,7 @@ impl AccessSettings {
         Self {
             deny: entries(section, "deny", |inner| network(inner, proxies)),
             allow: entries(section, "allow", |inner| network(inner, proxies)),
-            challenge_everyone_until: section.value("challenge_everyone_until", None, end_if_any),
+            challenge_everyone_until: section.value("challenge_everyone_until", None, if_any(end)),
             pause_sms: entries(section, "pause_sms", pause),
         }
     }
@@ -133,16 +133,6 @@ fn end_and_reason(section: &mut SectionReader<'_>) -> (Option<Micros>, Option<St
     const NO_REASON: &str = "is missing; write why, for those who read it later";
     let until = section.required("until", NO_END, end);
     (until, section.required("reason", NO_REASON, reason))
-}
-
-fn end_if_any(node: ValueNode) -> ParseResult<Option<Micros>> {
-    let place = node.place.clone();
-    let text = node.text()?;
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let value = super::document::ConfigValue::Text(text);
-    end(ValueNode { value, place }).map(Some)
 }
 
 /// RFC 3339. Times that have passed are valid: a restart must not fail because an hour has passed.

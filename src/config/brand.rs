@@ -11,14 +11,15 @@ use url::Url;
 use super::document::ValueNode;
 use super::programs::title;
 use super::reader::{ParseResult, section};
+use super::values::if_any;
 
 section! {
     Brand in "brand" {
         /// Also in messages, whose rules it obeys.
         name: String = "Gatehouse".to_owned(), |node: ValueNode| title(node.text()?);
-        logo: Option<Logo> = None, logo;
-        colour: Option<Colour> = None, colour;
-        support: Option<Url> = None, support;
+        logo: Option<Logo> = None, if_any(logo);
+        colour: Option<Colour> = None, if_any(colour);
+        support: Option<Url> = None, if_any(support);
     }
 }
 
@@ -52,12 +53,9 @@ impl Logo {
     }
 }
 
-fn logo(node: ValueNode) -> ParseResult<Option<Logo>> {
+fn logo(node: ValueNode) -> ParseResult<Logo> {
     let text: String = node.text()?.split_ascii_whitespace().collect();
     let wanted = "write a PNG in base64, as `base64 logo.png` prints it";
-    if text.is_empty() {
-        return Ok(None);
-    }
     let png = STANDARD.decode(text).map_err(|_| format!("is not base64; {wanted}"))?;
     if png.len() > LARGEST_LOGO {
         return Err(format!("is {} bytes long; at most {LARGEST_LOGO} (64 KiB) are allowed", png.len()));
@@ -67,7 +65,7 @@ fn logo(node: ValueNode) -> ParseResult<Option<Logo>> {
     if !fits.contains(&width) || !fits.contains(&height) {
         return Err(format!("has {width} x {height} pixels; it must be from 1 to {LARGEST_SIDE} either way"));
     }
-    Ok(Some(Logo { png: png.into(), width, height }))
+    Ok(Logo { png: png.into(), width, height })
 }
 
 /// Width and height of a PNG whose parts are all there, and as they were written.
@@ -146,11 +144,8 @@ impl Colour {
     }
 }
 
-fn colour(node: ValueNode) -> ParseResult<Option<Colour>> {
+fn colour(node: ValueNode) -> ParseResult<Colour> {
     let text = node.text()?;
-    if text.is_empty() {
-        return Ok(None);
-    }
     let colour = Colour::parse(&text)
         .ok_or_else(|| format!("{text:?} is not a colour; write it as \"#0d5a52\": red, green and blue"))?;
     let contrast = colour.contrast(LIGHT);
@@ -160,14 +155,11 @@ fn colour(node: ValueNode) -> ParseResult<Option<Colour>> {
             "{text:?} has a contrast of {shown} with light pages ({LIGHT}); links need {READABLE}: \"{darker}\" would do"
         ));
     }
-    Ok(Some(colour))
+    Ok(colour)
 }
 
-fn support(node: ValueNode) -> ParseResult<Option<Url>> {
+fn support(node: ValueNode) -> ParseResult<Url> {
     let text = node.text()?;
-    if text.is_empty() {
-        return Ok(None);
-    }
     let url = Url::parse(&text).ok().filter(|_| !text.contains(|letter: char| letter.is_control()));
     let leads = |url: &Url| match url.scheme() {
         "https" => url.username().is_empty() && url.password().is_none(),
@@ -175,7 +167,7 @@ fn support(node: ValueNode) -> ParseResult<Option<Url>> {
         "tel" => url.path().contains(|digit: char| digit.is_ascii_digit()),
         _ => false,
     };
-    url.filter(leads).map(Some).ok_or_else(|| {
+    url.filter(leads).ok_or_else(|| {
         format!(
             "{text:?} is not where people can turn to; write \"https://help.example\", \"mailto:help@example.com\" or \"tel:+441632960000\""
         )

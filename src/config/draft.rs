@@ -29,7 +29,7 @@ use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
 use section::Section;
 
 pub use access::AccessSaver;
-pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, rule_json, with_app, with_limit};
+pub use splice::{apps_toml, limits_and_apps_toml, limits_toml, with_app, with_limit};
 
 /// The key of the applications, which are changed as one.
 const APPS: &str = "apps";

@@ -35,7 +35,7 @@ pub use brand::{Brand, Colour, Logo};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,
-    limits_and_apps_toml, limits_toml, line_diff, named_limits, rule_json, with_app, with_limit,
+    limits_and_apps_toml, limits_toml, line_diff, named_limits, with_app, with_limit,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};

@@ -15,8 +15,8 @@ use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, ParseResult, SectionReader, SectionTable, WithinSection, section};
 use super::values::{
-    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, integer, is_this_machine, network, origin, path,
-    path_if_any, share, shown, socket_address, text, without_password, word, yes_or_no,
+    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, if_any, integer, is_this_machine, network,
+    origin, path, share, shown, socket_address, text, without_password, word, yes_or_no,
 };
 
 section! {
@@ -142,7 +142,7 @@ section! {
     StoreSettings in "store" {
         url: StoreUrl = StoreUrl::Memory, store_url;
         /// Certificates in PEM that may have signed those of the servers, beside Mozilla's roots.
-        ca_file: Option<PathBuf> = None, path_if_any;
+        ca_file: Option<PathBuf> = None, if_any(path);
         /// After this time the store counts as down for the call.
         timeout: Duration = Duration::from_millis(100), duration(Duration::from_millis(10)..=SECOND * 5);
     }
@@ -310,10 +310,10 @@ section! {
 section! {
     TelemetrySettings in "telemetry" {
         /// The base URL of a receiver of OTLP over HTTP; `None`: nothing is exported.
-        otlp_endpoint: Option<Url> = None, endpoint;
+        otlp_endpoint: Option<Url> = None, if_any(endpoint);
         headers: Vec<(String, SecretRef)> = Vec::new(), WithinSection(headers);
         /// Certificates in PEM that may have signed the receiver's, beside Mozilla's roots.
-        ca_file: Option<PathBuf> = None, path_if_any;
+        ca_file: Option<PathBuf> = None, if_any(path);
         service_name: String = "gatehouse".to_owned(), service_name;
         /// The part of the requests that is traced, unless a trusted proxy has decided.
         sample: f64 = 1.0, share;
@@ -322,12 +322,8 @@ section! {
     }
 }
 
-/// Empty is off.
-fn endpoint(node: ValueNode) -> ParseResult<Option<Url>> {
+fn endpoint(node: ValueNode) -> ParseResult<Url> {
     let text = node.text()?;
-    if text.is_empty() {
-        return Ok(None);
-    }
     if let Some(reason) = missing_exporter(cfg!(feature = "otlp")) {
         return Err(reason.to_owned());
     }
@@ -345,7 +341,7 @@ fn endpoint(node: ValueNode) -> ParseResult<Option<Url>> {
     if url.path().ends_with("/v1/traces") || url.path().ends_with("/v1/metrics") {
         return Err(format!("ends with the path of a signal, which is added to it; {wanted}"));
     }
-    Ok(Some(url))
+    Ok(url)
 }
 
 fn headers(section: &mut SectionReader<'_>, key: &'static str) -> Option<Vec<(String, SecretRef)>> {

@@ -132,9 +132,14 @@ pub(super) fn path(node: ValueNode) -> ParseResult<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
-pub(super) fn path_if_any(node: ValueNode) -> ParseResult<Option<PathBuf>> {
-    let text = node.text()?;
-    Ok((!text.trim().is_empty()).then(|| PathBuf::from(text)))
+/// None if it is empty.
+pub(super) fn if_any<T>(
+    read: impl Fn(ValueNode) -> ParseResult<T>,
+) -> impl Fn(ValueNode) -> ParseResult<Option<T>> {
+    move |node| match node.clone().text() {
+        Ok(text) if text.trim().is_empty() => Ok(None),
+        _ => read(node).map(Some),
+    }
 }
 
 pub(super) fn socket_address(node: ValueNode) -> ParseResult<SocketAddr> {

@@ -137,7 +137,7 @@ async fn what_ends_anywhere_is_forgotten_everywhere_with_the_next_look_at_the_ch
         assert!(bench.ask(instance).await.unwrap().groups.names().next().is_none());
     }
     let staff = Groups::parse(["staff"]).unwrap();
-    bench.accounts.set_groups(bench.account.id, &staff, false).await.unwrap();
+    bench.accounts.change_groups(bench.account.id, false, |_| staff.clone()).await.unwrap();
     for instance in [&bench.one, &bench.other] {
         instance.follow().await.unwrap();
         assert!(bench.ask(instance).await.unwrap().groups.contains("staff"));

@@ -12,8 +12,8 @@ use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, as_span};
 use crate::db::DbError;
 use crate::gate::authorize::{is_public, parts_at};
 
-/// Comparisons of one trial: each reads all accounts, which takes a quarter of a second for 100,000 of them in SQLite,
-/// and again for each list of names that is short.
+/// Comparisons of one trial: one with a rule for everybody, or for a large group, reads most accounts, which takes a second
+/// for 100,000 of them in SQLite.
 const MOST_COMPARED: usize = 20;
 
 /// How long to wait for another trial.

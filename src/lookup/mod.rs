@@ -11,7 +11,9 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::accounts::{Account, AccountId, Accounts, DeviceFailures};
-use crate::audit::{Action, Audit, AuditEvent, EventEntry, EventSubject, Outcome, SubjectKind};
+use crate::audit::{
+    Action, Audit, AuditEvent, EventEntry, EventSubject, MaskedSubject, Outcome, SubjectKind,
+};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, LiveSettings};
 use crate::db::DbError;
@@ -409,22 +411,17 @@ impl Lookup {
     pub async fn find(&self, recorded: RecordedSubject) -> Result<Option<FoundSubject>, DbError> {
         self.0.audit.flush().await;
         let newest = self.0.audit.log().by_subject(recorded.kind, recorded.key, Micros(0), 1).await?;
-        let shown = newest.into_iter().next().and_then(|entry| match recorded.kind {
-            SubjectKind::Account => entry.account,
-            SubjectKind::Address => entry.address,
-            SubjectKind::Network => entry.network,
-            SubjectKind::Phone => entry.phone,
-        });
-        let Some(shown) = shown else { return Ok(None) };
+        let shown = newest.first().and_then(|entry| entry.subject(recorded.kind));
+        let Some(MaskedSubject { mask, .. }) = shown else { return Ok(None) };
         let subject = match recorded.kind {
-            SubjectKind::Account => self.account_behind(&shown.mask, recorded.key).await?,
-            SubjectKind::Address => self.address_behind(&shown.mask, recorded.key),
-            SubjectKind::Phone => self.number_behind(&shown.mask, recorded.key),
+            SubjectKind::Account => self.account_behind(mask, recorded.key).await?,
+            SubjectKind::Address => self.address_behind(mask, recorded.key),
+            SubjectKind::Phone => self.number_behind(mask, recorded.key),
             // Limits are looked up for its addresses.
             SubjectKind::Network => None,
         };
         let subject = subject.map(|value| LookupSubject { scope: LookupScope::Pages, value });
-        Ok(Some(FoundSubject { mask: shown.mask, subject }))
+        Ok(Some(FoundSubject { mask: mask.clone(), subject }))
     }
 
     /// The subject in the record; None if events are not found by its kind.

@@ -15,9 +15,9 @@ mod text;
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
+use crate::db::random_id;
 use crate::entropy::Entropy;
 
 pub use brake::HeldBrake;
@@ -34,33 +34,9 @@ pub use message::{
 pub use phone::{Phone, PhoneError};
 pub use send::{InTurn, TurnResult};
 
-/// Identifies one message, here and in the reports of its gateway. Random, not secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MessageId(u128);
-
-impl MessageId {
-    pub fn random(entropy: &Entropy) -> Self {
-        Self(u128::from_be_bytes(entropy.bytes()))
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        let hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
-    }
-}
-
-crate::db::text_column!(MessageId, text => Self::parse(text).ok_or("an id is not 32 hexadecimal digits")?);
-
-impl Serialize for MessageId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl fmt::Display for MessageId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:032x}", self.0)
-    }
+random_id! {
+    /// Identifies one message, here and in the reports of its gateway. Random, not secret.
+    MessageId
 }
 
 /// What only one person should know: six digits if the code is ours. Wiped when dropped, never printed.

@@ -493,7 +493,7 @@ fn may_be_repeated(answer: &WebResult) -> bool {
 }
 
 fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> HttpResponse {
-    let flash = again.answer.flash.as_deref().and_then(Flash::named);
+    let flash = again.answer.flash.as_deref().and_then(|code| code.parse().ok());
     let mut response = visit.see_other(&again.answer.location, flash);
     if let Some((token, account)) = again.session {
         visit.begin_session(&mut response, &token, services.session_lasts);

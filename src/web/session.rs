@@ -207,7 +207,7 @@ pub async fn unless_signed_in(
     let Some(who) = signed_in(&visit, services).await? else { return Ok(page(&visit, next, Notice::None)) };
     let home = Next::home();
     if who.account.must_change_password {
-        return Ok(visit.keep_flash().see_other(&Next::after(home.as_str(), next.as_ref()), None));
+        return Ok(visit.see_other(&Next::after(home.as_str(), next.as_ref()), None));
     }
     let leads = match next.as_ref().and_then(Next::app) {
         None => next.unwrap_or(home).as_str().to_owned(),
@@ -216,7 +216,7 @@ pub async fn unless_signed_in(
             None => let_in(services, &who, app).await?,
         },
     };
-    Ok(visit.keep_flash().see_other(&leads, None))
+    Ok(visit.see_other(&leads, None))
 }
 
 /// Why somebody has to sign in anew before they use a part of an application; None if they do not.

@@ -20,7 +20,7 @@ use super::api_page::ApiPage;
 use super::captcha::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use super::code::{self, CodePage, CodeStep, SecondStep};
 use super::console::FormProblem;
-use super::console::messages::{KeptBrake, MessageRow, MessagesAsked, MessagesPage, NumberHour};
+use super::console::messages::{KeptBrake, MessageRow, MessagesPage, NumberHour};
 use super::console::subject_link::SubjectLink;
 use super::form::{FormPage, Notice};
 use super::http::error_page::{ErrorKind, ErrorPage, ProblemPage};
@@ -31,7 +31,7 @@ use crate::audit::{MaskedSubject, SubjectKind};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::sms::{HeldBrake, LedgerEntry, MessageId, MessageState, Purpose, ReportState};
+use crate::sms::{HeldBrake, LedgerEntry, LedgerFilter, MessageId, MessageState, Purpose, ReportState};
 use crate::web::http::problem::Kind;
 use crate::web::http::{Layout, Moment, PageRequest, TrustedProxies, WebContext, problem_kind};
 use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
@@ -209,14 +209,14 @@ fn messages(visit: &PageRequest) -> Vec<(&'static str, MessagesPage)> {
         sent: 20,
         entered: 1,
     };
-    let asked =
-        MessagesAsked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
+    let state = Some(MessageState::Unknown);
+    let asked = LedgerFilter { state, prefix: Some("+861380013".into()), phone: None };
     let page = |asked, rows: Vec<LedgerEntry>, brakes, kept: Option<KeptBrake>| {
         let layout = Layout { mistaken: kept.is_some(), ..visit.layout("/admin/messages", Some("ada")) };
         let (rows, hour) = (rows.into_iter().map(row).collect(), Some(hour()));
-        MessagesPage { layout, asked, rows, hour, brakes, older: None, kept }
+        MessagesPage { layout, asked, rows, hour, brakes, older: None, is_first: true, kept }
     };
-    let none = MessagesAsked::default;
+    let none = LedgerFilter::default;
     let kept = (["+861380013", "verify:shop"].map(str::to_owned), FormProblem::ReasonMissing);
     vec![
         ("messages-reason", page(none(), Vec::new(), vec![brake.clone()], Some(kept))),
@@ -328,6 +328,11 @@ fn a_page_with_a_mistake_says_so_first_in_its_title() {
         let told = title.starts_with("Error: ") || title.starts_with("错误：");
         assert!(told || !html.contains("aria-invalid=\"true\""), "{name}");
     });
+}
+
+#[test]
+fn a_title_says_something() {
+    each(|name, html| assert!(!values(html, "title").contains(&""), "{name}"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_token_asks_for_the_login_of_one_realm() {
     let alone = parse("guard:mail-2").unwrap();
     assert!(!alone.hold("mail-2") && alone.to_string() == "guard:mail-2");
     assert_eq!(parse("*").unwrap().program(ProgramScope::Guard), None);
-    assert_eq!(parse("guard:shop guard:mail"), Err(ScopesError::TooManyRealms));
+    assert_eq!(parse("guard:shop guard:mail"), Err(ScopesError::TooManyPrograms));
     for text in ["guard:", "guard:Shop", "guard:*", "guard:a/b", "guard:a:b"] {
         assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
     }

@@ -56,6 +56,7 @@ on_both_databases!(
     a_token_ends_when_it_expires,
     its_last_use_is_known_to_the_minute_without_a_write_a_call,
     no_more_than_a_hundred_are_good_at_one_time,
+    one_that_is_valid_is_listed_however_many_expired_after_it,
     one_that_was_made_elsewhere_is_good_at_once_however_many_are_not,
     whoever_leaves_while_reading_takes_nobody_along,
 );
@@ -166,6 +167,19 @@ async fn no_more_than_a_hundred_are_good_at_one_time(database: TestDatabase) {
     bench.create("*", None).await;
     bench.clock.advance(SECOND);
     bench.create("*", None).await;
+}
+
+async fn one_that_is_valid_is_listed_however_many_expired_after_it(database: TestDatabase) {
+    let bench = bench(database).await;
+    let (_, first) = bench.create("*", None).await;
+    for _ in 0..3 {
+        for _ in 1..MOST_TOKENS {
+            bench.create("*", Some(SECOND)).await;
+        }
+        bench.clock.advance(SECOND);
+    }
+    let listed = bench.tokens.list().await.unwrap();
+    assert_eq!((listed.len(), listed.last().unwrap().id), (101, first));
 }
 
 async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not(database: TestDatabase) {

@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, Row, query, query_as, query_scalar};
 
 use crate::audit::event::{Action, AttackKind, AuditEvent, DEVICE_FIRST, Outcome};
 use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;
-use crate::db::{Db, DbError, execute, on_db};
+use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::denied::ACCESS;
 use crate::stop::StopSignal;
 use counts::{FigureRow, figures, turned};
-use rule::{MinuteCounts, QUIET_TIME, USUAL_DAYS, WatchedTraffic};
+use rule::{QUIET_TIME, USUAL_DAYS, WatchedTraffic};
 
 pub use counts::{AttackFigures, AttackShare, AttackState};
 
@@ -90,19 +90,20 @@ impl AttackWatch {
         }
     }
 
-    /// Applies the rule to what is recorded now, and returns what goes on. Each attack begins and ends once,
-    /// whichever instances check at the same time. While all is usual it reads the sums of an hour's minutes;
+    /// Applies the rule to what is recorded now, and returns what goes on. Each attack begins and ends once, whichever
+    /// instances check at the same time: each statement that changes one decides for all of them. While all is usual it reads the sums of an hour's minutes;
     /// beyond a floor also those of an hour of seven days; and for the figures, every ten seconds, at most
     /// 50,000 rows.
     pub async fn check(&self) -> Result<Vec<AttackEntry>, DbError> {
         let log = self.audit.log();
         let now = log.db.now(&self.audit.0.clock).await?;
-        let lately = log.series(MinuteCounts::until(now).start, now.plus(MINUTE), MINUTE).await?;
+        let span = rule::lately(now);
+        let lately = log.series(&span).await?;
         let going_on = under_way(&log.db).await?;
         let mut days = None;
         for traffic in WatchedTraffic::all(&lately, &going_on) {
             let open = going_on.iter().find(|attack| WatchedTraffic::of(attack) == traffic);
-            let minutes = traffic.minutes(&lately, now);
+            let minutes = traffic.minutes(span, &lately);
             let recent = minutes.recent();
             if open.is_none() && recent < traffic.kind.floor() {
                 continue;
@@ -142,9 +143,13 @@ impl AttackWatch {
         began: Micros,
         moment: &AttackMoment,
     ) -> Result<(), DbError> {
+        // One of this traffic goes on already: an index admits one.
+        const SQL: &str = "INSERT INTO attacks (id, kind, realm, began_at, seen_at, figured_at, figures)
+            VALUES ($1, $2, $3, $4, $5, 0, '{}') ON CONFLICT DO NOTHING";
         let id = format!("{:016x}", u64::from_be_bytes(self.audit.0.entropy.bytes()));
-        let db = &self.audit.log().db;
-        if !insert(db, &id, &traffic, began, moment.now).await? {
+        let inserted = execute!(&self.audit.log().db => query(SQL).bind(&id).bind(traffic.kind.into_str())
+            .bind(&traffic.realm).bind(began.0).bind(moment.now.0))?;
+        if inserted == 0 {
             return Ok(());
         }
         let detail = json!({ "attack": id, "recent": moment.recent, "usual": moment.usual });
@@ -157,12 +162,16 @@ impl AttackWatch {
 
     /// Ends it after the quiet time; otherwise works the figures out again, if no instance did so just now.
     async fn follow(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE attacks SET seen_at = $1, figured_at = $2
+            WHERE id = $3 AND ended_at IS NULL AND (figured_at <= $4 OR figured_at > $2)";
         let (db, now) = (&self.audit.log().db, moment.now);
         if !moment.unusual && now.since(attack.seen_at) >= QUIET_TIME {
             return self.end(attack, attack.seen_at, attack.seen_at, now).await.map(drop);
         }
         let seen = if moment.unusual { now } else { attack.seen_at };
-        if !claim(db, &attack.id, seen, now, now.minus(FIGURES_LAST)).await? {
+        let claimed = execute!(db => query(SQL).bind(seen.0).bind(now.0).bind(&attack.id)
+            .bind(now.minus(FIGURES_LAST).0))?;
+        if claimed == 0 {
             return Ok(());
         }
         let rows = self.rows(attack, now.plus(MINUTE)).await?;
@@ -180,7 +189,7 @@ impl AttackWatch {
         Ok(())
     }
 
-    /// True if this instance ended it.
+    /// It was busy until `last`. False if another instance ended it, or saw it go on in the meantime.
     async fn end(
         &self,
         attack: &AttackEntry,
@@ -188,12 +197,15 @@ impl AttackWatch {
         last: Micros,
         now: Micros,
     ) -> Result<bool, DbError> {
-        let ended = finish(&self.audit.log().db, &attack.id, seen, last, now).await?;
-        if ended {
+        const SQL: &str = "UPDATE attacks SET ended_at = $1, seen_at = $4
+            WHERE id = $2 AND ended_at IS NULL AND seen_at = $3";
+        let ended = execute!(&self.audit.log().db => query(SQL).bind(now.0).bind(&attack.id).bind(seen.0)
+            .bind(last.0))?;
+        if ended > 0 {
             let detail = json!({ "attack": attack.id, "attempts": attack.figures.attempts });
             self.record(&WatchedTraffic::of(attack), Outcome::Ended, now, detail);
         }
-        Ok(ended)
+        Ok(ended > 0)
     }
 
     fn record(&self, traffic: &WatchedTraffic, outcome: Outcome, at: Micros, mut detail: serde_json::Value) {
@@ -265,14 +277,13 @@ impl AttackWatch {
     async fn rows(&self, attack: &AttackEntry, until: Micros) -> Result<Vec<FigureRow>, DbError> {
         const SQL: &str =
             "SELECT at, id, count, outcome, CAST(CASE WHEN detail LIKE $5 THEN 1 ELSE 0 END AS BIGINT),
-            account_key, address_key, network_key, phone_key, prefix_key,
-            CAST(CASE WHEN limit_name = $7 THEN 1 ELSE 0 END AS BIGINT) FROM events
+            CAST(CASE WHEN limit_name = $7 THEN 1 ELSE 0 END AS BIGINT), account_key, address_key, network_key,
+            phone_key, prefix_key FROM events
             WHERE action = $1 AND at >= $2 AND at < $3 AND ($6 = '' OR name = $6)
             ORDER BY at DESC, id DESC LIMIT $4";
-        let rows: Vec<FigureColumns> = on_db!(&self.audit.log().db, pool => query_as(SQL)
-            .bind(attack.kind.action().into_str()).bind(attack.began_at.0).bind(until.0).bind(MOST_ROWS)
-            .bind(format!("{DEVICE_FIRST}%")).bind(&attack.realm).bind(ACCESS).fetch_all(pool).await)?;
-        Ok(rows.into_iter().filter_map(figure_row).collect())
+        Ok(on_db!(&self.audit.log().db, pool => query_as(SQL).bind(attack.kind.action().into_str())
+            .bind(attack.began_at.0).bind(until.0).bind(MOST_ROWS).bind(format!("{DEVICE_FIRST}%"))
+            .bind(&attack.realm).bind(ACCESS).fetch_all(pool).await)?)
     }
 
     /// The attempts of one minute, oldest first.
@@ -284,14 +295,11 @@ impl AttackWatch {
         const SQL: &str = "SELECT at, count, outcome FROM events
             WHERE action = $1 AND at >= $2 AND at < $3 AND ($4 = '' OR name = $4) ORDER BY at, id LIMIT $5";
         let action = traffic.kind.action();
-        let rows: Vec<(i64, i64, String)> = on_db!(&self.audit.log().db, pool => query_as(SQL)
+        let rows: Vec<(i64, i64, Outcome)> = on_db!(&self.audit.log().db, pool => query_as(SQL)
             .bind(action.into_str()).bind(minute.0).bind(minute.plus(MINUTE).0).bind(&traffic.realm)
             .bind(MOST_ROWS).fetch_all(pool).await)?;
-        let counted = |(at, count, outcome): (i64, i64, String)| {
-            let counts = traffic.kind.counts(action, outcome.parse().ok()?);
-            counts.then_some((Micros(at), u64::try_from(count).unwrap_or(0)))
-        };
-        Ok(rows.into_iter().filter_map(counted).collect())
+        let counted = rows.into_iter().filter(|(_, _, outcome)| traffic.kind.counts(action, *outcome));
+        Ok(counted.map(|(at, count, _)| (Micros(at), count.unsigned_abs())).collect())
     }
 
     async fn entered(&self, since: Micros, until: Micros) -> Result<HashSet<i64>, DbError> {
@@ -311,57 +319,27 @@ impl AttackWatch {
     }
 }
 
-type KeyColumn = Option<i64>;
-type FigureColumns = (i64, i64, i64, String, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, i64);
-
-/// None for an outcome that only a newer version knows.
-fn figure_row(columns: FigureColumns) -> Option<FigureRow> {
-    let (at, id, count, outcome, device, account, address, network, phone, prefix, by_answer) = columns;
-    Some(FigureRow {
-        place: (at, id),
-        count: u64::try_from(count).unwrap_or(0),
-        outcome: outcome.parse().ok()?,
-        from_device: device != 0,
-        by_answer: by_answer != 0,
-        account,
-        address,
-        network,
-        phone,
-        prefix,
-    })
-}
+from_row!(FigureRow, row => Self {
+    place: (row.try_get(0)?, row.try_get(1)?),
+    count: row.try_get::<i64, _>(2)?.unsigned_abs(),
+    outcome: row.try_get(3)?,
+    from_device: row.try_get::<i64, _>(4)? != 0,
+    by_answer: row.try_get::<i64, _>(5)? != 0,
+    account: row.try_get(6)?,
+    address: row.try_get(7)?,
+    network: row.try_get(8)?,
+    phone: row.try_get(9)?,
+    prefix: row.try_get(10)?,
+});
 
 const SHOWN: &str = "id, kind, realm, began_at, seen_at, ended_at, figures";
 type StoredAttack = (String, String, String, i64, i64, Option<i64>, String);
 
-/// Each statement on the table of attacks decides for all instances at once. Those that go on, oldest first: at most one of each kind, and one in each realm.
+/// Those that go on, oldest first: at most one of each kind, and one in each realm.
 async fn under_way(db: &Db) -> Result<Vec<AttackEntry>, DbError> {
     let sql = format!("SELECT {SHOWN} FROM attacks WHERE ended_at IS NULL ORDER BY began_at, id");
     let rows: Vec<StoredAttack> = on_db!(db, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
     Ok(rows.into_iter().filter_map(entry).collect())
-}
-
-/// False if one of this traffic goes on already: an index admits one.
-async fn insert(
-    db: &Db,
-    id: &str,
-    traffic: &WatchedTraffic,
-    began: Micros,
-    now: Micros,
-) -> Result<bool, DbError> {
-    const SQL: &str = "INSERT INTO attacks (id, kind, realm, began_at, seen_at, figured_at, figures)
-        VALUES ($1, $2, $3, $4, $5, 0, '{}') ON CONFLICT DO NOTHING";
-    let rows = execute!(db => query(SQL).bind(id).bind(traffic.kind.into_str()).bind(&traffic.realm)
-        .bind(began.0).bind(now.0))?;
-    Ok(rows > 0)
-}
-
-/// Whether this instance works out the figures now. False if another did so after `before`, or if it ended.
-async fn claim(db: &Db, id: &str, seen: Micros, now: Micros, before: Micros) -> Result<bool, DbError> {
-    const SQL: &str = "UPDATE attacks SET seen_at = $1, figured_at = $2
-        WHERE id = $3 AND ended_at IS NULL AND (figured_at <= $4 OR figured_at > $2)";
-    let rows = execute!(db => query(SQL).bind(seen.0).bind(now.0).bind(id).bind(before.0))?;
-    Ok(rows > 0)
 }
 
 async fn write_figures(db: &Db, id: &str, figures: &AttackFigures) -> Result<(), DbError> {
@@ -369,14 +347,6 @@ async fn write_figures(db: &Db, id: &str, figures: &AttackFigures) -> Result<(),
     let text = serde_json::to_string(figures).expect("numbers and texts");
     execute!(db => query(SQL).bind(text).bind(id))?;
     Ok(())
-}
-
-/// It was busy until `last`. False if another instance ended it, or saw it go on in the meantime.
-async fn finish(db: &Db, id: &str, seen: Micros, last: Micros, now: Micros) -> Result<bool, DbError> {
-    const SQL: &str = "UPDATE attacks SET ended_at = $1, seen_at = $4
-        WHERE id = $2 AND ended_at IS NULL AND seen_at = $3";
-    let rows = execute!(db => query(SQL).bind(now.0).bind(id).bind(seen.0).bind(last.0))?;
-    Ok(rows > 0)
 }
 
 pub(super) async fn purge(db: &Db, before: Micros) -> Result<(), DbError> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use strum::VariantArray;
 
 use super::AttackEntry;
-use crate::audit::{AttackKind, EventCount, FiguresStep, MINUTE};
+use crate::audit::{AttackKind, EventCount, MINUTE, StepSpan};
 use crate::clock::Micros;
 
 /// Minutes that are compared with the usual, the current one included.
@@ -32,30 +32,19 @@ pub const BEGINNING_MINUTES: usize = 60;
 
 pub const MINUTE_MICROS: i64 = MINUTE.as_micros() as i64;
 
-/// Attempts of one kind by the minute; the last minute is the current one.
+/// The minutes in which a beginning is looked for.
+pub fn lately(now: Micros) -> StepSpan {
+    StepSpan::ending(now, MINUTE, BEGINNING_MINUTES + RECENT_MINUTES)
+}
+
+/// Attempts of one kind in those minutes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinuteCounts {
-    pub start: Micros,
-    counts: Vec<u64>,
+    pub span: StepSpan,
+    pub counts: Vec<u64>,
 }
 
 impl MinuteCounts {
-    /// No attempts in the time in which a beginning is looked for.
-    pub fn until(now: Micros) -> Self {
-        let this = now.0 - now.0.rem_euclid(MINUTE.as_micros() as i64);
-        let many = BEGINNING_MINUTES + RECENT_MINUTES;
-        let start = Micros(this).minus(MINUTE * (many as u32 - 1));
-        Self { start, counts: vec![0; many] }
-    }
-
-    /// Attempts in the minute that begins then; those of other times are ignored.
-    pub fn add(&mut self, minute: Micros, count: u64) {
-        let place = (minute.0 - self.start.0).div_euclid(MINUTE.as_micros() as i64);
-        if let Some(counted) = usize::try_from(place).ok().and_then(|place| self.counts.get_mut(place)) {
-            *counted += count;
-        }
-    }
-
     pub fn recent(&self) -> u64 {
         self.counts.iter().rev().take(RECENT_MINUTES).sum()
     }
@@ -70,7 +59,7 @@ impl MinuteCounts {
             |count: &u64| is_busy(kind, *count) && count * 60 >= TIMES * usual && count * 10 >= busiest;
         let first = self.counts.iter().skip(recent).position(busy).unwrap_or(0) + recent;
         let before = self.counts.iter().take(first).rev().take_while(|count| busy(count)).count();
-        self.start.plus(MINUTE * (first - before) as u32)
+        self.span.at(first - before)
     }
 }
 
@@ -125,10 +114,10 @@ pub struct WatchedTraffic {
 
 impl WatchedTraffic {
     /// All that there is: each kind, each realm in which something was tried lately, and what an attack goes on at.
-    pub fn all(lately: &[FiguresStep], going_on: &[AttackEntry]) -> BTreeSet<Self> {
+    pub fn all(lately: &[Vec<EventCount>], going_on: &[AttackEntry]) -> BTreeSet<Self> {
         let here = AttackKind::VARIANTS.iter().copied().filter(|kind| *kind != AttackKind::Attempts);
         let here = here.map(|kind| Self { kind, realm: String::new() });
-        let sums = lately.iter().flat_map(|step| &step.sums).filter(|sum| !sum.realm.is_empty());
+        let sums = lately.iter().flatten().filter(|sum| !sum.realm.is_empty());
         let realms = sums.map(|sum| Self { kind: AttackKind::Attempts, realm: sum.realm.clone() });
         here.chain(realms).chain(going_on.iter().map(Self::of)).collect()
     }
@@ -142,12 +131,8 @@ impl WatchedTraffic {
         sums.iter().filter(counts).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
     }
 
-    pub fn minutes(&self, lately: &[FiguresStep], now: Micros) -> MinuteCounts {
-        let mut minutes = MinuteCounts::until(now);
-        for step in lately {
-            minutes.add(step.at, self.counted(&step.sums));
-        }
-        minutes
+    pub fn minutes(&self, span: StepSpan, lately: &[Vec<EventCount>]) -> MinuteCounts {
+        MinuteCounts { span, counts: lately.iter().map(|sums| self.counted(sums)).collect() }
     }
 
     /// The usual in an hour, from the sums of the same hour on earlier days.

@@ -64,11 +64,7 @@ impl MadeUpTraffic {
         let mut alarms = Vec::new();
         for minute in 0..A_DAY {
             let now = Micros(MONDAY + (day * A_DAY + minute) * MINUTE + 59_000_000);
-            let mut counts = MinuteCounts::until(now);
-            for back in 0..70 {
-                let at = day * A_DAY + minute - back;
-                counts.add(Micros(MONDAY + at * MINUTE), self.0.get(&at).copied().unwrap_or(0));
-            }
+            let counts = minutes_until(now, |minute| self.0.get(&minute).copied().unwrap_or(0));
             let hours = (1..=rule::USUAL_DAYS).map(|ago| {
                 let (from, until) = rule::usual_hour(now, ago);
                 self.sum(from, until)
@@ -81,6 +77,13 @@ impl MadeUpTraffic {
         }
         alarms
     }
+}
+
+/// `count` is given the minutes since Monday.
+fn minutes_until(now: Micros, count: impl Fn(i64) -> u64) -> MinuteCounts {
+    let span = rule::lately(now);
+    let minute = |step| (span.at(step).0 - MONDAY) / MINUTE;
+    MinuteCounts { span, counts: (0..span.steps).map(|step| count(minute(step))).collect() }
 }
 
 fn at_nine(_: i64) -> i64 {
@@ -165,19 +168,14 @@ fn a_large_office_whose_clocks_changed_and_the_first_days_of_a_record_are_false_
 fn the_beginning_is_the_first_of_the_busy_minutes() {
     let now = Micros(MONDAY + 100 * MINUTE);
     let began = |busy: &[i64]| {
-        let mut counts = MinuteCounts::until(now);
-        for minute in busy {
-            counts.add(Micros(MONDAY + minute * MINUTE), 50);
-        }
+        let counts = minutes_until(now, |minute| if busy.contains(&minute) { 50 } else { 0 });
         (counts.began(AttackKind::SignIns, 0).0 - MONDAY) / MINUTE
     };
     assert_eq!(began(&[98]), 98);
     assert_eq!(began(&[90, 95, 96, 97]), 95, "a pause of four minutes parts two");
     assert_eq!(began(&(0..=100).collect::<Vec<_>>()), 36, "an hour is searched");
-    let mut counts = MinuteCounts::until(now);
-    for (minute, count) in [(96, 6), (97, 9), (98, 4), (99, 12_000), (100, 3_000)] {
-        counts.add(Micros(MONDAY + minute * MINUTE), count);
-    }
+    let busy = [(96, 6), (97, 9), (98, 4), (99, 12_000), (100, 3_000)];
+    let counts = minutes_until(now, |minute| busy.iter().find(|it| it.0 == minute).map_or(0, |it| it.1));
     let began = (counts.began(AttackKind::SignIns, 0).0 - MONDAY) / MINUTE;
     assert_eq!(began, 99, "a few before it are not its beginning");
 }

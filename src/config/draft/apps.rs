@@ -1,6 +1,6 @@
 //! How a draft of `[[apps]]` is written into a document.
 
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item};
 
 use super::{APPS, splice};
 
@@ -67,7 +67,7 @@ impl OldApps {
                     hidden += above.trim_start_matches('\n');
                 }
             });
-            old.hidden.push((name_of(table), hidden));
+            old.hidden.push((splice::text_at(table, "name").map(str::to_owned), hidden));
         }
         old
     }
@@ -82,29 +82,26 @@ impl OldApps {
         splice::headers(new, &mut |table| table.set_position(position));
         let Item::ArrayOfTables(tables) = new else { return };
         for table in tables.iter_mut().skip(1) {
-            let name = name_of(table);
-            let same = |(old, hidden): &&mut (Option<String>, String)| *old == name && !hidden.is_empty();
+            let name = splice::text_at(table, "name");
+            let same =
+                |(old, hidden): &&mut (Option<String>, String)| old.as_deref() == name && !hidden.is_empty();
             let Some((_, hidden)) = self.hidden.iter_mut().find(same) else { continue };
             let hidden = std::mem::take(hidden);
-            let prefix = format!("\n{hidden}{}", splice::above_all(table).trim_start_matches('\n'));
+            let prefix = format!("\n{hidden}{}", splice::before(table.decor()).trim_start_matches('\n'));
             table.decor_mut().set_prefix(prefix);
         }
         if let Some(first) = tables.iter_mut().next() {
-            let own = splice::above_all(first).trim_start_matches('\n');
+            let own = splice::before(first.decor()).trim_start_matches('\n');
             let prefix = format!("{lead}{}{own}", self.all_hidden());
             first.decor_mut().set_prefix(prefix);
         }
     }
 }
 
-fn name_of(table: &Table) -> Option<String> {
-    table.get("name").and_then(Item::as_str).map(str::to_owned)
-}
-
 /// The text above `apps = […]`, which is not shown; there is none above tables. It ends with an empty line, so that it
 /// does not become a comment of what follows.
 fn text_above(document: &DocumentMut) -> String {
     let Some((key, Item::Value(_))) = document.get_key_value(APPS) else { return String::new() };
-    let above = key.leaf_decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let above = splice::before(key.leaf_decor());
     if above.trim().is_empty() { String::new() } else { format!("{}\n\n", above.trim_matches('\n')) }
 }

@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleSpan};
-use serde_json::{Value as Json, json};
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+use toml_edit::{Array, Decor, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::{APPS, DraftError, parsed, unix_lines};
 use crate::config::values::span_text;
@@ -78,7 +77,7 @@ fn tables_of(item: Option<Item>) -> Vec<Table> {
     item.and_then(|item| item.into_array_of_tables().ok()).into_iter().flatten().collect()
 }
 
-fn text_at<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
+pub(super) fn text_at<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
     table.get(key).and_then(Item::as_str)
 }
 
@@ -97,7 +96,7 @@ pub(super) fn take(document: &mut DocumentMut, draft: &DocumentMut, name: &str) 
         {
             let mut new = new.clone();
             new.set_position(old.position());
-            let prefix = format!("{}{}", above(old).0, above_all(&new).trim_start_matches('\n'));
+            let prefix = format!("{}{}", above(old).0, before(new.decor()).trim_start_matches('\n'));
             new.decor_mut().set_prefix(prefix);
             *old = new;
         }
@@ -133,7 +132,7 @@ pub(super) fn keep_hidden(document: &mut DocumentMut, hidden: &str, position: Op
         }
         Some(_) => headers(document.as_item_mut(), &mut |table| {
             if table.position() == next {
-                let prefix = format!("\n{hidden}{}", above_all(table));
+                let prefix = format!("\n{hidden}{}", before(table.decor()));
                 table.decor_mut().set_prefix(prefix);
             }
         }),
@@ -185,8 +184,9 @@ fn table_like(item: Option<&mut Item>) -> Result<&mut dyn TableLike, String> {
     item.and_then(Item::as_table_like_mut).ok_or_else(|| NO_TABLE.to_owned())
 }
 
-pub(super) fn above_all(table: &Table) -> &str {
-    table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
+/// The text before something, with its comments.
+pub(super) fn before(decor: &Decor) -> &str {
+    decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
 }
 
 /// Makes a table equal to another; what stays keeps its spaces and comments.
@@ -198,6 +198,8 @@ fn merge_table(old: &mut dyn TableLike, new: &dyn TableLike) {
     for (key, item) in new.iter() {
         let Ok(value) = item.clone().into_value() else { continue };
         match old.get_mut(key).and_then(Item::as_value_mut) {
+            // A minute may be written as 60s.
+            Some(old) if SPANS.contains(&key) && span(old).is_some() && span(old) == span(&value) => {}
             Some(old) => merge_value(old, value),
             // It is the default if it is left out.
             None if key == "then" && value.as_str() == Some("block") => {}
@@ -212,14 +214,15 @@ fn merge_value(old: &mut Value, new: Value) {
         (Value::Array(old), Value::Array(new)) => merge_array(old, new),
         // In its own quotes.
         (Value::String(old), Value::String(new)) if old.value() == new.value() => {}
-        // A minute may be written as 60s.
-        (old, new) if span(old).is_some() && span(old) == span(&new) => {}
         (old, mut new) => {
             *new.decor_mut() = old.decor().clone();
             *old = new;
         }
     }
 }
+
+/// Keys of durations. A name may look like one.
+const SPANS: [&str; 3] = ["window", "signed_in_within", "password_within"];
 
 fn span(value: &Value) -> Option<Duration> {
     humantime::parse_duration(value.as_str()?).ok()
@@ -237,8 +240,7 @@ fn take_out(old: &mut Array, new: &Array) {
         }
         let removed = old.remove(at - 1);
         let Some(next) = old.get_mut(at - 1) else { continue };
-        let [gone, kept] = [removed.decor(), next.decor()]
-            .map(|decor| decor.prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_owned());
+        let [gone, kept] = [removed.decor(), next.decor()].map(|decor| before(decor).to_owned());
         // What stands before a line's end belongs to the item before.
         let prefix = match (gone.find('\n'), kept.find('\n')) {
             (Some(end), Some(start)) => format!("{}{}", &gone[..end], &kept[start..]),
@@ -253,7 +255,7 @@ fn merge_array(old: &mut Array, new: Array) {
     while old.len() > new.len() {
         // A comment after the previous item belongs above this one.
         let last = old.remove(old.len() - 1);
-        let above = last.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+        let above = before(last.decor());
         if above.contains('\n') {
             old.set_trailing(above.trim_end_matches(' '));
         }
@@ -310,7 +312,7 @@ pub(super) fn section_toml(document: &DocumentMut, key: &str) -> String {
 
 /// The text above a table: the hidden part, and its own comments.
 pub(super) fn above(table: &Table) -> (&str, &str) {
-    let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    let prefix = before(table.decor());
     prefix.split_at(empty_lines(prefix).last().map_or(0, |line| line.end))
 }
 
@@ -412,20 +414,6 @@ fn rule_toml(rule: &Rule) -> InlineTable {
     table
 }
 
-/// As [`DocumentDraft::Json`](super::DocumentDraft::Json) takes it.
-pub fn rule_json(rule: &Rule) -> Json {
-    let then = rule.then.as_str();
-    match &rule.span {
-        RuleSpan::Sliding(window) => json!({ "max": rule.max, "window": span_text(*window), "then": then }),
-        RuleSpan::Calendar { unit, zone } => json!({
-            "max": rule.max,
-            "per": unit.as_str(),
-            "timezone": zone.iana_name().unwrap_or("UTC"),
-            "then": then,
-        }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -525,6 +513,14 @@ who = []
         assert_eq!(who(r#""ada", "eve""#), old.replace("    # Of the office.\n    \"bob\", # on call\n", ""));
         assert_eq!(who(r#""eve""#).matches('#').count(), 1, "{}", who(r#""eve""#));
         assert!(!who(r#""zoe", "eve""#).contains("until June"));
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_duration_is_changed_to_one_as_long() {
+        let app = |name: &str| {
+            format!("[[apps]]\nname = \"{name}\"\nhosts = [\"a.example\"]\nwho = [\"{name}\"]\n")
+        };
+        assert_eq!(with_app(&app("1h"), "1h", Some(&app("60m"))).unwrap(), app("60m"));
     }
 
     #[test]

@@ -53,9 +53,7 @@ fn as_json(document: &str) -> serde_json::Value {
     let limits = source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live.limits;
     let mut all = json!({ "custom": {} });
     for limit in limits.iter() {
-        let mode = if limit.mode() == gatehouse_limiter::LimitMode::Monitor { "monitor" } else { "enforce" };
-        let rules: Vec<_> = limit.rules().iter().map(rule_json).collect();
-        let value = json!({ "mode": mode, "rules": rules });
+        let value = toml::from_str(&splice::limit_toml(limit).to_string()).unwrap();
         match limit.name().strip_prefix("custom.") {
             Some(own) => all["custom"][own] = value,
             None => all[limit.name()] = value,

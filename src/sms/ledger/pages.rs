@@ -171,20 +171,10 @@ impl Ledger {
 
     /// The brakes in force, newest first; at most 1000.
     pub async fn brakes(&self) -> Result<Vec<HeldBrake>, DbError> {
-        const SQL: &str = "SELECT prefix, scope, began_at, ends_at, sent, entered FROM sms_brakes
-            WHERE ends_at > $1 ORDER BY began_at DESC, id LIMIT 1000";
+        const SQL: &str = "SELECT prefix, NULLIF(scope, '') AS program, began_at, ends_at, sent, entered
+            FROM sms_brakes WHERE ends_at > $1 ORDER BY began_at DESC, id LIMIT 1000";
         let now = self.now().await?;
-        let rows: Vec<(String, String, i64, i64, i64, i64)> =
-            on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-        let held = |(prefix, scope, began_at, ends_at, sent, entered): (_, String, _, _, _, _)| HeldBrake {
-            prefix,
-            program: Some(scope).filter(|scope| !scope.is_empty()),
-            began_at: Micros(began_at),
-            ends_at: Micros(ends_at),
-            sent,
-            entered,
-        };
-        Ok(rows.into_iter().map(held).collect())
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?)
     }
 
     /// Lifts the brakes on a prefix: that of a program, that of our pages (empty), or all; false if there is none.
@@ -225,6 +215,15 @@ impl Ledger {
         Ok(changed as usize)
     }
 }
+
+from_row!(HeldBrake, row => HeldBrake {
+    prefix: row.try_get("prefix")?,
+    program: row.try_get("program")?,
+    began_at: Micros(row.try_get("began_at")?),
+    ends_at: Micros(row.try_get("ends_at")?),
+    sent: row.try_get("sent")?,
+    entered: row.try_get("entered")?,
+});
 
 from_row!(LedgerEntry, row => {
     let time =

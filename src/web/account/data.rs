@@ -56,6 +56,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         AccountChange::Done => record(&services, &visit, &owner.account, "account-delete"),
         AccountChange::LastAdmin => return Err(Problem::LastAdministrator.into()),
         AccountChange::Unchanged
+        | AccountChange::NewGroups { .. }
         | AccountChange::NoPassword
         | AccountChange::OfAdmin
         | AccountChange::TooManyGroups

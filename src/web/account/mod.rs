@@ -117,7 +117,7 @@ pub async fn show(
 
 /// `GET /.well-known/change-password` (<https://www.w3.org/TR/change-password-url/>), for password managers.
 pub async fn change_here(visit: PageRequest) -> HttpResponse {
-    visit.keep_flash().see_other("/account#password", None)
+    visit.see_other("/account#password", None)
 }
 
 /// `POST /account/password`. The same limits count the current password as at sign-in.
@@ -210,7 +210,7 @@ async fn admit(
         return Err(page.again(Notice::Expired, CaptchaBlock::Absent).respond(visit).into());
     }
     if who.account.must_change_password {
-        return Err(visit.clone().keep_flash().see_other("/account", None).into());
+        return Err(visit.see_other("/account", None).into());
     }
     Ok(())
 }

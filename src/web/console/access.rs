@@ -14,12 +14,13 @@ use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use strum::{EnumString, IntoStaticStr, VariantArray};
+use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use super::confirm;
 use super::document::{
-    DocumentSaved, all_mistakes, checked_reason, if_match, in_force_response, read_draft, record_save,
-    save_edit, save_response,
+    DocumentSaved, Precondition, all_mistakes, checked_reason, if_match, in_force_response, read_draft,
+    record_save, save_edit, save_response,
 };
 use super::guard::{AdminRequest, Permitted, ReadAccess, SaveAccess};
 use super::limit_text::exactly;
@@ -71,6 +72,16 @@ impl AccessAnswer {
             Self::Allow => Some("allow"),
             Self::Pause => Some("pause_sms"),
         }
+    }
+
+    /// The page with its form first, filled in.
+    pub fn href(self, subject: &str) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("do", self.into_str());
+        if !subject.is_empty() {
+            query.append_pair(self.field(), subject);
+        }
+        format!("{HERE}?{}", query.finish())
     }
 
     pub fn key(self) -> &'static str {
@@ -327,18 +338,6 @@ impl AnswerRow {
     fn reason(&self) -> Option<&str> {
         let of_change = || self.origin.as_ref()?.reason.as_deref();
         self.reason.as_deref().or_else(of_change)
-    }
-
-    fn was(&self) -> &str {
-        self.reason().unwrap_or_default()
-    }
-
-    fn change(&self) -> String {
-        let value: String = url::form_urlencoded::byte_serialize(self.subject.as_bytes()).collect();
-        match self.answer.field() {
-            "" => format!("/admin/access?do={}", self.answer.into_str()),
-            field => format!("/admin/access?do={}&{field}={value}", self.answer.into_str()),
-        }
     }
 
     fn title(&self, locale: &Locale) -> Cow<'static, str> {
@@ -622,19 +621,9 @@ pub struct AccessRequest {
     path = "/api/v1/admin/access",
     operation_id = "saveAccess",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/access. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = AccessRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["access:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"

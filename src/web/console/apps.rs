@@ -12,14 +12,14 @@ use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::FormProblem;
 use super::document::{
-    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, SentDraft, TomlDraft, Trial, in_force_response,
-    read_draft, submitted,
+    APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, Precondition, SentDraft, TomlDraft, Trial,
+    in_force_response, read_draft, submitted,
 };
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
@@ -35,23 +35,36 @@ use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};
 
-/// One application, and what the accounts say about it.
-#[derive(Clone)]
+// What the accounts say about an application; as it is in the API.
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(as = AppWarnings)]
 pub struct AppCheck {
+    #[serde(serialize_with = "only_name")]
+    #[schema(value_type = String)]
     pub app: Arc<App>,
+    /// Accounts that may enter. Nobody, if 0.
     pub entering: u64,
-    /// Names and groups in a `who` that no account has that may sign in.
-    pub missing: Vec<Who>,
+    /// Anyone who registers may enter.
+    pub everyone: bool,
+    /// No account that may sign in has them.
+    pub unknown_names: Vec<String>,
+    /// Nobody is in them who may sign in.
+    pub empty_groups: Vec<String>,
+}
+
+fn only_name<S: Serializer>(app: &App, serializer: S) -> Result<S::Ok, S::Error> {
+    app.name.serialize(serializer)
 }
 
 impl AppCheck {
-    /// Anyone who registers may enter.
-    pub fn is_open(&self) -> bool {
-        self.app.who.contains(&Who::Everyone)
+    pub fn warns(&self) -> bool {
+        self.everyone || self.entering == 0 || self.missing().next().is_some()
     }
 
-    pub fn warns(&self) -> bool {
-        self.is_open() || self.entering == 0 || !self.missing.is_empty()
+    /// What nobody has, with the key of the words for it.
+    fn missing(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let groups = self.empty_groups.iter().map(|group| ("apps-page.warn-group", group));
+        groups.chain(self.unknown_names.iter().map(|name| ("apps-page.warn-unknown", name)))
     }
 }
 
@@ -61,21 +74,36 @@ pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, D
     let listed = apps.all().iter().flat_map(|app| app.listed());
     let ListedAccounts { entering, missing } = accounts.find_listed(&lists, listed).await?;
     let check = |(app, entering): (&Arc<App>, u64)| {
-        let missing: BTreeSet<&Who> = app.listed().filter(|who| missing.contains(*who)).collect();
-        AppCheck { app: Arc::clone(app), entering, missing: missing.into_iter().cloned().collect() }
+        let (mut unknown_names, mut empty_groups) = (Vec::new(), Vec::new());
+        for who in app.listed().filter(|who| missing.contains(*who)).collect::<BTreeSet<_>>() {
+            match who {
+                Who::Everyone => {}
+                Who::Group(group) => empty_groups.push(group.clone()),
+                Who::Name(name) => unknown_names.push(name.clone()),
+            }
+        }
+        let everyone = app.who.contains(&Who::Everyone);
+        AppCheck { app: Arc::clone(app), entering, everyone, unknown_names, empty_groups }
     };
     Ok(apps.all().iter().zip(entering).map(check).collect())
 }
 
-/// Who loses and gains what with a draft, and its warnings.
-#[derive(Clone)]
-pub struct TriedApps {
-    pub compared: AppsComparison,
-    pub checks: Vec<AppCheck>,
+/// What would change.
+#[derive(Clone, Serialize, ToSchema)]
+pub struct AppsPreview {
+    /// Those for which something changes.
+    pub hosts: Vec<HostPreview>,
+    /// Paths that were not counted, because too much differs.
+    pub uncounted: usize,
+    /// About the applications of the draft.
+    pub warnings: Vec<AppCheck>,
 }
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
-async fn tried(admin: &Admin, body: DraftBody) -> Result<Result<Trial<TriedApps>, Vec<DraftError>>, Problem> {
+async fn tried(
+    admin: &Admin,
+    body: DraftBody,
+) -> Result<Result<Trial<AppsPreview>, Vec<DraftError>>, Problem> {
     let check = move |live: &LiveHandle| live.check(&live.read_apps(body.draft())?);
     let after = match read_draft(admin, check).await? {
         Ok(live) => live.apps,
@@ -84,7 +112,10 @@ async fn tried(admin: &Admin, body: DraftBody) -> Result<Result<Trial<TriedApps>
     let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
     let tried = admin.services.gate.try_in_turn(async move {
         let compared = compare_apps(&accounts, &live.snapshot().apps, &after).await?;
-        Ok::<_, DbError>(Trial::Done(TriedApps { compared, checks: checks(&accounts, &after).await? }))
+        let AppsComparison { hosts, uncounted } = compared;
+        let mut warnings = checks(&accounts, &after).await?;
+        warnings.retain(AppCheck::warns);
+        Ok::<_, DbError>(Trial::Done(AppsPreview { hosts, uncounted, warnings }))
     });
     Ok(Ok(tried.await.unwrap_or(Ok(Trial::BUSY))?))
 }
@@ -130,7 +161,8 @@ pub async fn submit(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_
         request.visit.page(page.controls.status(), &AppsEditPage { layout, page, trial, overridden })
     };
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&request, &APPS, &pairs, show, async || Ok(Ok(sent.toml.clone())), attempt).await
+    let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
+    submitted(&request, &APPS, &pairs, controls, show, draft, attempt).await
 }
 
 /// Hosts and names that are shown of an application; it may have 200 of each.
@@ -178,27 +210,12 @@ impl AppsPage {
     }
 }
 
-impl AppCheck {
-    fn count(&self) -> String {
-        grouped(self.entering)
-    }
-
-    /// What nobody has, with the key of the words for it.
-    fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.missing.iter().filter_map(|who| match who {
-            Who::Everyone => None,
-            Who::Group(group) => Some(("apps-page.warn-group", group.as_str())),
-            Who::Name(name) => Some(("apps-page.warn-unknown", name.as_str())),
-        })
-    }
-}
-
 #[derive(Template)]
 #[template(path = "pages/admin/apps_edit.html")]
 pub struct AppsEditPage {
     pub layout: Layout,
     pub page: TomlDraft,
-    pub trial: Trial<TriedApps>,
+    pub trial: Trial<AppsPreview>,
     /// An environment variable sets them.
     pub overridden: bool,
 }
@@ -210,17 +227,13 @@ impl AppsEditPage {
     }
 }
 
-impl TriedApps {
+impl AppsPreview {
     fn changes_nothing(&self) -> bool {
-        self.compared.hosts.is_empty() && self.compared.uncounted == 0
-    }
-
-    fn warned(&self) -> impl Iterator<Item = &AppCheck> {
-        self.checks.iter().filter(|check| check.warns())
+        self.hosts.is_empty() && self.uncounted == 0
     }
 
     fn uncounted(&self) -> Option<String> {
-        (self.compared.uncounted > 0).then(|| grouped(self.compared.uncounted as u64))
+        (self.uncounted > 0).then(|| grouped(self.uncounted as u64))
     }
 }
 
@@ -248,10 +261,6 @@ impl PathPreview {
 }
 
 impl EntryCount {
-    fn figure(&self) -> String {
-        grouped(self.count)
-    }
-
     fn more(&self) -> Option<String> {
         not_named(self.count, self.first.len())
     }
@@ -342,19 +351,9 @@ pub struct AppsRequest {
     path = "/api/v1/admin/apps",
     operation_id = "saveApps",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/apps. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = AppsRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["apps:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
@@ -366,7 +365,7 @@ pub async fn api_save(
     wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
     let AppsRequest { apps, toml, reason } = wanted.read().await?;
-    sent(apps, toml).save(&admin, &request, &reason).await
+    SentDraft { part: &APPS, json: apps, toml }.save(&admin, &request, &reason).await
 }
 
 /// One of `apps` and `toml`.
@@ -397,15 +396,12 @@ pub async fn api_preview(
     Permitted { admin, .. }: Permitted<TryApps>,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let wanted = wanted.read().await?;
-    match tried(&admin, sent(wanted.apps, wanted.toml).body()?).await?.map_err(Problem::invalid_draft)? {
-        Trial::Done(tried) => Ok(HttpResponse::Ok().json(AppsPreview::from(tried))),
+    let AppsPreviewRequest { apps, toml } = wanted.read().await?;
+    let body = SentDraft { part: &APPS, json: apps, toml }.body()?;
+    match tried(&admin, body).await?.map_err(Problem::invalid_draft)? {
+        Trial::Done(tried) => Ok(HttpResponse::Ok().json(tried)),
         Trial::None | Trial::Unable { .. } => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
     }
-}
-
-fn sent(json: Option<Value>, toml: Option<String>) -> SentDraft {
-    SentDraft { part: &APPS, json, toml }
 }
 
 fn example() -> App {
@@ -422,52 +418,5 @@ fn example() -> App {
             signed_in_within: Some(Duration::from_secs(3600)),
             password_within: None,
         }],
-    }
-}
-
-/// What would change.
-#[derive(Serialize, ToSchema)]
-pub struct AppsPreview {
-    /// Those for which something changes.
-    hosts: Vec<HostPreview>,
-    /// Paths that were not counted, because too much differs.
-    uncounted: usize,
-    /// About the applications of the draft.
-    warnings: Vec<AppWarnings>,
-}
-
-#[derive(Serialize, ToSchema)]
-struct AppWarnings {
-    app: String,
-    /// Accounts that may enter. Nobody, if 0.
-    entering: u64,
-    /// Anyone who registers may enter.
-    everyone: bool,
-    /// No account that may sign in has them.
-    unknown_names: Vec<String>,
-    /// Nobody is in them who may sign in.
-    empty_groups: Vec<String>,
-}
-
-impl From<TriedApps> for AppsPreview {
-    fn from(TriedApps { compared: AppsComparison { hosts, uncounted }, checks }: TriedApps) -> Self {
-        let warnings = checks.into_iter().filter(AppCheck::warns).map(AppWarnings::from).collect();
-        Self { hosts, uncounted, warnings }
-    }
-}
-
-impl From<AppCheck> for AppWarnings {
-    fn from(check: AppCheck) -> Self {
-        let everyone = check.is_open();
-        let AppCheck { app, entering, missing } = check;
-        let (mut unknown_names, mut empty_groups) = (Vec::new(), Vec::new());
-        for who in missing {
-            match who {
-                Who::Everyone => {}
-                Who::Group(group) => empty_groups.push(group),
-                Who::Name(name) => unknown_names.push(name),
-            }
-        }
-        Self { app: app.name.clone(), entering, everyone, unknown_names, empty_groups }
     }
 }

@@ -22,7 +22,7 @@ pub struct AttackBanner {
     /// The hour by the minute.
     pub spark: String,
     /// The largest networks, with their shares.
-    pub networks: Vec<(String, DenyLink)>,
+    pub networks: Vec<(String, AnswerLink)>,
     /// Most of it comes from the first of them.
     pub refuse_first: bool,
     pub quiet: Option<Moment>,
@@ -37,54 +37,55 @@ pub struct AttackBanner {
     pub events: String,
 }
 
-/// Refuses a network, unless that is in force.
-pub struct DenyLink {
-    pub network: String,
+/// The form of an answer, unless that is in force.
+pub struct AnswerLink {
+    /// The answer; of one that refuses a network, the network.
+    pub text: String,
     pub href: String,
     pub in_force: bool,
 }
 
-impl DenyLink {
-    /// None if the mask is of something else.
-    pub fn new(mask: &str, access: &AccessSettings) -> Option<Self> {
+impl AnswerLink {
+    fn new(answer: AccessAnswer, subject: &str, text: String, access: &AccessSettings) -> Self {
+        Self { text, href: answer.href(subject), in_force: is_in_force(answer, subject, access) }
+    }
+
+    /// None if the mask is of something else than a network.
+    pub fn deny(mask: &str, access: &AccessSettings) -> Option<Self> {
         mask.parse::<IpNet>().ok()?;
-        let (network, href) = (mask.to_owned(), answer_href(AccessAnswer::Deny, mask));
-        Some(Self { network, href, in_force: is_in_force(AccessAnswer::Deny, mask, access) })
+        Some(Self::new(AccessAnswer::Deny, mask, mask.to_owned(), access))
     }
-}
-
-fn answer_href(answer: AccessAnswer, subject: &str) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("do", answer.into_str());
-    if !subject.is_empty() {
-        query.append_pair(answer.field(), subject);
-    }
-    format!("/admin/access?{}", query.finish())
-}
-
-pub struct AnswerLink {
-    pub text: String,
-    pub href: String,
 }
 
 impl AttackBanner {
     /// `minutes`: its attempts in the last hour, by the minute.
-    pub fn new(locale: Locale, access: &AccessSettings, attack: &AttackEntry, minutes: &[u64]) -> Self {
+    pub fn new(
+        locale: Locale,
+        access: &AccessSettings,
+        attack: &AttackEntry,
+        minutes: impl IntoIterator<Item = u64>,
+    ) -> Self {
         let AttackEntry { id, kind, realm, began_at, figures, .. } = attack;
-        let state = figures.state(*kind);
+        let attack_state = figures.state(*kind);
+        let (state, tone) = match attack_state {
+            AttackState::Rising => ("attack.rising", "bad"),
+            AttackState::Steady => ("attack.steady", "bad"),
+            AttackState::Answered => ("attack.answered", "warn"),
+            AttackState::Quiet => ("attack.quiet", "plain"),
+        };
         let (in_force, answers): (Vec<_>, Vec<_>) =
-            answers(locale, *kind, figures, access).into_iter().partition(|(in_force, _)| *in_force);
+            answers(locale, *kind, figures, access).into_iter().partition(|answer| answer.in_force);
         let share = |percent: u64| if percent == 0 { "< 1%".to_owned() } else { format!("{percent}%") };
-        let network = |it: &AttackShare| Some((share(it.percent), DenyLink::new(&it.mask, access)?));
+        let network = |it: &AttackShare| Some((share(it.percent), AnswerLink::deny(&it.mask, access)?));
         let networks: Vec<_> = figures.largest_networks.iter().filter_map(network).collect();
         Self {
-            spark: sparkline(minutes.iter().copied()),
-            tone: tone(state),
+            spark: sparkline(minutes),
+            tone,
             id: id.clone(),
             title: title(locale, *kind, realm, figures),
             since: Moment(*began_at),
-            state: state_key(state),
-            quiet: (state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
+            state,
+            quiet: (attack_state == AttackState::Quiet).then_some(Moment(Micros(figures.busy_until))),
             answered: answered(locale, figures),
             in_force: !in_force.is_empty() || networks.iter().any(|(_, deny)| deny.in_force),
             refuse_first: figures.top_network.is_some()
@@ -92,7 +93,7 @@ impl AttackBanner {
             networks,
             sentences: sentences(locale, *kind, figures),
             facts: facts(*kind, figures),
-            answers: answers.into_iter().map(|(_, link)| link).collect(),
+            answers,
             events: events_of(attack),
         }
     }
@@ -178,23 +179,6 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
     facts
 }
 
-const fn tone(state: AttackState) -> &'static str {
-    match state {
-        AttackState::Rising | AttackState::Steady => "bad",
-        AttackState::Answered => "warn",
-        AttackState::Quiet => "plain",
-    }
-}
-
-const fn state_key(state: AttackState) -> &'static str {
-    match state {
-        AttackState::Rising => "attack.rising",
-        AttackState::Steady => "attack.steady",
-        AttackState::Answered => "attack.answered",
-        AttackState::Quiet => "attack.quiet",
-    }
-}
-
 fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     let told = |key: &'static str, count: u64| {
         (count > 0).then(|| t!(key, locale = locale.code(), count = grouped(count)).into_owned())
@@ -209,21 +193,19 @@ fn answered(locale: Locale, figures: &AttackFigures) -> Option<String> {
     (!told.is_empty()).then(|| told.join(" · "))
 }
 
-/// The answers to an attack beside those to its networks, and whether each is in force.
+/// The answers to an attack beside those to its networks.
 fn answers(
     locale: Locale,
     kind: AttackKind,
     figures: &AttackFigures,
     access: &AccessSettings,
-) -> Vec<(bool, AnswerLink)> {
-    let offer = |answer: AccessAnswer, subject: &str, text: String| {
-        (is_in_force(answer, subject, access), AnswerLink { text, href: answer_href(answer, subject) })
-    };
-    let mut answers = vec![offer(AccessAnswer::Challenge, "", locale.t("attack.challenge").into_owned())];
+) -> Vec<AnswerLink> {
+    let challenge = locale.t("attack.challenge").into_owned();
+    let mut answers = vec![AnswerLink::new(AccessAnswer::Challenge, "", challenge, access)];
     if let (AttackKind::Messages, Some(AttackShare { mask, .. })) = (kind, &figures.top_prefix) {
         let prefix = mask.trim_end_matches('*');
         let text = t!("attack.pause", locale = locale.code(), prefix = prefix).into_owned();
-        answers.push(offer(AccessAnswer::Pause, prefix, text));
+        answers.push(AnswerLink::new(AccessAnswer::Pause, prefix, text, access));
     }
     answers
 }
@@ -255,7 +237,7 @@ mod tests {
     }
 
     fn shown(attack: &AttackEntry) -> (String, Vec<String>, Vec<String>) {
-        let banner = AttackBanner::new(Locale::En, &AccessSettings::default(), attack, &[]);
+        let banner = AttackBanner::new(Locale::En, &AccessSettings::default(), attack, []);
         let answers = banner.answers.into_iter().map(|answer| answer.href);
         let networks = banner.networks.into_iter().map(|(_, deny)| deny.href);
         (banner.title, banner.sentences, answers.chain(networks).collect())
@@ -295,7 +277,7 @@ mod tests {
             (denied, 1, [true, false], true),
             (both, 0, [true, false], true),
         ] {
-            let banner = AttackBanner::new(Locale::En, &access, &attack, &[]);
+            let banner = AttackBanner::new(Locale::En, &access, &attack, []);
             let told: Vec<_> =
                 banner.networks.iter().map(|(share, deny)| (&**share, deny.in_force)).collect();
             assert_eq!(told, [("98%", denied[0]), ("< 1%", denied[1])]);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::audit::{EventCount, FiguresStep};
+use crate::audit::StepSpan;
 use crate::clock::Micros;
 use crate::web::console::limit_text::grouped;
 use crate::web::http::{Locale, Moment};
 
-/// The chart's height in units. Its width is ten units a column.
-pub const HEIGHT: u64 = 100;
-pub const COLUMN: u64 = 10;
+/// The chart's height in units, as in `components/chart.html`. Its width is ten units a column.
+const HEIGHT: u64 = 100;
+const COLUMN: u64 = 10;
 const BAR: u64 = 8;
 
 /// One counted kind. The first is lowest in the stack.
@@ -17,65 +17,17 @@ pub struct Series {
     /// The locale key of its name.
     pub key: &'static str,
     pub tone: &'static str,
+    /// One of each step.
     pub counts: Vec<u64>,
-}
-
-/// The span of a chart in steps of one length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ChartSpan {
-    pub start: Micros,
-    pub step: Duration,
-    pub steps: usize,
-}
-
-impl ChartSpan {
-    /// The current step is the last one.
-    pub fn ending(now: Micros, step: Duration, steps: usize) -> Self {
-        let size = step.as_micros() as i64;
-        let last = now.0 - now.0.rem_euclid(size);
-        Self { start: Micros(last - size * (steps as i64 - 1)), step, steps }
-    }
-
-    pub fn end(&self) -> Micros {
-        self.start.plus(self.step * self.steps as u32)
-    }
-
-    pub fn place(&self, at: Micros) -> Option<usize> {
-        let place = (at.0 - self.start.0).div_euclid(self.step.as_micros() as i64);
-        usize::try_from(place).ok().filter(|place| *place < self.steps)
-    }
-
-    /// The sums of each step; of one without events none.
-    pub fn each<'a>(&self, steps: &'a [FiguresStep]) -> impl Iterator<Item = &'a [EventCount]> {
-        let mut each: Vec<&[EventCount]> = vec![&[]; self.steps];
-        for step in steps {
-            if let Some(place) = self.place(step.at) {
-                each[place] = &step.sums;
-            }
-        }
-        each.into_iter()
-    }
-
-    /// Sums by step, of what was in the span.
-    pub fn counts(&self, all: impl IntoIterator<Item = (Micros, u64)>) -> Vec<u64> {
-        let mut counts = vec![0; self.steps];
-        for (at, count) in all {
-            if let Some(place) = self.place(at) {
-                counts[place] += count;
-            }
-        }
-        counts
-    }
 }
 
 pub struct Chart {
     pub id: &'static str,
     pub title: &'static str,
-    start: Micros,
-    step: Duration,
-    series: Vec<Series>,
-    /// The step that is not over yet.
-    running: Option<usize>,
+    pub span: StepSpan,
+    pub series: Vec<Series>,
+    /// The step of this moment is not over yet.
+    pub now: Micros,
 }
 
 pub struct Column {
@@ -97,54 +49,21 @@ pub struct Bar {
 }
 
 impl Chart {
-    pub const fn new(
-        id: &'static str,
-        title: &'static str,
-        start: Micros,
-        step: Duration,
-        series: Vec<Series>,
-    ) -> Self {
-        Self { id, title, start, step, series, running: None }
-    }
-
-    /// Marks the step of this moment, which is not over.
-    pub fn at(mut self, now: Micros) -> Self {
-        let span = ChartSpan { start: self.start, step: self.step, steps: self.steps() };
-        self.running = span.place(now);
-        self
-    }
-
-    pub fn series(&self) -> &[Series] {
-        &self.series
-    }
-
-    fn steps(&self) -> usize {
-        self.series.iter().map(|series| series.counts.len()).max().unwrap_or(0)
-    }
-
-    fn count(&self, series: &Series, step: usize) -> u64 {
-        series.counts.get(step).copied().unwrap_or(0)
-    }
-
     fn total(&self, step: usize) -> u64 {
-        self.series.iter().map(|series| self.count(series, step)).sum()
+        self.series.iter().map(|series| series.counts[step]).sum()
     }
 
     pub fn width(&self) -> u64 {
-        self.steps() as u64 * COLUMN
-    }
-
-    pub fn height(&self) -> u64 {
-        HEIGHT
+        self.span.steps as u64 * COLUMN
     }
 
     pub fn is_empty(&self) -> bool {
-        (0..self.steps()).all(|step| self.total(step) == 0)
+        self.highest() == 0
     }
 
     /// The highest bar.
     fn highest(&self) -> u64 {
-        (0..self.steps()).map(|step| self.total(step)).max().unwrap_or(0)
+        (0..self.span.steps).map(|step| self.total(step)).max().unwrap_or(0)
     }
 
     /// The values at the side: the highest bar, half of it, and the ground. Always at the same heights.
@@ -156,13 +75,12 @@ impl Chart {
 
     /// Start, middle and end, for below the chart.
     pub fn ticks(&self) -> [Moment; 3] {
-        let at = |step: usize| Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
-        [at(0), at(self.steps() / 2), at(self.steps())]
+        [0, self.span.steps / 2, self.span.steps].map(|step| Moment(self.span.at(step)))
     }
 
     /// A time of day alone would be ambiguous.
     pub fn is_long(&self) -> bool {
-        self.step * u32::try_from(self.steps()).unwrap_or(u32::MAX) > Duration::from_secs(25 * 60 * 60)
+        self.span.end().since(self.span.start) > Duration::from_secs(25 * 60 * 60)
     }
 
     pub fn told(&self, at: &Moment) -> String {
@@ -178,15 +96,15 @@ impl Chart {
     }
 
     pub fn columns(&self, locale: Locale) -> Vec<Column> {
-        (0..self.steps()).filter(|step| self.total(*step) > 0).map(|step| self.column(step, locale)).collect()
+        let drawn = (0..self.span.steps).filter(|step| self.total(*step) > 0);
+        drawn.map(|step| self.column(step, locale)).collect()
     }
 
     fn column(&self, step: usize, locale: Locale) -> Column {
-        let from = Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
         let (highest, x) = (self.highest(), step as u64 * COLUMN);
         let (mut bars, mut below, mut told) = (Vec::new(), 0, Vec::new());
         for series in &self.series {
-            let count = self.count(series, step);
+            let count = series.counts[step];
             if count == 0 {
                 continue;
             }
@@ -198,8 +116,9 @@ impl Chart {
             bars.push(Bar { tone: series.tone, x: x + (COLUMN - BAR) / 2, y, width: BAR, height });
             below += count;
         }
-        let counts = self.series.iter().map(|series| grouped(self.count(series, step))).collect();
-        Column { from, words: told.join(", "), bars, counts, x, running: self.running == Some(step) }
+        let counts = self.series.iter().map(|series| grouped(series.counts[step])).collect();
+        let (from, running) = (Moment(self.span.at(step)), self.span.place(self.now) == Some(step));
+        Column { from, words: told.join(", "), bars, counts, x, running }
     }
 }
 
@@ -225,21 +144,23 @@ mod tests {
     use super::*;
 
     fn chart(counts: Vec<Vec<u64>>) -> Chart {
+        let span = StepSpan { start: Micros(0), step: Duration::from_secs(60), steps: counts[0].len() };
         let tones = ["ok", "wrong", "refused"];
         let series = counts.into_iter().zip(tones).map(|(counts, tone)| Series {
             key: "overview.wrong",
             tone,
             counts,
         });
-        Chart::new("c", "overview.sign-ins-hour", Micros(0), Duration::from_secs(60), series.collect())
+        let now = span.end();
+        Chart { id: "c", title: "overview.sign-ins-hour", span, series: series.collect(), now }
     }
 
     #[test]
     fn a_step_is_drawn_where_it_was_and_the_last_one_is_now() {
         let minutes = |minutes: i64| Micros::from_seconds(minutes * 60);
-        let span = ChartSpan::ending(Micros(minutes(6_000).0 + 59), Duration::from_secs(60), 60);
-        let counts = span.counts([70, 59, 0].map(|ago| (minutes(6_000 - ago), 2)));
-        assert_eq!((counts[0], counts[59], counts.iter().sum::<u64>()), (2, 2, 4), "70 minutes ago is past");
+        let span = StepSpan::ending(Micros(minutes(6_000).0 + 59), Duration::from_secs(60), 60);
+        let places = [70, 59, 0, -1].map(|ago| span.place(minutes(6_000 - ago)));
+        assert_eq!(places, [None, Some(0), Some(59), None], "70 minutes ago is past");
     }
 
     #[test]
@@ -262,7 +183,8 @@ mod tests {
     #[test]
     fn only_the_step_of_now_is_marked_as_running() {
         let of = |now| {
-            let columns = chart(vec![vec![1, 2, 3]]).at(Micros::from_seconds(now)).columns(Locale::En);
+            let chart = Chart { now: Micros::from_seconds(now), ..chart(vec![vec![1, 2, 3]]) };
+            let columns = chart.columns(Locale::En);
             columns.into_iter().map(|column| column.running).collect::<Vec<_>>()
         };
         assert_eq!(of(179), [false, false, true]);

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use crate::accounts::SessionToken;
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::console::guard::{Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
+use crate::web::console::guard::{AccessKind, Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
@@ -87,14 +87,15 @@ pub struct ConfirmForm {
 pub async fn show(request: AdminRequest, query: Query<NextFields>) -> WebResult {
     let next = parse_next(&query.next);
     if request.admin.is_confirmed() {
-        return Ok(request.visit.keep_flash().see_other(place(next.as_ref()), None));
+        return Ok(request.visit.see_other(place(next.as_ref()), None));
     }
     Ok(ConfirmPage::new(&request.visit, request.admin.login(), next).respond(&request.visit))
 }
 
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
 pub async fn submit(visit: PageRequest, form: Form<ConfirmForm>, services: ServicesData) -> WebResult {
-    let request = AdminRequest::confirmation(visit, &services, &form.guarded.csrf_token).await?;
+    let ours = visit.admits_form(&form.guarded.csrf_token);
+    let request = AdminRequest::guard(visit, &services, AccessKind::Try, ours, CONFIRM).await?;
     let next = parse_next(&form.next);
     let page = || ConfirmPage::new(&request.visit, request.admin.login(), next.clone());
     let token = confirm(&request, &form, &page).await?;

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
+use actix_web::http::header::{CACHE_CONTROL, ETag, EntityTag, IF_MATCH};
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use super::guard::{Admin, AdminRequest};
 use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
@@ -243,11 +243,11 @@ pub async fn submitted<T>(
     request: &AdminRequest,
     part: &'static DocumentPart,
     pairs: &[(String, String)],
+    controls: Controls,
     page: impl Fn(Controls, Trial<T>) -> HttpResponse,
     draft: impl AsyncFnOnce() -> Result<Result<String, DraftError>, Problem>,
     attempt: impl AsyncFnOnce(String) -> Result<Result<Trial<T>, Vec<DraftError>>, Problem>,
 ) -> WebResult {
-    let controls = Controls::read(pairs);
     if !request.sends_own_form(pairs) {
         return Ok(page(Controls { problem: Some(FormProblem::Expired), ..controls }, Trial::None));
     }
@@ -330,8 +330,20 @@ pub const BUSY_RETRY: Duration = Duration::from_secs(5);
 /// Of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
 
-#[derive(Serialize, ToSchema)]
+/// Of every call that saves a part of the document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it describes a header, which `if_match` reads")]
+pub struct Precondition {
+    /// The ETag of the GET of the same. 428 without it.
+    #[param(rename = "If-Match", example = "\"5d1f0c2a9b3e\"")]
+    if_match: String,
+}
+
+/// In force on this instance, and on all within a second.
+#[derive(Serialize, ToSchema, IntoResponses)]
 #[schema(example = json!({ "version": "5d1f0c2a9b3e", "changed": true }))]
+#[response(status = 200, headers(("Version")))]
 pub struct DocumentSaved {
     version: String,
     /// Whether anything differs from before.
@@ -439,8 +451,7 @@ pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<S
 pub fn save_response(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
         Ok(SavedDraft { version, changed, .. }) => {
-            let tag = etag(&version);
-            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(DocumentSaved { version, changed }))
+            Ok(HttpResponse::Ok().insert_header(etag(&version)).json(DocumentSaved { version, changed }))
         }
         Err(SaveError::Stale { version, diff }) => Err(Problem::PreconditionFailed { version, diff }),
         Err(SaveError::Invalid(errors)) => Err(Problem::invalid_draft(errors)),
@@ -473,14 +484,14 @@ pub fn checked_reason(text: &str) -> Result<&str, Problem> {
     if fits { Ok(text) } else { Err(wrong()) }
 }
 
-fn etag(version: &str) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
+fn etag(version: &str) -> ETag {
+    ETag(EntityTag::new_strong(version.to_owned()))
 }
 
 /// What is in force with this version.
 pub fn in_force_response(version: &str, body: impl Serialize) -> HttpResponse {
     let mut response = HttpResponse::Ok();
-    response.insert_header((ETAG, etag(version))).insert_header((CACHE_CONTROL, "no-cache")).json(body)
+    response.insert_header(etag(version)).insert_header((CACHE_CONTROL, "no-cache")).json(body)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

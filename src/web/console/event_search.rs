@@ -38,7 +38,8 @@ pub async fn search(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult 
     }
     asked.text = Some(text_key(&request.services, &text));
     let mut response = request.visit.see_other(&asked.href(None), None);
-    set(&mut response, request.visit.cookies().search(&text));
+    let jar = request.visit.cookies();
+    set(&mut response, jar.typed(jar.search_name, &text));
     Ok(response)
 }
 
@@ -58,9 +59,7 @@ async fn find(request: &AdminRequest, asked: &mut EventQuery, text: &str) -> Res
         }
     }
     let found = log.subject(text.strip_prefix(KEY).unwrap_or(text)).await?;
-    if let Some((kind, key)) = found {
-        *filter.subject(kind) = Some(key);
-    }
+    filter.subjects.extend(found);
     Ok(found.is_some())
 }
 
@@ -71,14 +70,15 @@ async fn find_subject(request: &AdminRequest, filter: &mut EventFilter, text: &s
     let subject = subject::read(network.unwrap_or(text), &services.live.snapshot());
     let Some(subject) = subject else { return Ok(false) };
     if let (Some(_), LookupValue::Address { network, .. }) = (network, &subject.value) {
-        filter.network = Some(services.audit.subject(&EventSubject::Network(network)));
+        let key = services.audit.subject(&EventSubject::Network(network));
+        filter.subjects.insert(SubjectKind::Network, key);
         return Ok(true);
     }
     let Some(found) = services.lookup.recorded(&subject).await? else { return Ok(false) };
     let newest = services.audit.log().by_subject(found.kind, found.key, Micros(0), 1).await?;
     let known = found.kind != SubjectKind::Account || !newest.is_empty();
     if known {
-        *filter.subject(found.kind) = Some(found.key);
+        filter.subjects.insert(found.kind, found.key);
     }
     Ok(known)
 }

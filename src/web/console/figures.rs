@@ -1,10 +1,13 @@
 //! The figures of the console, from sums of events. `docs/figures.md` says what each counts, and a test compares it
 //! with what was sent.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::audit::{Action, EventCount, Fate, Outcome};
 use crate::config::{LimitName, LimitUnit};
+use crate::web::console::chart::Series;
+use crate::web::http::Layout;
 
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -139,39 +142,28 @@ fn counts_message(limit: LimitName, sum: &EventCount) -> bool {
     }
 }
 
-/// The locale key of what a figure counts, by the key of its name: the same wherever it is shown.
-pub fn means(figure: &str) -> &'static str {
-    match figure {
-        "overview.signed-in" => "means.signed-in",
-        "overview.wrong" => "means.wrong",
-        "overview.challenged" | "limit-page.challenged" | "outcome.challenged" => "means.challenged",
-        "overview.refused" | "limit-page.refused" | "event.refused" => "means.refused",
-        "overview.sent" | "attack.sent" => "means.sent",
-        "overview.not-sent" => "means.not-sent",
-        "overview.came-back" => "means.came-back",
-        "overview.solved" => "means.solved",
-        "overview.wrong-codes" => "means.wrong-codes",
-        "overview.let-through" => "means.let-through",
-        "overview.noted" | "limit-page.noted" => "means.noted",
-        "overview.gateway" => "means.braked",
-        "overview.queue-wait" => "means.queue-wait",
-        "overview.sign-in-time" => "means.sign-in-time",
-        "limit-page.counted" => "means.counted",
-        "outcome.ok" => "means.done",
-        "event.failed" => "means.failed",
-        "attack.attempts" => "means.attempts",
-        "attack.addresses" => "means.addresses",
-        "attack.networks" => "means.networks",
-        "attack.names" => "means.names",
-        "attack.numbers" => "means.numbers",
-        "attack.prefixes" => "means.prefixes",
-        "attack.compared" => "means.compared",
-        "attack.entered" => "means.entered",
-        "attack.made" => "means.made",
-        "attack.honest" => "means.honest",
-        // Not a figure, but the state of something.
-        _ => "",
+impl Layout {
+    /// What a figure counts, by the key of its name: the same wherever it is shown. Empty for the state of something.
+    pub fn means(&self, figure: &str) -> Cow<'static, str> {
+        let key = match figure.split('.').next_back().unwrap_or_default() {
+            "gateway" => "means.braked".to_owned(),
+            "ok" => "means.done".to_owned(),
+            name => format!("means.{name}"),
+        };
+        crate::_rust_i18n_try_translate(self.locale.code(), key).unwrap_or_default()
     }
+}
+
+/// What fits in each step, as a chart stacks it.
+pub fn stacked(
+    kinds: &[FateSeries],
+    steps: &[Vec<EventCount>],
+    fits: impl Fn(&EventCount) -> bool,
+) -> Vec<Series> {
+    let counted =
+        |sums: &[EventCount], fates: &[Fate]| total(sums, |sum| fits(sum) && fates.contains(&sum.fate()));
+    let counts = |fates: &[Fate]| steps.iter().map(|sums| counted(sums, fates)).collect();
+    kinds.iter().map(|(key, tone, fates)| Series { key, tone, counts: counts(fates) }).collect()
 }
 
 pub fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {

@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::Form;
 use askama::Template;
 
-use crate::accounts::{AccountFilter, AccountOrder};
+use crate::accounts::AccountSearch;
 use crate::lookup::LookupValue;
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::title;
@@ -71,8 +71,8 @@ pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
         }
     }
     if !letters.is_empty() {
-        let filter = AccountFilter { login: Some(letters), ..AccountFilter::default() };
-        let accounts = services.accounts.page(&filter, AccountOrder::BY_NAME, None, MOST_ACCOUNTS).await?;
+        let accounts = &services.accounts;
+        let accounts = accounts.page(&AccountSearch::by_name(letters), None, MOST_ACCOUNTS).await?;
         found.extend(accounts.entries.into_iter().map(|listed| listed.account).map(|account| FoundLink {
             kind: "find.account",
             name: Cow::Owned(account.login.as_str().to_owned()),

@@ -178,17 +178,8 @@ impl AdminRequest {
         Self::guard(visit, services, AccessKind::Change, ours, page).await
     }
 
-    /// For the form at [`CONFIRM`] that confirms the password.
-    pub async fn confirmation(
-        visit: PageRequest,
-        services: &ServicesData,
-        csrf_token: &str,
-    ) -> Result<Self, WebError> {
-        let ours = visit.admits_form(csrf_token);
-        Self::guard(visit, services, AccessKind::Try, ours, CONFIRM).await
-    }
-
-    async fn guard(
+    /// `ours`: its form is.
+    pub async fn guard(
         visit: PageRequest,
         services: &ServicesData,
         kind: AccessKind,
@@ -240,9 +231,7 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
         DenialReason::Foreign => {
             ErrorPage::new(visit.layout(page, None), ErrorKind::ForeignForm).respond(visit)
         }
-        DenialReason::Unconfirmed => {
-            visit.clone().keep_flash().see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), None)
-        }
+        DenialReason::Unconfirmed => visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), None),
     }
 }
 

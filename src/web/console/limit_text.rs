@@ -1,6 +1,6 @@
 //! Limits in plain words: what each counts, and its rules as sentences.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::time::Duration;
 
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
@@ -165,8 +165,8 @@ pub fn exactly(span: Duration, locale: Locale) -> String {
 }
 
 /// `1,204,000`
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
+pub fn grouped(number: impl Borrow<u64>) -> String {
+    let digits = number.borrow().to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use askama::Template;
-use gatehouse_limiter::{Limit, LimitMode};
+use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use strum::VariantArray;
@@ -18,13 +18,15 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use super::document::{DiffKind, DocumentSaved, LIMITS, SentDraft, in_force_response, read_draft};
+use super::document::{
+    DiffKind, DocumentSaved, LIMITS, Precondition, SentDraft, in_force_response, read_draft,
+};
 use super::figures::{HOUR, LimitUse};
 use super::guard::{AdminRequest, Permitted, ReadLimits, SaveLimits};
 use super::limit_text::{differences, grouped};
 use crate::audit::MINUTE;
 use crate::config::{
-    BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, rule_json,
+    BackendKind, LimitName, LimitUnit, Limits, LiveHandle, limits_toml, named_limits, span_text,
 };
 use crate::tuning::{CurrentLimits, DocumentDraft, DocumentEdit, Instance};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -109,7 +111,7 @@ impl LimitRow {
             let from = end;
             // Whatever there is can be seen.
             end += counted.map_or(0, |_| count.saturating_mul(100).div_ceil(whole));
-            UsePart { key, tone, count: grouped(count), from, end }
+            UsePart { key, tone, count, from, end }
         };
         all.into_iter().filter(|(_, _, count)| *count > 0).map(part).collect()
     }
@@ -119,24 +121,23 @@ impl LimitRow {
 struct UsePart {
     key: &'static str,
     tone: &'static str,
-    count: String,
+    count: u64,
     from: u64,
     end: u64,
 }
 
 struct Group<'a> {
     key: &'static str,
-    id: &'static str,
     rows: Vec<&'a LimitRow>,
 }
 
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
-        Some(LimitUnit::SignIn | LimitUnit::Factor | LimitUnit::Registration) => "sign-in",
-        Some(LimitUnit::Attempt) => "guard",
-        Some(LimitUnit::Message | LimitUnit::Guess) => "sms",
-        Some(LimitUnit::Image) => "captcha",
-        None => "own",
+        Some(LimitUnit::SignIn | LimitUnit::Factor | LimitUnit::Registration) => "limit-page.sign-in",
+        Some(LimitUnit::Attempt) => "limit-page.guard",
+        Some(LimitUnit::Message | LimitUnit::Guess) => "limit-page.sms",
+        Some(LimitUnit::Image) => "limit-page.captcha",
+        None => "limit-page.own",
     }
 }
 
@@ -154,18 +155,10 @@ pub struct LimitsPage {
 impl LimitsPage {
     /// The built-in limits in four groups, and the owner's own.
     fn tables(&self) -> [Vec<Group<'_>>; 2] {
-        let group = |(key, id)| Group {
-            key,
-            id,
-            rows: self.rows.iter().filter(|row| group_of(row.name()) == id).collect(),
-        };
-        let built_in = [
-            ("limit-page.sign-in", "sign-in"),
-            ("limit-page.guard", "guard"),
-            ("limit-page.sms", "sms"),
-            ("limit-page.captcha", "captcha"),
-        ];
-        [built_in.map(group).into(), vec![group(("limit-page.own", "own"))]]
+        let of = |key: &&str| self.rows.iter().filter(|row| group_of(row.name()) == *key).collect();
+        let group = |key| Group { key, rows: of(&key) };
+        let built_in = ["limit-page.sign-in", "limit-page.guard", "limit-page.sms", "limit-page.captcha"];
+        [built_in.map(group).into(), vec![group("limit-page.own")]]
     }
 }
 
@@ -258,24 +251,16 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Resul
 
 /// As a draft is sent: the owner's own under `custom`.
 fn limits_json(limits: &Limits) -> Value {
-    let mut all = serde_json::Map::new();
-    let mut custom = serde_json::Map::new();
+    let (mut all, mut custom) = (serde_json::Map::new(), serde_json::Map::new());
     for limit in limits.iter() {
+        let settings = json!(LimitSettings::from(limit));
         match limit.name().strip_prefix("custom.") {
-            Some(own) => custom.insert(own.to_owned(), limit_json(limit)),
-            None => all.insert(limit.name().to_owned(), limit_json(limit)),
+            Some(own) => custom.insert(own.to_owned(), settings),
+            None => all.insert(limit.name().to_owned(), settings),
         };
     }
     all.insert("custom".to_owned(), custom.into());
     all.into()
-}
-
-fn limit_json(limit: &Limit) -> Value {
-    let mode = match limit.mode() {
-        LimitMode::Enforce => "enforce",
-        LimitMode::Monitor => "monitor",
-    };
-    json!({ "mode": mode, "rules": limit.rules().iter().map(rule_json).collect::<Vec<_>>() })
 }
 
 fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
@@ -312,19 +297,9 @@ pub struct LimitsRequest {
     path = "/api/v1/admin/limits",
     operation_id = "saveLimits",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = LimitsRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["limits:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
@@ -366,23 +341,45 @@ pub struct RuleSettings {
     max: u32,
     /// Sliding: 100ms to 366d.
     #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<&'static str>,
+    window: Option<String>,
     /// Instead of window: follows the calendar.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = describe::calendar_units)]
     per: Option<&'static str>,
     /// The IANA name of the time zone of `per`; UTC if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
-    timezone: Option<&'static str>,
+    timezone: Option<String>,
     /// `block` if left out.
     #[schema(schema_with = describe::consequences, required = false)]
     then: &'static str,
 }
 
+impl From<&Limit> for LimitSettings {
+    fn from(limit: &Limit) -> Self {
+        let mode = match limit.mode() {
+            LimitMode::Enforce => "enforce",
+            LimitMode::Monitor => "monitor",
+        };
+        Self { mode, rules: limit.rules().iter().map(RuleSettings::from).collect() }
+    }
+}
+
+impl From<&Rule> for RuleSettings {
+    fn from(rule: &Rule) -> Self {
+        let (window, per, timezone) = match &rule.span {
+            RuleSpan::Sliding(window) => (Some(span_text(*window)), None, None),
+            RuleSpan::Calendar { unit, zone } => {
+                (None, Some(unit.as_str()), Some(zone.iana_name().unwrap_or("UTC").to_owned()))
+            }
+        };
+        Self { max: rule.max, window, per, timezone, then: rule.then.as_str() }
+    }
+}
+
 impl LimitSettings {
     pub fn example() -> Self {
-        let rule = RuleSettings { max: 1, window: Some("1m"), per: None, timezone: None, then: "block" };
-        Self { mode: "enforce", rules: vec![rule] }
+        let rule = Rule::sliding(1, MINUTE, RuleAction::Block);
+        Self { mode: "enforce", rules: vec![RuleSettings::from(&rule)] }
     }
 }
 

@@ -15,7 +15,6 @@ use rust_i18n::t;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use strum::VariantArray;
-use url::form_urlencoded;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Audit, EventSubject, MaskedSubject, SubjectKind, words_of};
@@ -28,10 +27,10 @@ use crate::web::console::figures::HOUR;
 use crate::web::console::guard::{Admin, AdminRequest, ClearSubjects, Permitted, ReadEvents};
 use crate::web::console::lookup::api::{CLEARING, Clearing, reason};
 use crate::web::console::subject_link::SubjectLink;
-use crate::web::console::{Choice, FormProblem, limit_text, read_cursor, read_filter, read_page_size};
+use crate::web::console::{FormProblem, limit_text, list_href, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
-use crate::web::http::{ClientAddress, Flash, Layout, Locale, Problem, ServicesData, WebResult};
+use crate::web::http::{ClientAddress, Flash, Layout, Problem, ServicesData, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -169,13 +168,13 @@ pub async fn api_lift(
 
 /// `GET /admin/messages`. Values that cannot be parsed do not filter.
 pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    let value = |name| value(&query, name);
-    let asked = MessagesAsked {
-        state: value("state").parse().ok(),
-        prefix: value("prefix").trim().chars().take(32).collect(),
-        after: LedgerCursor::parse(value("after")),
+    let prefix: String = value(&query, "prefix").trim().chars().take(32).collect();
+    let asked = LedgerFilter {
+        state: value(&query, "state").parse().ok(),
+        prefix: Some(prefix).filter(|prefix| !prefix.is_empty()),
+        phone: None,
     };
-    respond(&request, asked, None).await
+    respond(&request, asked, LedgerCursor::parse(value(&query, "after")), None).await
 }
 
 /// `POST /admin/brakes/lift`, with a reason and a confirmed password.
@@ -185,7 +184,7 @@ pub async fn lift(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
         Ok(reason) => reason,
         Err(problem) => {
             let kept = Some(([prefix, program].map(str::to_owned), problem));
-            return respond(&request, MessagesAsked::default(), kept).await;
+            return respond(&request, LedgerFilter::default(), None, kept).await;
         }
     };
     let act = Box::pin(async {
@@ -195,12 +194,15 @@ pub async fn lift(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     confirm::confirmed(&request, LIFT, &pairs, act).await
 }
 
-async fn respond(request: &AdminRequest, asked: MessagesAsked, kept: Option<KeptBrake>) -> WebResult {
+async fn respond(
+    request: &AdminRequest,
+    asked: LedgerFilter,
+    after: Option<LedgerCursor>,
+    kept: Option<KeptBrake>,
+) -> WebResult {
     let status = kept.as_ref().map_or(StatusCode::OK, |(_, problem)| problem.status());
     let ledger = request.services.codes.ledger();
-    let prefix = Some(asked.prefix.clone()).filter(|prefix| !prefix.is_empty());
-    let filter = LedgerFilter { state: asked.state, prefix, ..LedgerFilter::default() };
-    let found = ledger.page(&filter, asked.after.as_ref(), A_PAGE).await?;
+    let found = ledger.page(&asked, after.as_ref(), A_PAGE).await?;
     let live = request.services.live.snapshot();
     let numbers = found.entries.iter().map(|entry| &entry.number);
     let hour = match number_hour(&live.limits.sms_phone) {
@@ -210,7 +212,7 @@ async fn respond(request: &AdminRequest, asked: MessagesAsked, kept: Option<Kept
         }
         None => None,
     };
-    let mut layout = request.layout(asked.href(asked.after.as_ref()));
+    let mut layout = request.layout(asked.href(after));
     layout.mistaken = matches!(kept, Some((_, FormProblem::ReasonMissing)));
     let page = MessagesPage {
         layout,
@@ -221,7 +223,8 @@ async fn respond(request: &AdminRequest, asked: MessagesAsked, kept: Option<Kept
             .collect(),
         hour,
         brakes: ledger.brakes().await?,
-        older: found.next.map(|next| asked.href(Some(&next))),
+        older: found.next.map(|next| asked.href(Some(next))),
+        is_first: after.is_none(),
         asked,
         kept,
     };
@@ -262,22 +265,12 @@ impl MessageRow {
     }
 }
 
-/// The filter, and where the page begins.
-#[derive(Debug, Clone, Default)]
-pub struct MessagesAsked {
-    pub state: Option<MessageState>,
-    pub prefix: String,
-    pub after: Option<LedgerCursor>,
-}
-
-impl MessagesAsked {
-    fn href(&self, after: Option<&LedgerCursor>) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(self.state.map(|state| ("state", state.into_str())));
-        query.extend_pairs((!self.prefix.is_empty()).then_some(("prefix", &self.prefix)));
-        query.extend_pairs(after.map(|after| ("after", after.to_string())));
-        let query = query.finish();
-        if query.is_empty() { HERE.to_owned() } else { format!("{HERE}?{query}") }
+impl LedgerFilter {
+    /// Of the page that shows it.
+    fn href(&self, after: Option<LedgerCursor>) -> String {
+        let state = self.state.map(|state| state.into_str().to_owned());
+        let after = after.map(|after| after.to_string());
+        list_href(HERE, [("state", state), ("prefix", self.prefix.clone()), ("after", after)])
     }
 }
 
@@ -288,12 +281,13 @@ pub type KeptBrake = ([String; 2], FormProblem);
 #[template(path = "pages/messages.html")]
 pub struct MessagesPage {
     pub layout: Layout,
-    pub asked: MessagesAsked,
+    pub asked: LedgerFilter,
     pub rows: Vec<MessageRow>,
     /// None if no rule of a number's limit refuses.
     pub hour: Option<NumberHour>,
     pub brakes: Vec<HeldBrake>,
     pub older: Option<String>,
+    pub is_first: bool,
     pub kept: Option<KeptBrake>,
 }
 
@@ -313,19 +307,9 @@ impl MessagesPage {
         brake.program.as_deref().unwrap_or_default()
     }
 
-    fn states(&self) -> Vec<Choice> {
-        let chosen = |state| self.asked.state == Some(state);
-        let choice = |it: MessageState| Choice::new(it.into_str(), self.state(&it), chosen(it));
-        MessageState::VARIANTS.iter().copied().map(choice).collect()
-    }
-
-    fn newest(&self) -> String {
-        self.asked.href(None)
-    }
-
     fn counted(&self, brake: &HeldBrake) -> Cow<'static, str> {
-        let locale: Locale = self.layout.locale;
-        t!("messages.counted", locale = locale.code(), entered = brake.entered, sent = brake.sent)
+        let locale = self.layout.locale.code();
+        t!("messages.counted", locale = locale, entered = brake.entered, sent = brake.sent)
     }
 
     fn purpose<'a>(&self, row: &'a LedgerEntry) -> Cow<'a, str> {
@@ -335,10 +319,6 @@ impl MessagesPage {
             }
             purpose @ (MessagePurpose::Verification(_) | MessagePurpose::Relayed(_)) => purpose.stored(),
         }
-    }
-
-    fn gateway(&self, row: &LedgerEntry) -> Cow<'static, str> {
-        limit_text::gateway(&row.gateway, self.layout.locale)
     }
 
     fn tone(&self, row: &LedgerEntry) -> &'static str {
@@ -355,16 +335,12 @@ impl MessagesPage {
         t!("messages.used", locale = self.layout.locale.code(), sent = sent, max = hour.max)
     }
 
-    /// `1 hour`
-    fn window(&self, hour: &NumberHour) -> String {
-        limit_text::exactly(hour.window, self.layout.locale)
-    }
-
     /// What the gateway reported last; before that, what it answered.
     fn outcome(&self, row: &LedgerEntry) -> Cow<'static, str> {
-        let reported = |report: ReportState| format!("reported-{}", report.into_str());
-        let name = row.report.map_or_else(|| format!("state-{}", row.state.into_str()), reported);
-        self.layout.locale.named_word("messages", &name)
+        let reported = |report: ReportState| {
+            self.layout.locale.named_word("messages", &format!("reported-{}", report.into_str()))
+        };
+        row.report.map_or_else(|| self.state(&row.state), reported)
     }
 
     fn state(&self, state: &MessageState) -> Cow<'static, str> {

@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
+use url::form_urlencoded;
 
 use crate::clock::Micros;
 use crate::web::console::figures::{DAY, HOUR};
@@ -103,6 +104,13 @@ impl Choice {
     const fn new(value: &'static str, text: Cow<'static, str>, chosen: bool) -> Self {
         Self { value, text, chosen }
     }
+}
+
+/// The address of a list with what it is filtered by.
+fn list_href<const N: usize>(path: &str, filter: [(&'static str, Option<String>); N]) -> String {
+    let pairs = filter.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
 /// For templates, which show a moment in several forms.

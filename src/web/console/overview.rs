@@ -11,18 +11,18 @@ use askama::Template;
 use rust_i18n::t;
 
 use crate::audit::{
-    Action, AttackEntry, BusiestSubjects, EventCount, Fate, FiguresStep, MINUTE, RankedSubject,
-    SharedAddress, SubjectKind, TOP_ROWS,
+    Action, AttackEntry, BusiestSubjects, EventCount, Fate, MINUTE, RankedSubject, SharedAddress, StepSpan,
+    SubjectKind, TOP_ROWS,
 };
 use crate::clock::Micros;
 use crate::config::AccessSettings;
 use crate::db::DbError;
-use crate::sms::{BudgetLevel, SpentRule};
+use crate::sms::BudgetLevel;
 use crate::tuning::{CurrentLimits, Instance};
-use crate::web::console::attack::{AttackBanner, DenyLink};
-use crate::web::console::chart::{Chart, ChartSpan, Series, sparkline};
+use crate::web::console::attack::{AnswerLink, AttackBanner};
+use crate::web::console::chart::{Chart, sparkline};
 use crate::web::console::figures::{
-    DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, means, period, total,
+    DAY, FateSeries, HOUR, LimitUse, MESSAGES, Period, SIGN_INS, period, stacked, total,
 };
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{self, grouped, share, title};
@@ -83,43 +83,44 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let attacks = services.attacks.check().await?;
     // Includes the current minute.
     let soon = now.plus(MINUTE);
-    let minutes = log.series(now.minus(HOUR), soon, MINUTE).await?;
-    let traffic = span.drawn(now);
-    let (in_hour, in_day, yesterday, busiest, drawn) = tokio::try_join!(
+    let minutes = log.series(&StepSpan::ending(now, MINUTE, MINUTES)).await?;
+    let drawn = StepSpan::ending(now, span.step, span.steps);
+    let (in_hour, in_day, yesterday, busiest, steps) = tokio::try_join!(
         log.totals(now.minus(HOUR), soon),
         log.totals(now.minus(DAY), soon),
         yesterday(services, now),
         log.busiest(now.minus(HOUR), MOST as u32),
-        log.series(traffic.start, traffic.end(), span.step),
+        log.series(&drawn),
     )?;
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
     let parts = parts(visit, services, &current).await?;
     let (hour_so_far, day_so_far) = (period(&in_hour), period(&in_day));
     let in_force = current.live.access.settings().in_force(now);
-    let counted = |count: u64, warning: fn(u64) -> Warning| (count > 0).then(|| warning(count));
-    let mut warnings = Vec::from_iter(counted(in_force.count() as u64, Warning::AccessInForce));
-    warnings.extend(self::warnings(&current, &instances, busiest.shared.as_ref(), &parts));
-    warnings.extend(counted(services.audit.lost(), Warning::Dropped));
-    warnings.extend(counted(day_so_far.disabled, Warning::PasswordsDisabled));
-    warnings.extend(messages_spent(services).await);
-    warnings.extend(counted(hour_so_far.withheld, Warning::CodesWithheld));
-    let each_minute = ChartSpan::ending(now, MINUTE, MINUTES);
+    let counted = |keys, count| (count > 0).then(|| Warning::counted(visit.locale, keys, count));
+    let active = counted(["warning.access-title", "warning.access-text"], in_force.count() as u64);
+    let mut warnings =
+        Vec::from_iter(active.map(|warning| Warning { page: Some("/admin/access"), ..warning }));
+    warnings.extend(self::warnings(visit.locale, &current, &instances, busiest.shared.as_ref(), &parts));
+    warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
+    warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], day_so_far.disabled));
+    warnings.extend(messages_spent(visit.locale, services).await);
+    warnings.extend(counted(["warning.withheld-title", "warning.withheld-text"], hour_so_far.withheld));
     let banner = |attack: &AttackEntry| {
-        let counts = each_minute.counts(minutes.iter().map(|step| (step.at, attack.counted(&step.sums))));
-        AttackBanner::new(visit.locale, &in_force, attack, &counts)
+        let counts = minutes.iter().map(|sums| attack.counted(sums));
+        AttackBanner::new(visit.locale, &in_force, attack, counts)
     };
     Ok(OverviewPage {
         layout: request.layout(span.href()),
         now: Moment(now),
         hour: hour_so_far,
         day: day_so_far,
-        minutes: each_minute.each(&minutes).map(period).collect(),
+        minutes: minutes.iter().map(|sums| period(sums)).collect(),
         yesterday,
         span,
-        charts: charts(now, span, &drawn),
-        realms: realms(&in_hour, &in_day),
-        uses: uses(&in_hour, &in_day),
+        charts: charts(now, span.titles, drawn, &steps),
+        realms: realms([&in_hour, &in_day]),
+        uses: uses([&in_hour, &in_day]),
         busiest: subjects(&busiest, &in_force),
         attacks: attacks.iter().map(banner).collect(),
         warnings,
@@ -143,23 +144,26 @@ async fn yesterday(services: &Services, now: Micros) -> Result<Option<Period>, D
 }
 
 /// None while the store is out, which another warning reports.
-async fn messages_spent(services: &Services) -> Option<Warning> {
+async fn messages_spent(locale: Locale, services: &Services) -> Option<Warning> {
     let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
-    let level = spent.level();
-    (level != BudgetLevel::Calm)
-        .then_some(Warning::MessagesSpent { spent, short: level == BudgetLevel::Short })
+    let keys @ [title, _] = match spent.level() {
+        BudgetLevel::Calm => return None,
+        BudgetLevel::Short => ["warning.short-title", "warning.short-text"],
+        BudgetLevel::Half => ["warning.half-title", "warning.half-text"],
+    };
+    let [count, max] = [spent.count, spent.max].map(|number| grouped(u64::from(number)));
+    let title = t!(title, locale = locale.code(), count = count, max = max);
+    Some(Warning { title, ..Warning::new(locale, keys) })
 }
 
 fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2] {
     let list = |id, title, kinds: &[SubjectKind]| {
-        let subject = |kind, RankedSubject { subject, count }: &RankedSubject| Subject {
-            link: SubjectLink::new(kind, subject),
+        let subject = |RankedSubject { kind, subject, count }: &RankedSubject| Subject {
+            link: SubjectLink::new(*kind, subject),
             attempts: count.unsigned_abs(),
-            deny: DenyLink::new(&subject.mask, access),
+            deny: AnswerLink::deny(&subject.mask, access),
         };
-        let of =
-            |kind: &SubjectKind| found.of(*kind).map(|ranked| subject(*kind, ranked)).collect::<Vec<_>>();
-        let mut subjects: Vec<_> = kinds.iter().flat_map(of).collect();
+        let mut subjects: Vec<_> = kinds.iter().flat_map(|kind| found.of(*kind)).map(subject).collect();
         subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
         subjects.truncate(MOST);
         subject_link::tell_apart(subjects.iter_mut().map(|subject| &mut subject.link));
@@ -224,73 +228,77 @@ fn pace_words(took: Option<Duration>, locale: Locale) -> String {
 }
 
 fn warnings(
+    locale: Locale,
     current: &CurrentLimits,
     instances: &[Instance],
     shared: Option<&SharedAddress>,
     parts: &[Part],
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
+    let mut warn = |keys, said| warnings.push(Warning { said, ..Warning::new(locale, keys) });
     if parts.iter().any(|part| part.key == "overview.store" && !part.up) {
-        warnings.push(Warning::StoreDown);
+        warn(["warning.store-title", "warning.store-text"], None);
     }
     if let Some(reason) = &current.backend_down {
-        warnings.push(Warning::BackendDown(reason.clone()));
+        warn(["warning.backend-title", "warning.backend-text"], Some(reason.clone()));
     }
     if let Some(refused) = &current.refused {
-        warnings.push(Warning::Refused(refused.error.to_string()));
+        warn(["warning.document-title", "warning.document-text"], Some(refused.error.to_string()));
     }
     if instances.iter().any(|instance| instance.version != current.version) {
-        warnings.push(Warning::InstancesDiffer);
+        warn(["warning.differ-title", "warning.differ-text"], None);
     }
     if let Some(SharedAddress { address, count, of, accounts }) = shared
         && *of >= SHARED_ATTEMPTS
         && *accounts >= SHARED_ACCOUNTS
         && count * 100 >= of * SHARED_PERCENT
     {
-        let percent = u64::try_from(count * 100 / of).unwrap_or(0);
-        warnings.push(Warning::SharedAddress { percent, mask: address.mask.clone() });
+        warnings.push(Warning::shared(locale, count * 100 / of, &address.mask));
     }
     warnings
 }
 
-pub struct Use {
-    pub limit: String,
-    pub spans: [LimitUse; 2],
+/// In one line, and what to do about it.
+pub struct Warning {
+    pub title: Cow<'static, str>,
+    pub text: Cow<'static, str>,
+    /// The error, which is in English.
+    pub said: Option<String>,
+    /// The page that shows more.
+    pub page: Option<&'static str>,
 }
 
-impl Use {
-    /// Locale keys and figures, as the columns are.
-    fn columns(&self) -> [(&'static str, [u64; 2]); 3] {
-        let of = |figure: fn(&LimitUse) -> u64| [figure(&self.spans[0]), figure(&self.spans[1])];
-        [
-            ("overview.challenged", of(|it| it.challenged)),
-            ("overview.refused", of(|it| it.refused)),
-            ("overview.noted", of(|it| it.noted)),
-        ]
+impl Warning {
+    pub fn new(locale: Locale, [title, text]: [&'static str; 2]) -> Self {
+        Self { title: locale.t(title), text: locale.t(text), said: None, page: None }
+    }
+
+    pub fn counted(locale: Locale, keys: [&'static str; 2], count: u64) -> Self {
+        Self { title: t!(keys[0], locale = locale.code(), count = grouped(count)), ..Self::new(locale, keys) }
+    }
+
+    pub fn shared(locale: Locale, percent: i64, mask: &str) -> Self {
+        let title = t!("warning.shared-title", locale = locale.code(), percent = percent, mask = mask);
+        Self { title, ..Self::new(locale, ["warning.shared-title", "warning.shared-text"]) }
     }
 }
 
-/// What became of the attempts at another program's login.
-pub struct RealmUse {
-    pub realm: String,
-    pub let_through: [u64; 2],
-    /// Of those.
-    pub wrong: [u64; 2],
-    pub challenged: [u64; 2],
-    pub refused: [u64; 2],
+/// What became of attempts in the hour and in the day, as the columns are.
+pub struct UseRow<const COLUMNS: usize> {
+    /// Of a limit, or of another program's login.
+    pub name: String,
+    pub hour: [u64; COLUMNS],
+    pub day: [u64; COLUMNS],
 }
 
-impl RealmUse {
-    /// Locale keys and figures, as the columns are.
-    fn columns(&self) -> [(&'static str, &[u64; 2]); 4] {
-        [
-            ("overview.let-through", &self.let_through),
-            ("overview.wrong", &self.wrong),
-            ("overview.challenged", &self.challenged),
-            ("overview.refused", &self.refused),
-        ]
-    }
-}
+pub type LimitRow = UseRow<3>;
+pub type RealmRow = UseRow<4>;
+
+/// Locale keys.
+const LIMIT_COLUMNS: [&str; 3] = ["overview.challenged", "overview.refused", "overview.noted"];
+/// Those let through are told with the wrong ones of them.
+const REALM_COLUMNS: [&str; 4] =
+    ["overview.let-through", "overview.wrong", "overview.challenged", "overview.refused"];
 
 pub struct SubjectList {
     pub id: &'static str,
@@ -304,41 +312,13 @@ pub struct Subject {
     pub link: SubjectLink,
     pub attempts: u64,
     /// Of a network, or of an address.
-    pub deny: Option<DenyLink>,
+    pub deny: Option<AnswerLink>,
 }
 
 pub struct Part {
     pub key: &'static str,
     pub up: bool,
     pub text: String,
-}
-
-impl Part {
-    fn means(&self) -> Option<&'static str> {
-        Some(means(self.key)).filter(|key| !key.is_empty())
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Warning {
-    InstancesDiffer,
-    /// The newest document is not in force here, and why.
-    Refused(String),
-    BackendDown(String),
-    StoreDown,
-    Dropped(u64),
-    PasswordsDisabled(u64),
-    /// Half of the messages for everyone together are spent; or, with `short`, all that everyone may spend.
-    MessagesSpent {
-        spent: SpentRule,
-        short: bool,
-    },
-    CodesWithheld(u64),
-    AccessInForce(u64),
-    SharedAddress {
-        percent: u64,
-        mask: String,
-    },
 }
 
 struct Tile {
@@ -364,8 +344,8 @@ pub struct OverviewPage {
     pub yesterday: Option<Period>,
     pub span: &'static TrafficSpan,
     pub charts: Vec<Chart>,
-    pub realms: Vec<RealmUse>,
-    pub uses: Vec<Use>,
+    pub realms: Vec<RealmRow>,
+    pub uses: Vec<LimitRow>,
     pub busiest: [SubjectList; 2],
     pub parts: Vec<Part>,
     pub instances: Vec<Instance>,
@@ -416,7 +396,7 @@ impl OverviewPage {
     }
 
     /// The busiest limits; then the others, which unfold.
-    fn use_parts(&self) -> impl Iterator<Item = &[Use]> {
+    fn use_parts(&self) -> impl Iterator<Item = &[LimitRow]> {
         let (first, others) = self.uses.split_at(self.uses.len().min(FIRST));
         [first, others].into_iter().filter(|part| !part.is_empty())
     }
@@ -440,116 +420,59 @@ impl OverviewPage {
     fn count(&self, number: &u64) -> String {
         grouped(*number)
     }
-
-    /// The warning in one line, and what to do about it.
-    fn warning(&self, warning: &Warning) -> (Cow<'static, str>, Cow<'static, str>) {
-        let code = self.layout.locale.code();
-        let plain = |title, text| (self.layout.t(title), self.layout.t(text));
-        let counted = |title: &'static str, text, count: u64| {
-            (t!(title, locale = code, count = grouped(count)), self.layout.t(text))
-        };
-        match warning {
-            Warning::InstancesDiffer => plain("warning.differ-title", "warning.differ-text"),
-            Warning::Refused(_) => plain("warning.document-title", "warning.document-text"),
-            Warning::BackendDown(_) => plain("warning.backend-title", "warning.backend-text"),
-            Warning::StoreDown => plain("warning.store-title", "warning.store-text"),
-            Warning::Dropped(count) => counted("warning.dropped-title", "warning.dropped-text", *count),
-            Warning::PasswordsDisabled(count) => {
-                counted("warning.disabled-title", "warning.disabled-text", *count)
-            }
-            Warning::AccessInForce(count) => counted("warning.access-title", "warning.access-text", *count),
-            Warning::CodesWithheld(count) => {
-                counted("warning.withheld-title", "warning.withheld-text", *count)
-            }
-            Warning::MessagesSpent { spent: SpentRule { count, max, .. }, short } => {
-                let (title, text) = if *short {
-                    ("warning.short-title", "warning.short-text")
-                } else {
-                    ("warning.half-title", "warning.half-text")
-                };
-                let (count, max) = (grouped((*count).into()), grouped((*max).into()));
-                (t!(title, locale = code, count = count, max = max), self.layout.t(text))
-            }
-            Warning::SharedAddress { percent, mask } => (
-                t!("warning.shared-title", locale = code, percent = percent, mask = mask),
-                self.layout.t("warning.shared-text"),
-            ),
-        }
-    }
-
-    fn leads_to(&self, warning: &Warning) -> Option<&'static str> {
-        matches!(warning, Warning::AccessInForce(_)).then_some("/admin/access")
-    }
-
-    fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
-        match warning {
-            Warning::Refused(reason) | Warning::BackendDown(reason) => Some(reason),
-            _ => None,
-        }
-    }
 }
 
 impl TrafficSpan {
     pub fn href(&self) -> String {
         if *self == SPANS[0] { "/admin".to_owned() } else { format!("/admin?span={}", self.word) }
     }
-
-    fn drawn(&self, now: Micros) -> ChartSpan {
-        ChartSpan::ending(now, self.step, self.steps)
-    }
 }
 
-fn charts(now: Micros, span: &TrafficSpan, steps: &[FiguresStep]) -> Vec<Chart> {
-    let drawn = span.drawn(now);
+fn charts(now: Micros, titles: [&'static str; 2], span: StepSpan, steps: &[Vec<EventCount>]) -> Vec<Chart> {
     let draw = |title: &'static str, action, kinds: &[FateSeries]| {
-        let counts = |fates: &[Fate]| {
-            let counted = |sum: &EventCount| sum.action == action && fates.contains(&sum.fate());
-            drawn.counts(steps.iter().map(|step| (step.at, total(&step.sums, counted))))
-        };
-        let series = |(key, tone, fates): &FateSeries| Series { key, tone, counts: counts(fates) };
-        let (id, series) = (title.trim_start_matches("overview."), kinds.iter().map(series).collect());
-        Chart::new(id, title, drawn.start, drawn.step, series).at(now)
+        let series = stacked(kinds, steps, |sum| sum.action == action);
+        Chart { id: title.trim_start_matches("overview."), title, span, series, now }
     };
-    let [sign_ins, messages] = span.titles;
+    let [sign_ins, messages] = titles;
     vec![draw(sign_ins, Action::SignIn, &SIGN_INS), draw(messages, Action::Send, &MESSAGES)]
 }
 
-/// What each limit did in the hour and in the day, busiest first. Omits those that decided nothing.
-pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
-    let names: BTreeSet<&str> = day.iter().chain(hour).map(|sum| sum.limit.as_str()).collect();
-    let mut uses: Vec<Use> = names
-        .into_iter()
-        .filter(|name| !name.is_empty())
-        .map(|name| Use { limit: name.to_owned(), spans: [hour, day].map(|sums| LimitUse::of(name, sums)) })
-        .filter(|it| it.spans[1].challenged + it.spans[1].refused + it.spans[1].noted > 0)
-        .collect();
-    uses.sort_by_key(|Use { spans: [hour, day], .. }| {
-        std::cmp::Reverse((hour.challenged + hour.refused, day.refused))
-    });
-    uses
+/// A row for each name in the sums of the hour and the day.
+fn use_rows<const COLUMNS: usize>(
+    spans: [&[EventCount]; 2],
+    name: fn(&EventCount) -> &str,
+    figures: impl Fn(&str, &[EventCount]) -> [u64; COLUMNS],
+) -> Vec<UseRow<COLUMNS>> {
+    let names: BTreeSet<&str> = spans.iter().flat_map(|sums| sums.iter().map(name)).collect();
+    let row = |name: &str| {
+        let [hour, day] = spans.map(|sums| figures(name, sums));
+        UseRow { name: name.to_owned(), hour, day }
+    };
+    names.into_iter().filter(|name| !name.is_empty()).map(row).collect()
 }
 
-/// What became of attempts at the logins of other programs in the hour and in the day, busiest first.
-pub fn realms(hour: &[EventCount], day: &[EventCount]) -> Vec<RealmUse> {
-    let names: BTreeSet<&str> = day.iter().chain(hour).map(|sum| sum.realm.as_str()).collect();
-    let of = |realm: &str, fates: &[Fate]| {
-        [hour, day].map(|sums| total(sums, |sum| sum.realm == realm && fates.contains(&sum.fate())))
+/// What each limit did, busiest first. Omits those that decided nothing.
+pub fn uses(spans: [&[EventCount]; 2]) -> Vec<LimitRow> {
+    let figures = |limit: &str, sums: &[EventCount]| {
+        let LimitUse { challenged, refused, noted, .. } = LimitUse::of(limit, sums);
+        [challenged, refused, noted]
     };
-    let mut realms: Vec<RealmUse> = names
-        .into_iter()
-        .filter(|realm| !realm.is_empty())
-        .map(|realm| RealmUse {
-            realm: realm.to_owned(),
-            let_through: of(realm, &[Fate::Done, Fate::Wrong]),
-            wrong: of(realm, &[Fate::Wrong]),
-            challenged: of(realm, &[Fate::Challenged]),
-            refused: of(realm, &[Fate::Refused]),
-        })
-        .collect();
-    realms.sort_by_key(|it| {
-        std::cmp::Reverse([0, 1].map(|span| it.let_through[span] + it.challenged[span] + it.refused[span]))
-    });
-    realms
+    let mut rows = use_rows(spans, |sum| &sum.limit, figures);
+    rows.retain(|row| row.day != [0; 3]);
+    rows.sort_by_key(|row| std::cmp::Reverse((row.hour[0] + row.hour[1], row.day[1])));
+    rows
+}
+
+/// What became of attempts at the logins of other programs, busiest first.
+pub fn realms(spans: [&[EventCount]; 2]) -> Vec<RealmRow> {
+    let figures = |realm: &str, sums: &[EventCount]| {
+        let columns = [&[Fate::Done, Fate::Wrong][..], &[Fate::Wrong], &[Fate::Challenged], &[Fate::Refused]];
+        columns.map(|fates| total(sums, |sum| sum.realm == realm && fates.contains(&sum.fate())))
+    };
+    let mut rows = use_rows(spans, |sum| &sum.realm, figures);
+    let all = |[let_through, _, challenged, refused]: [u64; 4]| let_through + challenged + refused;
+    rows.sort_by_key(|row| std::cmp::Reverse([row.hour, row.day].map(all)));
+    rows
 }
 
 #[cfg(test)]
@@ -579,14 +502,14 @@ mod tests {
             at("shop", Outcome::Busy, 1),
             own.clone(),
         ];
-        let found = realms(&hour, &day);
-        let names: Vec<_> = found.iter().map(|it| it.realm.as_str()).collect();
+        let found = realms([&hour, &day]);
+        let names: Vec<_> = found.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["mail", "shop"], "busiest in the hour first");
-        assert_eq!((found[0].let_through, found[0].wrong), ([3, 3], [2, 2]));
-        assert_eq!((found[1].challenged, found[1].refused), ([0, 5], [0, 4]));
+        assert_eq!((found[0].hour, found[0].day), ([3, 2, 0, 0], [3, 2, 0, 0]));
+        assert_eq!((found[1].hour, found[1].day), ([0; 4], [0, 0, 5, 4]));
         let here = period(&day);
         assert_eq!((here.wrong, here.challenged, here.refused), (100, 0, 0), "nothing is told twice");
-        assert!(realms(std::slice::from_ref(&own), std::slice::from_ref(&own)).is_empty());
+        assert!(realms([std::slice::from_ref(&own); 2]).is_empty());
     }
 
     #[test]
@@ -596,10 +519,11 @@ mod tests {
             sum(Action::SignIn, Outcome::Throttled, "login-account", false, 7),
             sum(Action::SignIn, Outcome::Ok, "", false, 3),
         ];
-        let uses = uses(&sums, &sums);
+        let uses = uses([&sums; 2]);
         assert_eq!(uses.len(), 2);
         let of = |limit| LimitUse::of(limit, &sums);
-        assert_eq!((uses[0].limit.as_str(), uses[0].spans), ("login-account", [of("login-account"); 2]));
+        let busiest = (uses[0].name.as_str(), uses[0].hour, uses[0].day);
+        assert_eq!(busiest, ("login-account", [0, 7, 0], [0, 7, 0]));
         assert_eq!((of("login-address").refused, of("login-address").noted), (0, 5));
         let period = period(&sums);
         assert_eq!((period.signed_in, period.wrong, period.refused), (3, 5, 7));

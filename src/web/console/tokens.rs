@@ -98,7 +98,7 @@ fn about_scopes(error: ScopesError) -> Message {
         ScopesError::TooMany => Message::ScopesTooMany { max: MOST_SCOPES },
         ScopesError::NoName => Message::ScopesUnfit,
         ScopesError::Unknown { typed, nearest } => Message::ScopeUnknown { typed, nearest },
-        ScopesError::TooManyRealms | ScopesError::TooManyPrograms => Message::ScopesRealms,
+        ScopesError::TooManyPrograms => Message::ScopesRealms,
     }
 }
 
@@ -138,7 +138,7 @@ struct TokenMade {
 
 /// The tokens of programs, newest first
 ///
-/// Without those that were revoked; with those that have expired.
+/// Without those that were revoked; with the 100 that expired last.
 #[utoipa::path(
     get,
     path = "/api/v1/admin/tokens",
@@ -244,17 +244,9 @@ impl TokenMakingForm {
     }
 }
 
-/// `GET` and `POST /admin/tokens/revoke`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct TokenRevokingForm {
-    pub id: String,
-    pub csrf_token: String,
-}
-
 /// `GET /admin/tokens`
 pub async fn show(request: AdminRequest) -> WebResult {
-    respond(&request, TokenNotice::None, TokenMakingForm::default()).await
+    respond(&request, TokenNotice::None, FieldErrors::default(), TokenMakingForm::default()).await
 }
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
@@ -270,24 +262,26 @@ async fn make(visit: PageRequest, pairs: FormPairs, services: ServicesData) -> W
         days => days.parse::<u32>().map(|days| Some(DAY * days)),
     };
     let expires_in = expires_in.map_err(|_| Message::ExpiryUnfit { max: MOST_DAYS });
-    let notice = match parse(&services, &form.name, &form.scopes(), expires_in) {
+    let mut errors = FieldErrors::default();
+    let (notice, form) = match parse(&services, &form.name, &form.scopes(), expires_in) {
         Ok(new) => match create_token(&request.admin, &new).await? {
-            Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
-            None => TokenNotice::Full,
+            Some((token, _)) => {
+                (TokenNotice::Made { name: new.name, token: token.expose() }, TokenMakingForm::default())
+            }
+            None => (TokenNotice::Full, form),
         },
         Err(wrong) => {
-            let mut errors = FieldErrors::default();
             wrong.into_iter().for_each(|(field, message)| errors.add(field, message));
-            TokenNotice::Wrong(errors)
+            (TokenNotice::None, form)
         }
     };
-    respond(&request, notice, form).await
+    respond(&request, notice, errors, form).await
 }
 
 /// `GET /admin/tokens/revoke?id=…`: asks before a token is revoked. One that already is, is not listed either.
-pub async fn ask(request: AdminRequest, wanted: Query<TokenRevokingForm>) -> WebResult {
-    let found = request.services.tokens.list().await?;
-    let Some(entry) = found.into_iter().find(|token| token.id.to_string() == wanted.id) else {
+pub async fn ask(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
+    let (found, id) = (request.services.tokens.list().await?, TokenId::parse(value(&query, "id")));
+    let Some(entry) = found.into_iter().find(|token| Some(token.id) == id) else {
         return Ok(request.visit.see_other(HERE, None));
     };
     let layout = request.layout(format!("{HERE}/revoke?id={}", entry.id));
@@ -295,27 +289,33 @@ pub async fn ask(request: AdminRequest, wanted: Query<TokenRevokingForm>) -> Web
 }
 
 /// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
-pub async fn revoke(visit: PageRequest, form: Form<TokenRevokingForm>, services: ServicesData) -> WebResult {
+pub async fn revoke(visit: PageRequest, pairs: Form<FormPairs>, services: ServicesData) -> WebResult {
     let AdminRequest { visit, admin, .. } =
-        AdminRequest::change(visit, &services, HERE, &form.csrf_token).await?;
-    let revoked = match TokenId::parse(&form.id) {
+        AdminRequest::change(visit, &services, HERE, value(&pairs, "csrf_token")).await?;
+    let revoked = match TokenId::parse(value(&pairs, "id")) {
         Some(id) => revoke_token(&admin, id).await?,
         None => None,
     };
     Ok(visit.see_other_about(HERE, Some(Flash::TokenRevoked), &revoked.unwrap_or_default()))
 }
 
-async fn respond(request: &AdminRequest, notice: TokenNotice, form: TokenMakingForm) -> WebResult {
+async fn respond(
+    request: &AdminRequest,
+    notice: TokenNotice,
+    errors: FieldErrors,
+    form: TokenMakingForm,
+) -> WebResult {
     let AdminRequest { visit, services, .. } = request;
     let tokens = services.tokens.list().await?;
-    let groups = known_scopes(services, &tokens);
     let status = match &notice {
+        TokenNotice::None if !errors.is_empty() => errors.status(),
         TokenNotice::None => StatusCode::OK,
         TokenNotice::Made { .. } => StatusCode::CREATED,
         TokenNotice::Full => StatusCode::CONFLICT,
-        TokenNotice::Wrong(errors) => errors.status(),
     };
-    Ok(visit.page(status, &TokensPage::new(request.layout(HERE), visit.now(), tokens, groups, notice, form)))
+    let layout = Layout { mistaken: !errors.is_empty(), ..request.layout(HERE) };
+    let (now, groups) = (visit.now(), known_scopes(services, &tokens));
+    Ok(visit.page(status, &TokensPage { layout, now, tokens, groups, notice, errors, form }))
 }
 
 /// Scopes to choose from, and the key of what they open. No configuration lists the realms of other logins, so what other
@@ -348,43 +348,22 @@ pub enum TokenNotice {
     None,
     Made { name: String, token: String },
     Full,
-    Wrong(FieldErrors),
 }
 
 #[derive(Template)]
 #[template(path = "pages/tokens.html")]
 pub struct TokensPage {
-    layout: Layout,
-    now: Micros,
-    tokens: Vec<TokenEntry>,
-    groups: Vec<ScopeGroup>,
-    notice: TokenNotice,
-    errors: FieldErrors,
-    /// As typed, unless it has created a token.
-    form: TokenMakingForm,
+    pub layout: Layout,
+    pub now: Micros,
+    pub tokens: Vec<TokenEntry>,
+    pub groups: Vec<ScopeGroup>,
+    pub notice: TokenNotice,
+    pub errors: FieldErrors,
+    /// As typed, until it has created a token.
+    pub form: TokenMakingForm,
 }
 
 impl TokensPage {
-    pub fn new(
-        mut layout: Layout,
-        now: Micros,
-        tokens: Vec<TokenEntry>,
-        groups: Vec<ScopeGroup>,
-        notice: TokenNotice,
-        form: TokenMakingForm,
-    ) -> Self {
-        let mut errors = FieldErrors::default();
-        if let TokenNotice::Wrong(wrong) = &notice {
-            errors = wrong.clone();
-            layout.mistaken = true;
-        }
-        let form = match notice {
-            TokenNotice::Made { .. } => TokenMakingForm::default(),
-            _ => form,
-        };
-        Self { layout, now, tokens, groups, notice, errors, form }
-    }
-
     /// What a part of the admin API is, or all limits; the others are names that the reader gave.
     fn about(&self, scope: &str) -> Option<Cow<'static, str>> {
         if scope == "*" {

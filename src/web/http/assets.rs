@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::LazyLock;
 
 use actix_web::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue,
-    IF_NONE_MATCH, VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETag, EntityTag, Header, HeaderMap,
+    HeaderValue, IfNoneMatch, VARY,
 };
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse};
@@ -76,8 +76,8 @@ pub async fn icon(request: HttpRequest) -> HttpResponse {
 
 /// A body, plain and compressed, each with its tag (RFC 9110, 8.8.3.3: the two are not the same bytes).
 pub struct PublicBody {
-    plain: (Bytes, HeaderValue),
-    gzip: (Bytes, HeaderValue),
+    plain: (Bytes, EntityTag),
+    gzip: (Bytes, EntityTag),
     kind: &'static str,
 }
 
@@ -85,20 +85,19 @@ impl PublicBody {
     pub fn new(kind: &'static str, bytes: impl Into<Bytes>) -> Self {
         let plain = bytes.into();
         let hash = short_hash(&plain);
-        let tag = |text: String| HeaderValue::try_from(text).expect("hexadecimal digits");
-        let (plain_tag, gzip_tag) = (tag(format!("\"{hash}\"")), tag(format!("\"{hash}-gzip\"")));
-        Self { gzip: (gzip(&plain), gzip_tag), plain: (plain, plain_tag), kind }
+        let gzip = (gzip(&plain), EntityTag::new_strong(format!("{hash}-gzip")));
+        Self { gzip, plain: (plain, EntityTag::new_strong(hash)), kind }
     }
 
     /// `caching` is its `Cache-Control`.
     pub fn respond(&self, request: &HttpRequest, caching: &'static str) -> HttpResponse {
         let compressed = accepts_gzip(request.headers());
         let (body, tag) = if compressed { &self.gzip } else { &self.plain };
-        let known = has(request.headers(), tag);
+        let known = has(request, tag);
         let mut response = if known { HttpResponse::NotModified() } else { HttpResponse::Ok() };
         response
             .insert_header((CACHE_CONTROL, HeaderValue::from_static(caching)))
-            .insert_header((ETAG, tag.clone()))
+            .insert_header(ETag(tag.clone()))
             .insert_header((VARY, HeaderValue::from_static("accept-encoding")));
         if known {
             return response.finish();
@@ -133,10 +132,12 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// Whether the client has this already (RFC 9110, 13.1.2: a weak comparison).
-fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let lines = headers.get_all(IF_NONE_MATCH).filter_map(|line| line.to_str().ok());
-    let mut tags = lines.flat_map(|line| line.split(',')).take(16).map(str::trim);
-    tags.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == tag.as_bytes())
+fn has(request: &HttpRequest, tag: &EntityTag) -> bool {
+    match IfNoneMatch::parse(request) {
+        Ok(IfNoneMatch::Any) => true,
+        Ok(IfNoneMatch::Items(tags)) => tags.iter().any(|known| known.weak_eq(tag)),
+        Err(_) => false,
+    }
 }
 
 #[cfg(test)]

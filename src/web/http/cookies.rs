@@ -22,8 +22,8 @@ pub struct Cookies {
     pub browser_name: &'static str,
     pub device_name: &'static str,
     pub flash_name: &'static str,
-    lookup_name: &'static str,
-    search_name: &'static str,
+    pub lookup_name: &'static str,
+    pub search_name: &'static str,
 }
 
 pub const LANGUAGE_NAME: &str = "gh_lang";
@@ -85,27 +85,10 @@ impl Cookies {
         self.removal(self.flash_name)
     }
 
-    /// The subject that an administrator looks up, so that no URL, log or history holds it. Kept for 15
+    /// What an administrator looks up or searches the record for, so that no URL, log or history holds it. Kept for 15
     /// minutes, about as long as one case takes.
-    pub fn lookup(self, asked: &str) -> Cookie<'static> {
-        self.typed(self.lookup_name, asked)
-    }
-
-    /// The text that an administrator searches the record for, for the same reason and as long.
-    pub fn search(self, text: &str) -> Cookie<'static> {
-        self.typed(self.search_name, text)
-    }
-
-    fn typed(self, name: &'static str, text: &str) -> Cookie<'static> {
+    pub fn typed(self, name: &'static str, text: &str) -> Cookie<'static> {
         self.lasting(name, URL_SAFE_NO_PAD.encode(text), Duration::from_secs(15 * 60))
-    }
-
-    pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
-        decoded(headers, self.lookup_name)
-    }
-
-    pub fn searched(self, headers: &HeaderMap) -> Option<String> {
-        decoded(headers, self.search_name)
     }
 
     pub fn language(self, locale: Locale) -> Cookie<'static> {
@@ -139,7 +122,8 @@ impl Cookies {
     }
 }
 
-fn decoded(headers: &HeaderMap, name: &str) -> Option<String> {
+/// What somebody typed, by [`Cookies::typed`].
+pub fn typed(headers: &HeaderMap, name: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(value(headers, name)?).ok()?).ok()
 }
 
@@ -189,12 +173,12 @@ mod tests {
     #[test]
     fn whoever_is_looked_up_is_carried_in_a_cookie_as_it_was_typed() {
         let jar = on("https://id.example");
-        let sent = jar.lookup("+86 138; 龍").to_string();
+        let sent = jar.typed(jar.lookup_name, "+86 138; 龍").to_string();
         let mut headers = HeaderMap::new();
         headers.insert(COOKIE, sent.split("; ").next().unwrap().parse().unwrap());
-        assert_eq!(jar.looked_up(&headers).as_deref(), Some("+86 138; 龍"));
+        assert_eq!(typed(&headers, jar.lookup_name).as_deref(), Some("+86 138; 龍"));
         headers.insert(COOKIE, "__Host-gh_lookup=*".parse().unwrap());
-        assert_eq!(jar.looked_up(&headers), None);
+        assert_eq!(typed(&headers, jar.lookup_name), None);
     }
 
     #[test]

@@ -76,6 +76,9 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
         });
     }
     asked.extend(derived(&known));
+    // What a figure counts is told under its own name.
+    let means = |key: &String| Some(format!("means.{}", key.rsplit_once('.')?.1));
+    asked.extend(asked.iter().filter_map(means).filter(|key| known.contains_key(key)).collect::<Vec<_>>());
     // The keys of limits are in their table.
     asked.extend(LimitName::ALL.iter().flat_map(|name| <[_; 2]>::from(name.words())).map(str::to_owned));
     for key in &asked {
@@ -113,6 +116,7 @@ fn derived(known: &BTreeMap<String, String>) -> BTreeSet<String> {
     all("accounts", "", &mut AccountRole::VARIANTS.iter().map(|it| it.into_str()));
     all("accounts", "", &mut AccountState::VARIANTS.iter().map(|it| it.into_str()));
     all("rule", "unit-", &mut CalendarUnit::ALL.iter().map(|it| it.as_str()));
+    all("draft", "span-", &mut ["window"].into_iter().chain(CalendarUnit::ALL.map(CalendarUnit::as_str)));
     keys.extend(
         AdminScope::VARIANTS.iter().map(|it| format!("tokens.scope-{}", it.into_str().replace(':', "-"))),
     );

@@ -20,7 +20,7 @@ use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rust_i18n::t;
-use strum::{IntoStaticStr, VariantArray};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
 use crate::accounts::{Account, DeviceCookies, HalfToken, KnownDevices, SessionToken, SignInClient};
@@ -222,8 +222,8 @@ impl PageRequest {
             pairs.find(|(key, _)| key == name).map(|(_, code)| code)
         };
         let chosen = in_query("lang").and_then(|code| Locale::named(&code));
-        let theme = in_query("theme").and_then(|code| Theme::named(&code));
-        let kept = || cookies::value(headers, cookies::THEME_NAME).and_then(Theme::named);
+        let theme: Option<Theme> = in_query("theme").and_then(|code| code.parse().ok());
+        let kept = || cookies::value(headers, cookies::THEME_NAME).and_then(|code| code.parse().ok());
         Self {
             locale: chosen.unwrap_or_else(|| language(headers)),
             theme: theme.or_else(kept).unwrap_or_default(),
@@ -348,12 +348,12 @@ impl PageRequest {
             (true, Some(_)) => Some(Flash::SessionEnded),
             (true, None) => None,
         };
-        self.clone().keep_flash().see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
+        self.see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
     }
 
     /// To the account page: a one-time password must be changed before `page` is shown.
     pub fn change_password_first(&self, page: &str) -> HttpResponse {
-        self.clone().keep_flash().see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
+        self.see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
     }
 }
 
@@ -477,7 +477,7 @@ impl Layout {
 }
 
 /// By the keys of their words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(prefix = "flash.", serialize_all = "kebab-case", const_into_str)]
 pub enum Flash {
     SignedOut,
@@ -523,10 +523,6 @@ pub enum Flash {
 }
 
 impl Flash {
-    pub fn named(code: &str) -> Option<Self> {
-        Self::VARIANTS.iter().copied().find(|flash| flash.code() == code)
-    }
-
     pub fn code(self) -> &'static str {
         self.into_str().split_once('.').map_or("", |(_, name)| name)
     }
@@ -563,7 +559,7 @@ impl Flashes {
     /// The message, and what it is about.
     pub fn read(&self, cookie: &str) -> Option<(Flash, String)> {
         let mut parts = cookie.splitn(3, '.');
-        let flash = Flash::named(parts.next()?)?;
+        let flash: Flash = parts.next()?.parse().ok()?;
         let mut bytes = || URL_SAFE_NO_PAD.decode(parts.next()?).ok();
         let (told, about) = (bytes()?, String::from_utf8(bytes()?).ok()?);
         self.0.signer(&told, |key| mac(key, flash, &about))?;

@@ -1,9 +1,9 @@
 //! The colours that the reader chose for this browser: light, dark, or as the system says.
 
-use strum::{IntoStaticStr, VariantArray};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// By the keys of their words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
 #[strum(prefix = "theme.", serialize_all = "kebab-case", const_into_str)]
 pub enum Theme {
     #[default]
@@ -16,10 +16,6 @@ impl Theme {
     /// In `?theme=` and in the cookie.
     pub fn code(self) -> &'static str {
         self.into_str().trim_start_matches("theme.")
-    }
-
-    pub fn named(code: &str) -> Option<Self> {
-        Self::VARIANTS.iter().copied().find(|theme| theme.code() == code)
     }
 
     /// The page's `color-scheme`: browsers draw scroll bars and fields by it.

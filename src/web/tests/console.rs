@@ -7,13 +7,13 @@ use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 use super::NOW;
 use crate::audit::{
     Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventPage, MaskedSubject,
-    Outcome, SubjectKind,
+    Outcome, StepSpan, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::{AccessSettings, Limits};
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::tuning::{DraftError, Instance, LimitsChange};
-use crate::web::console::attack::{AttackBanner, DenyLink};
+use crate::web::console::attack::{AnswerLink, AttackBanner};
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::document;
 use crate::web::console::document::{APPS, Controls, DocumentPart, LIMITS, StalePage, TomlDraft, Trial};
@@ -24,9 +24,7 @@ use crate::web::console::limits::history::{ChangeRow, HistoryPage, RollbackPage}
 use crate::web::console::limits::preview::{PreviewLine, PreviewView};
 use crate::web::console::limits::{LimitRow, LimitsPage};
 use crate::web::console::lookup::{ENABLING, LimitState, LookupPage, Person};
-use crate::web::console::overview::{
-    OverviewPage, Part, RealmUse, SPANS, Subject, SubjectList, Use, Warning,
-};
+use crate::web::console::overview::{OverviewPage, Part, SPANS, Subject, SubjectList, UseRow, Warning};
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, RecordSpan};
 use crate::web::http::{Flash, Layout, Moment, PageRequest};
@@ -100,7 +98,8 @@ pub fn pages(visit: &PageRequest) -> Vec<(String, String)> {
         let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let series = |key, tone| Series { key, tone, counts: vec![3, 0, 7, 12] };
         let all = vec![series("outcome.ok", "ok"), series("event.refused", "refused")];
-        let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
+        let span = StepSpan { start: NOW.minus(MINUTE * 5_760), step: MINUTE * 1_440, steps: 4 };
+        let chart = Chart { id: "events-chart", title: "event.chart", span, series: all, now: NOW };
         let page = EventPage { entries, next: None };
         let layout = visit.layout(format!("/admin/events?{query}"), Some("ada"));
         EventsPage::new(layout, EventQuery::read(&pairs), page, attacks, Some(chart), &Limits::default())
@@ -176,7 +175,7 @@ fn attacks(visit: &PageRequest) -> Vec<AttackBanner> {
     };
     let access = AccessSettings { challenge_everyone_until: Some(NOW), ..AccessSettings::default() };
     let banner = |kind, figures, seen| {
-        AttackBanner::new(visit.locale, &access, &attack(kind, figures, seen), &[0, 3, 130])
+        AttackBanner::new(visit.locale, &access, &attack(kind, figures, seen), [0, 3, 130])
     };
     vec![
         banner(AttackKind::SignIns, figures.clone(), 0),
@@ -200,13 +199,13 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         wrong_codes: 3,
         disabled: 0,
     };
-    let wave = |scale: u64, steps: u64| (0..steps).map(|step| (step * 7 + 3) % 11 * scale).collect();
-    let chart = |id, title, step: u32, steps: u64| {
-        let series = |key, tone, scale| Series { key, tone, counts: wave(scale, steps) };
-        let all = vec![series("overview.signed-in", "ok", 5), series("overview.refused", "refused", 1)];
-        Chart::new(id, title, NOW.minus(MINUTE * step), MINUTE, all).at(NOW)
-    };
-    let quiet = Chart::new("b", "overview.messages-hour", NOW, MINUTE, Vec::new());
+    let wave = |scale: u64| (0..61_u64).map(|step| (step * 7 + 3) % 11 * scale).collect();
+    let series = |key, tone, scale| Series { key, tone, counts: wave(scale) };
+    let all = vec![series("overview.signed-in", "ok", 5), series("overview.refused", "refused", 1)];
+    let chart =
+        |id, title, series| Chart { id, title, span: StepSpan::ending(NOW, MINUTE, 61), series, now: NOW };
+    let busy = chart("a", "overview.sign-ins-hour", all);
+    let quiet = chart("b", "overview.messages-hour", Vec::new());
     let row = |host: &str, current| Instance {
         id: host.into(),
         host: host.into(),
@@ -217,36 +216,28 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
         refused: (!current).then(|| "limits.sms-phone.rules[0].max: is 0".to_owned()),
         this: current,
     };
-    let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
+    let reason = "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
+    let locale = visit.locale;
+    let access = Warning::counted(locale, ["warning.access-title", "warning.access-text"], 3);
+    let document = Warning::new(locale, ["warning.document-title", "warning.document-text"]);
     let all = vec![
-        Warning::AccessInForce(3),
-        Warning::StoreDown,
-        Warning::BackendDown(reason()),
-        Warning::Refused(reason()),
-        Warning::InstancesDiffer,
-        Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
-        Warning::PasswordsDisabled(2),
-        Warning::Dropped(1_234),
+        Warning { page: Some("/admin/access"), ..access },
+        Warning::new(locale, ["warning.store-title", "warning.store-text"]),
+        Warning { said: Some(reason), ..document },
+        Warning::shared(locale, 97, "203.0.113.0/24"),
     ];
     let subject = |kind, mask: &str| Subject {
         link: SubjectLink::new(kind, &MaskedSubject { key: -7, mask: mask.into() }),
         attempts: 1_234,
-        deny: DenyLink::new(mask, &AccessSettings::default()),
+        deny: AnswerLink::deny(mask, &AccessSettings::default()),
     };
     let list = |id, title, subjects: Vec<Subject>| SubjectList {
         id,
         title,
         subjects: if worried { subjects } else { Vec::new() },
     };
-    let realm = RealmUse {
-        realm: "shop".into(),
-        let_through: [40, 900],
-        wrong: [7, 80],
-        challenged: [3, 30],
-        refused: [0, 1],
-    };
-    let use_of = |scale| LimitUse { counted: None, challenged: 3 * scale, refused: scale, noted: scale };
-    let used = Use { limit: "login-account".into(), spans: [use_of(1), use_of(12)] };
+    let realm = UseRow { name: "shop".into(), hour: [40, 7, 3, 0], day: [900, 80, 30, 1] };
+    let used = UseRow { name: "login-account".into(), hour: [3, 1, 1], day: [36, 12, 12] };
     OverviewPage {
         layout: visit.layout("/admin", Some("ada")),
         now: Moment(NOW),
@@ -260,7 +251,7 @@ fn overview(visit: &PageRequest, worried: bool) -> OverviewPage {
             ..Period::default()
         }),
         span: &SPANS[0],
-        charts: vec![chart("a", "overview.sign-ins-hour", 60, 61), quiet],
+        charts: vec![busy, quiet],
         realms: if worried { vec![realm] } else { Vec::new() },
         uses: if worried { vec![used] } else { Vec::new() },
         busiest: [
@@ -298,10 +289,11 @@ fn limits(visit: &PageRequest) -> LimitsPage {
 fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {
     let default = Limits::default();
     let page = |name: &str, form: Option<LimitForm>, controls, preview| {
-        let (layout, limit) =
-            (visit.layout(format!("/admin/limits/edit/{name}"), Some("ada")), default.get(name));
-        let form = form.unwrap_or_else(|| LimitForm::from(limit.unwrap()));
-        EditorPage::new(layout, limit.unwrap().clone(), false, form, controls, preview)
+        let layout = visit.layout(format!("/admin/limits/edit/{name}"), Some("ada"));
+        let layout = Layout { mistaken: Controls::is_mistaken(&controls), ..layout };
+        let limit = default.get(name).unwrap().clone();
+        let form = form.unwrap_or_else(|| LimitForm::from(&limit));
+        EditorPage { layout, limit, overridden: false, form, controls, preview }
     };
     let account = |form, controls, preview| page("login-account", form, controls, preview);
     let (first, tried) =

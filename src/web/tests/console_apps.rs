@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::accounts::{EntryCount, NamedAccount};
 use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, AppsComparison, HostPreview, PathPreview, ProxyFile, ProxyFileError};
+use crate::gate::{AgeChange, HostPreview, PathPreview, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
-use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, ShownProxy, TriedApps};
+use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, AppsPreview, ShownProxy};
 use crate::web::console::document::{APPS, Act, Controls, TomlDraft, Trial};
 use crate::web::http::{Layout, PageRequest};
 
@@ -44,9 +44,7 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
     };
     let mistake =
         |line| DraftError { field: "apps[0].who[0]".into(), message: "\"<b>\" is nobody".into(), line };
-    let tried = |compared| {
-        shown("[[apps]]\n", Controls::default(), Trial::Done(TriedApps { compared, checks: checks() }))
-    };
+    let tried = |preview| shown("[[apps]]\n", Controls::default(), Trial::Done(preview));
     let mistakes = vec![mistake(Some(3)), mistake(None)];
     let mistaken = Controls { mistakes, ..Controls::default() };
     vec![
@@ -58,7 +56,7 @@ pub fn editors(visit: &PageRequest) -> Vec<(&'static str, AppsEditPage)> {
         ("apps-not-saved", again("", FormProblem::NotSaved("it is full".into()))),
         ("apps-mistakes", shown("x", mistaken, Trial::None)),
         ("apps-reason", again("x", FormProblem::ReasonMissing)),
-        ("apps-no-difference", tried(AppsComparison::default())),
+        ("apps-no-difference", tried(AppsPreview { hosts: Vec::new(), uncounted: 0, ..trial() })),
         ("apps-tried", tried(trial())),
     ]
 }
@@ -90,7 +88,7 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
         fields.map(mistake).into_iter().chain(parts.map(|part| mistake(&format!("apps[0].{part}"))));
     let mistaken = Controls { mistakes: mistakes.collect(), ..Controls::default() };
     let refused = |act| Controls { act, problem: Some(FormProblem::ReasonMissing), ..Controls::default() };
-    let tried = || Trial::Done(TriedApps { compared: trial(), checks: checks() });
+    let tried = || Trial::Done(trial());
     let plain = |name: &str, form| page(name, form, Controls::default(), Trial::None);
     vec![
         ("app-new", plain("", AppForm::default())),
@@ -122,16 +120,20 @@ fn checks() -> Vec<AppCheck> {
         part("/none", Some(Vec::new()), None),
         part("/keys", None, Some(HOUR)),
     ];
-    let check = |app, entering, missing| AppCheck { app, entering, missing };
-    let wiki = vec![group.clone(), Who::Name("ada".into())];
+    let check = |app: Arc<App>, entering, unknown: &[&str], empty: &[&str]| {
+        let [unknown_names, empty_groups] =
+            [unknown, empty].map(|all| all.iter().map(ToString::to_string).collect());
+        AppCheck { everyone: app.who.contains(&Who::Everyone), app, entering, unknown_names, empty_groups }
+    };
+    let wiki = vec![group, Who::Name("ada".into())];
     vec![
-        check(app("wiki", wiki.clone(), parts), 12_345, wiki),
-        check(app("files", vec![Who::Everyone], Vec::new()), 99, Vec::new()),
-        check(app("shut", Vec::new(), Vec::new()), 0, Vec::new()),
+        check(app("wiki", wiki, parts), 12_345, &["ada"], &["staff"]),
+        check(app("files", vec![Who::Everyone], Vec::new()), 99, &[], &[]),
+        check(app("shut", Vec::new(), Vec::new()), 0, &[], &[]),
     ]
 }
 
-fn trial() -> AppsComparison {
+fn trial() -> AppsPreview {
     let count = |count, names: &[&str]| EntryCount {
         count,
         first: names.iter().map(|name| NamedAccount { id: "0f".into(), login: (*name).into() }).collect(),
@@ -156,5 +158,5 @@ fn trial() -> AppsComparison {
     };
     let hosts =
         vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];
-    AppsComparison { hosts, uncounted: 7 }
+    AppsPreview { hosts, uncounted: 7, warnings: checks() }
 }

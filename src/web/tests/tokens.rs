@@ -9,7 +9,7 @@ use crate::web::captcha::CaptchaBlock;
 use crate::web::console::confirm::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::{RevokePage, TokenMakingForm, TokenNotice, TokensPage};
 use crate::web::form::Notice;
-use crate::web::http::PageRequest;
+use crate::web::http::{Layout, PageRequest};
 use crate::web::{Field, FieldErrors, Message, Next};
 
 pub fn confirms(visit: &PageRequest) -> Vec<(&'static str, ConfirmPage)> {
@@ -69,19 +69,28 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, TokensPage)> {
         ]
     };
     let layout = || visit.layout("/admin/tokens", Some("ada"));
-    let page = |notice, typed| TokensPage::new(layout(), NOW, entries(), groups(), notice, typed);
-    let (none, nothing) = (TokenNotice::None, TokenMakingForm::default);
+    let page = |notice, form| TokensPage {
+        layout: layout(),
+        now: NOW,
+        tokens: entries(),
+        groups: groups(),
+        notice,
+        errors: FieldErrors::default(),
+        form,
+    };
+    let none = || page(TokenNotice::None, TokenMakingForm::default());
     let typed =
         || TokenMakingForm { name: "<b>".into(), scopes: "reply <b>".into(), expires_days: "4.5".into() };
     let unknown = Message::ScopeUnknown { typed: "<b>".into(), nearest: Some("reply".into()) };
-    let mut wrong = FieldErrors::one(Field::Scopes, unknown);
-    wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
+    let mut errors = FieldErrors::one(Field::Scopes, unknown);
+    errors.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
+    let mistaken = Layout { mistaken: true, ..layout() };
     let made = TokenNotice::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
     vec![
-        ("tokens", page(none.clone(), nothing())),
-        ("tokens-none", TokensPage::new(layout(), NOW, Vec::new(), Vec::new(), none, nothing())),
-        ("tokens-made", page(made, nothing())),
+        ("tokens", none()),
+        ("tokens-none", TokensPage { tokens: Vec::new(), groups: Vec::new(), ..none() }),
+        ("tokens-made", page(made, TokenMakingForm::default())),
         ("tokens-full", page(TokenNotice::Full, typed())),
-        ("tokens-wrong", page(TokenNotice::Wrong(wrong), typed())),
+        ("tokens-wrong", TokensPage { errors, layout: mistaken, ..page(TokenNotice::None, typed()) }),
     ]
 }

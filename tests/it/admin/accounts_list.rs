@@ -38,7 +38,7 @@ async fn start(store: Store) -> (TestApp, Client) {
     }
     for (name, groups) in [("ada", "staff"), ("bea", "staff"), ("eve", "staff,tokyo")] {
         let groups = Groups::parse(groups.split(',')).unwrap();
-        app.services.accounts.set_groups(id(&app, name).await, &groups, false).await.unwrap();
+        app.services.accounts.change_groups(id(&app, name).await, false, |_| groups.clone()).await.unwrap();
     }
     (app, boss)
 }
@@ -187,7 +187,7 @@ async fn what_is_not_done_to_several_says_why(store: Store) {
     // One has as many groups as it may, which the other does not suffer from.
     let many: Vec<String> = (0..50).map(|number| format!("g{number}")).collect();
     let full = Groups::parse(many.iter().map(String::as_str)).unwrap();
-    app.services.accounts.set_groups(id(&app, "ada").await, &full, false).await.unwrap();
+    app.services.accounts.change_groups(id(&app, "ada").await, false, |_| full.clone()).await.unwrap();
     let fay = id(&app, "fay").await;
     let fields = [
         ("account", ada.as_str()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::accounts::Username;
-use gatehouse::audit::{EventEntry, EventFilter, EventSubject};
+use gatehouse::audit::{EventEntry, EventFilter, EventSubject, SubjectKind};
 use serde_json::json;
 
 use super::{events, told};
@@ -88,7 +88,8 @@ async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
     }
     let challenged = events.iter().find(|entry| entry.count == 3).unwrap();
     assert_eq!((challenged.at, challenged.until), (NOON.plus(5 * SECOND), NOON.plus(7 * SECOND)));
-    let filter = EventFilter { account: Some(nobody), ..EventFilter::default() };
+    let subjects = [(SubjectKind::Account, nobody)].into();
+    let filter = EventFilter { subjects, ..EventFilter::default() };
     let found = app.services.audit.log().page(&filter, None, 9).await.unwrap();
     assert_eq!(found.entries.len(), 1);
     nothing_is_in_clear(&events, &["alice", "nobody", "203.0.113.77", PASSWORD, WRONG]);

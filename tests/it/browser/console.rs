@@ -326,7 +326,8 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
         let address = format!("198.{}.{}.7", 18 + host / 250, host % 250);
         app.client_at(&address).login(&format!("victim-{host}"), WRONG).await;
     }
-    // The page refreshes itself every ten seconds; by the clock, the figures are due again.
+    // The page refreshes itself every ten seconds; by the clock, the figures are due again, once all are written.
+    app.services.audit.flush().await;
     app.advance(Duration::from_secs(10));
     let whole = "return document.querySelector('.attack')?.innerText.includes('500') ?? false";
     browser.slowly_until("the banner", whole).await;

@@ -286,7 +286,7 @@ async fn a_change_of_groups_is_noticed(store: Store) {
     assert_eq!(browser.ask("GET", "https://wiki.example/admin/").await.status, 403);
     // Groups are noticed, too.
     let groups = Groups::parse(["staff", "on-call"]).unwrap();
-    app.services.accounts.set_groups(ada, &groups, false).await.unwrap();
+    app.services.accounts.change_groups(ada, false, |_| groups.clone()).await.unwrap();
     until(&browser, "https://wiki.example/admin/", true).await;
 }
 

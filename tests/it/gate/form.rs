@@ -133,6 +133,19 @@ async fn a_change_of_one_application_leaves_the_rest_of_the_document_alone() {
 }
 
 #[tokio::test]
+async fn enter_adds_who_is_typed_before_it_saves() {
+    let (app, boss) = start().await;
+    account(&app, "eve", &[]).await;
+    let before = written(&app);
+    let typed = [("more", "eve"), ("reason", "eve has come")];
+    let added = send(&boss, &boss.get(WIKI).await, "enter", &typed).await;
+    assert!(added.status == 200 && ticks(&added, "eve"), "{}", added.text);
+    assert_eq!(written(&app), before);
+    assert_eq!(send(&boss, &added, "enter", &[]).await.status, 303);
+    assert!(written(&app).contains("eve"), "{}", written(&app));
+}
+
+#[tokio::test]
 async fn parts_come_and_go_without_a_script() {
     let (app, boss) = start().await;
     let page = boss.get(WIKI).await;

@@ -205,6 +205,6 @@ pub async fn account(app: &TestApp, login: &str, groups: &[&str]) -> AccountId {
     let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
     let account = services.accounts.create(&login, &hash, Roles::default()).await.unwrap();
     let groups = Groups::parse(groups.iter().copied()).unwrap();
-    services.accounts.set_groups(account.id, &groups, false).await.unwrap();
+    services.accounts.change_groups(account.id, false, |_| groups.clone()).await.unwrap();
     account.id
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountOrder, AccountRole,
-    AccountState, Groups, GroupsError,
+    Account, AccountAct, AccountChange, AccountCursor, AccountKey, AccountRole, AccountSearch, AccountState,
+    Groups, GroupsError,
 };
 use crate::audit::words_of;
 use crate::sms::Phone;
@@ -141,7 +141,7 @@ pub async fn list(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let limit = read_page_size(wanted.limit)?;
-    let after = read_cursor(wanted.after.as_deref(), "after", AccountCursor::of_account)?;
+    let after = read_cursor(wanted.after.as_deref(), "after", AccountCursor::parse)?;
     let region = &services.live.snapshot().sms.default_region;
     let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
     let role = read_filter(wanted.role.as_deref(), "role", "Use user or admin.", |word| word.parse().ok())?;
@@ -151,9 +151,10 @@ pub async fn list(
         Groups::parse([name]).is_ok().then(|| name.to_owned())
     })?;
     let phone = phone.map_err(|_| Problem::InvalidPhone)?;
-    let filter = AccountFilter { login: wanted.login.clone(), phone, role, state, group };
-    let order = filter.login.as_ref().map_or(AccountOrder::default(), |_| AccountOrder::BY_NAME);
-    let page = services.accounts.page(&filter, order, after, limit).await?;
+    let login = wanted.login.clone();
+    let by = login.as_ref().map_or_else(AccountKey::default, |_| AccountKey::Login);
+    let search = AccountSearch { login, phone, role, state, group, by, reversed: false };
+    let page = services.accounts.page(&search, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     let accounts = page.entries.into_iter().map(|listed| AccountBody::from(listed.account)).collect();
     Ok(HttpResponse::Ok().json(AccountList { accounts, next }))
@@ -207,15 +208,15 @@ pub async fn act(
 ) -> Result<HttpResponse, Problem> {
     let reason = body.read().await?.reason;
     let (id, act) = path.into_inner();
-    let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
+    let act: AccountAct = act.parse().map_err(|_| Problem::NotFound)?;
     let reason = given(&reason)?;
     if act.is_about_admins() && admin.token().is_some() {
-        return Err(admin.overreached(act.as_str()));
+        return Err(admin.overreached(act.into_str()));
     }
     let account = found(&admin.services, &id).await?;
-    admin.may_touch(Some(&account), act.as_str())?;
+    admin.may_touch(Some(&account), act.into_str())?;
     let changed = change(&admin, &account, act, reason).await?;
-    answer(changed, &admin, act.as_str())
+    answer(changed, &admin, act.into_str())
 }
 
 /// The groups of an account
@@ -264,7 +265,7 @@ pub async fn set_groups(
     let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
     let account = found(&admin.services, &id).await?;
     admin.may_touch(Some(&account), "groups")?;
-    let changed = change_groups(&admin, &account, &groups, reason).await?;
+    let changed = change_groups(&admin, &account, reason, |_| groups).await?;
     answer(changed, &admin, "groups")
 }
 
@@ -279,7 +280,9 @@ fn given(reason: &str) -> Result<&str, Problem> {
 
 fn answer(changed: AccountChange, admin: &Admin, act: &str) -> Result<HttpResponse, Problem> {
     match changed {
-        AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
+        AccountChange::Done | AccountChange::NewGroups { .. } | AccountChange::Unchanged => {
+            Ok(HttpResponse::NoContent().finish())
+        }
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
         AccountChange::OfAdmin => Err(admin.overreached(act)),

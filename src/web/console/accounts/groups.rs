@@ -7,7 +7,7 @@ use actix_web::web::{Path, Query};
 use askama::Template;
 
 use super::A_PAGE;
-use crate::accounts::{AccountCursor, AccountFilter, AccountOrder, AccountState, Groups, ListedAccount};
+use crate::accounts::{AccountCursor, AccountKey, AccountSearch, AccountState, Groups, ListedAccount};
 use crate::config::{App, Apps, Who};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::grouped;
@@ -48,20 +48,19 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 pub async fn one(request: AdminRequest, name: Path<String>, query: Query<FormPairs>) -> WebResult {
     let name = name.into_inner();
     Groups::parse([name.as_str()]).map_err(|_| Problem::NotFound)?;
-    let (accounts, filter) =
-        (&request.services.accounts, AccountFilter { group: Some(name.clone()), ..AccountFilter::default() });
-    let after = AccountCursor::of_account(value(&query, "after"));
-    let is_first = after.is_none();
-    let here =
-        format!("{HERE}/{name}{}", after.as_ref().map(|it| format!("?after={it}")).unwrap_or_default());
-    let members = accounts.page(&filter, AccountOrder::BY_NAME, after, A_PAGE).await?;
+    let accounts = &request.services.accounts;
+    let group = Some(name.clone());
+    let search = AccountSearch { group, by: AccountKey::Login, ..AccountSearch::default() };
+    let after = AccountCursor::parse(value(&query, "after"));
+    let here = |after: AccountCursor| format!("{HERE}/{name}?after={after}");
+    let members = accounts.page(&search, after, A_PAGE).await?;
     let page = GroupView {
-        layout: request.layout(here),
+        layout: request.layout(after.map_or_else(|| format!("{HERE}/{name}"), here)),
         size: grouped(accounts.group_size(&name).await?),
-        next: members.next.map(|cursor| format!("{HERE}/{name}?after={cursor}")),
+        next: members.next.map(here),
         apps: naming(&request.services.live.snapshot().apps, &name).collect(),
         members: members.entries,
-        is_first,
+        is_first: after.is_none(),
         name,
     };
     Ok(request.visit.page(StatusCode::OK, &page))

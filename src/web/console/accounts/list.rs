@@ -8,16 +8,15 @@ use askama::Template;
 use strum::VariantArray;
 use url::form_urlencoded;
 
-use super::{A_PAGE, HERE, add_to_groups, change};
+use super::{A_PAGE, AccountProblem, HERE, change, change_groups};
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountKey, AccountOrder,
-    AccountRole, AccountState, AccountTotals, Groups, ListedAccount,
+    AccountAct, AccountChange, AccountCursor, AccountId, AccountKey, AccountRole, AccountSearch,
+    AccountState, AccountTotals, Groups, ListedAccount,
 };
-use crate::db::DbError;
 use crate::sms::Phone;
-use crate::web::console::guard::{Admin, AdminRequest};
+use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::grouped;
-use crate::web::console::{Choice, FormProblem, confirm};
+use crate::web::console::{FormProblem, confirm, list_href};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{Flash, Layout, Services, WebError, WebResult};
 
@@ -35,7 +34,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 pub async fn find(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
     if !request.sends_own_form(&pairs) {
         let page = AccountsView::new(&request, &[], "").await?;
-        let problem = Some(ChosenProblem::Form(FormProblem::Expired));
+        let problem = Some(AccountProblem::Form(FormProblem::Expired));
         return Ok(request.visit.page(StatusCode::FORBIDDEN, &AccountsView { problem, ..page }));
     }
     let page = AccountsView::new(&request, &[], asked(&pairs).as_str()).await?;
@@ -47,11 +46,11 @@ fn asked(pairs: &[(String, String)]) -> String {
 }
 
 /// A number that is written as one, or the first letters of a name.
-fn sought(asked: &str, services: &Services) -> AccountFilter {
+fn sought(asked: &str, services: &Services) -> AccountSearch {
     let region = &services.live.snapshot().sms.default_region;
     match Phone::parse(asked, region) {
-        Ok(phone) => AccountFilter { phone: Some(phone), ..AccountFilter::default() },
-        Err(_) => AccountFilter { login: Some(asked.to_lowercase()), ..AccountFilter::default() },
+        Ok(phone) => AccountSearch { phone: Some(phone), ..AccountSearch::default() },
+        Err(_) => AccountSearch::by_name(asked.to_lowercase()),
     }
 }
 
@@ -62,29 +61,14 @@ enum ChosenAct {
 }
 
 impl ChosenAct {
-    fn parse(pairs: &[(String, String)]) -> Result<Self, ChosenProblem> {
+    fn parse(pairs: &[(String, String)]) -> Result<Self, AccountProblem> {
         match value(pairs, "act") {
             "disable" => Ok(Self::Disable),
             "add" => {
-                let group = value(pairs, "group").trim();
-                let groups = Groups::parse([group]);
-                groups
-                    .map(Self::AddTo)
-                    .map_err(|_| ChosenProblem::GroupName(group.chars().take(64).collect()))
+                let groups = Groups::parse([value(pairs, "group").trim()]);
+                groups.map(Self::AddTo).map_err(AccountProblem::from)
             }
-            _ => Err(ChosenProblem::NoAct),
-        }
-    }
-
-    async fn carry_out(
-        &self,
-        admin: &Admin,
-        account: &Account,
-        reason: &str,
-    ) -> Result<AccountChange, DbError> {
-        match self {
-            Self::Disable => change(admin, account, AccountAct::Disable, reason).await,
-            Self::AddTo(groups) => add_to_groups(admin, account, groups, reason).await,
+            _ => Err(AccountProblem::NoAct),
         }
     }
 }
@@ -95,136 +79,85 @@ pub async fn act_on_chosen(request: AdminRequest, pairs: Form<FormPairs>) -> Web
     // As it was sent with the page; nothing else is led to.
     let here = value(&pairs, "here").strip_prefix(HERE).and_then(|query| query.strip_prefix('?'));
     let query: FormPairs = form_urlencoded::parse(here.unwrap_or_default().as_bytes()).into_owned().collect();
-    let ids: Vec<&str> =
-        pairs.iter().filter(|(name, _)| name == "account").map(|(_, id)| id.as_str()).collect();
-    let again = async |problem: ChosenProblem| -> WebResult {
+    let again = async |problem: AccountProblem| -> WebResult {
         let view = AccountsView::new(&request, &query, &asked(&pairs)).await?;
-        let (status, typed) = (problem.status(), |name| value(&pairs, name).to_owned());
-        let chosen = ids.iter().map(|id| (*id).to_owned()).collect();
-        let typed = TypedAct { chosen, act: typed("act"), group: typed("group"), reason: typed("reason") };
-        Ok(request.visit.page(status, &AccountsView { problem: Some(problem), typed, ..view }))
+        let (status, sent) = (problem.status(), pairs.to_vec());
+        Ok(request.visit.page(status, &AccountsView { problem: Some(problem), sent, ..view }))
     };
-    if reason == Err(FormProblem::Expired) {
-        return again(ChosenProblem::Form(FormProblem::Expired)).await;
-    }
+    let ids = pairs.iter().filter(|(name, _)| name == "account").filter_map(|(_, id)| AccountId::parse(id));
     let mut accounts = Vec::new();
-    for id in ids.iter().take(A_PAGE as usize).filter_map(|id| AccountId::parse(id)) {
+    for id in ids.take(A_PAGE as usize) {
         accounts.extend(
             request.services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none()),
         );
     }
     let act = match ChosenAct::parse(&pairs) {
-        _ if accounts.is_empty() => return again(ChosenProblem::Nobody).await,
-        Err(problem) => return again(problem).await,
+        _ if reason == Err(FormProblem::Expired) => Err(AccountProblem::Form(FormProblem::Expired)),
+        _ if accounts.is_empty() => Err(AccountProblem::NoneChosen),
         Ok(ChosenAct::Disable) if accounts.iter().any(|account| account.id == request.admin.account.id) => {
-            return again(ChosenProblem::Own).await;
+            Err(AccountProblem::OwnChosen)
         }
-        Ok(act) => act,
+        parsed => parsed,
     };
-    let reason = match reason {
-        Ok(reason) => reason,
-        Err(problem) => return again(ChosenProblem::Form(problem)).await,
+    let (act, reason) = match act.and_then(|act| Ok((act, reason.map_err(AccountProblem::Form)?))) {
+        Ok(read) => read,
+        Err(problem) => return again(problem).await,
     };
     let run = Box::pin(async {
         let mut unchanged = Vec::new();
         for account in &accounts {
-            match act.carry_out(&request.admin, account, &reason).await? {
-                AccountChange::Done | AccountChange::Unchanged => {}
+            let changed = match &act {
+                ChosenAct::Disable => change(&request.admin, account, AccountAct::Disable, &reason).await?,
+                ChosenAct::AddTo(groups) => {
+                    change_groups(&request.admin, account, &reason, |before| before.with(groups)).await?
+                }
+            };
+            match changed {
+                AccountChange::Done | AccountChange::NewGroups { .. } | AccountChange::Unchanged => {}
                 _ => unchanged.push(account.login.as_str()),
             }
         }
         if !unchanged.is_empty() {
-            return again(ChosenProblem::NotThese(unchanged.join(", "))).await;
+            return again(AccountProblem::NotThese(unchanged.join(", "))).await;
         }
         let flash = match act {
             ChosenAct::Disable => Flash::AccountsDisabled,
             ChosenAct::AddTo(_) => Flash::AccountsAdded,
         };
-        let back = ListedBy::parse(&query).href(None);
-        Ok(request.visit.see_other(&back, Some(flash)))
+        Ok(request.visit.see_other(&read(&query).href(None), Some(flash)))
     });
     confirm::confirmed(&request, CHOSEN, &pairs, run).await
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ChosenProblem {
-    Form(FormProblem),
-    Nobody,
-    NoAct,
-    GroupName(String),
-    Own,
-    /// All others are changed.
-    NotThese(String),
-}
-
-impl ChosenProblem {
-    const fn status(&self) -> StatusCode {
-        match self {
-            Self::Form(problem) => problem.status(),
-            Self::Nobody | Self::NoAct | Self::GroupName(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Own | Self::NotThese(_) => StatusCode::CONFLICT,
-        }
-    }
-
-    fn text(&self, layout: &Layout) -> Cow<'static, str> {
-        match self {
-            Self::Form(FormProblem::ReasonMissing) => layout.t("draft.reason-missing"),
-            Self::Form(_) => layout.t("notice.expired-text"),
-            Self::Nobody => layout.t("accounts.chosen-nobody"),
-            Self::NoAct => layout.t("accounts.chosen-no-act"),
-            Self::GroupName(name) => layout.with("accounts.group-wrong", name),
-            Self::Own => layout.t("accounts.chosen-own"),
-            Self::NotThese(names) => layout.with("accounts.chosen-not-these", names),
-        }
-    }
-}
-
 /// What a list shows, in which order, as its URL says. A word that it does not know says nothing.
-#[derive(Debug, Clone, Default)]
-struct ListedBy {
-    filter: AccountFilter,
-    order: AccountOrder,
+fn read(query: &[(String, String)]) -> AccountSearch {
+    let group = value(query, "group").trim();
+    let search = AccountSearch {
+        role: value(query, "role").parse().ok(),
+        state: value(query, "state").parse().ok(),
+        group: (!group.is_empty()).then(|| group.chars().take(64).collect()),
+        reversed: value(query, "order") == "reversed",
+        ..AccountSearch::default()
+    };
+    let by = value(query, "sort").parse().ok().filter(|key| search.takes(*key)).unwrap_or_default();
+    AccountSearch { by, ..search }
 }
 
-impl ListedBy {
-    fn parse(query: &[(String, String)]) -> Self {
-        let group = value(query, "group").trim();
-        let filter = AccountFilter {
-            role: value(query, "role").parse().ok(),
-            state: value(query, "state").parse().ok(),
-            group: (!group.is_empty()).then(|| group.chars().take(64).collect()),
-            ..AccountFilter::default()
-        };
-        let by = value(query, "sort").parse().ok().filter(|key| filter.takes(*key)).unwrap_or_default();
-        let reversed = value(query, "order") == "reversed";
-        Self { filter, order: AccountOrder { by, reversed } }
+impl AccountSearch {
+    fn href(&self, after: Option<AccountCursor>) -> String {
+        let sort = Some(self.by).filter(|by| *by != AccountKey::default());
+        list_href(
+            HERE,
+            [
+                ("role", self.role.map(|role| role.into_str().to_owned())),
+                ("state", self.state.map(|state| state.into_str().to_owned())),
+                ("sort", sort.map(|by| by.into_str().to_owned())),
+                ("order", self.reversed.then(|| "reversed".to_owned())),
+                ("group", self.group.clone()),
+                ("after", after.map(|after| after.to_string())),
+            ],
+        )
     }
-
-    fn href(&self, after: Option<&AccountCursor>) -> String {
-        let (filter, order) = (&self.filter, self.order);
-        let sort = (order.by != AccountKey::default()).then(|| order.by.into());
-        let pairs: [(&str, Option<&'static str>); 4] = [
-            ("role", filter.role.map(Into::into)),
-            ("state", filter.state.map(Into::into)),
-            ("sort", sort),
-            ("order", order.reversed.then_some("reversed")),
-        ];
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(pairs.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?))));
-        query.extend_pairs(filter.group.iter().map(|group| ("group", group)));
-        query.extend_pairs(after.map(|after| ("after", after.to_string())));
-        let query = query.finish();
-        if query.is_empty() { HERE.to_owned() } else { format!("{HERE}?{query}") }
-    }
-}
-
-/// A form as it was sent, which is shown again.
-#[derive(Debug, Default)]
-struct TypedAct {
-    chosen: Vec<String>,
-    act: String,
-    group: String,
-    reason: String,
 }
 
 #[derive(Template)]
@@ -233,39 +166,40 @@ struct AccountsView {
     layout: Layout,
     totals: AccountTotals,
     rows: Vec<ListedAccount>,
-    by: ListedBy,
+    search: AccountSearch,
     /// The path with all of its query.
     here: String,
     next: Option<String>,
     is_first: bool,
     groups: Vec<String>,
     asked: String,
-    problem: Option<ChosenProblem>,
-    typed: TypedAct,
+    problem: Option<AccountProblem>,
+    /// The form that is shown again.
+    sent: FormPairs,
 }
 
 impl AccountsView {
     /// What was looked for, or the list that the query describes.
     async fn new(request: &AdminRequest, query: &[(String, String)], asked: &str) -> Result<Self, WebError> {
-        let (accounts, by) = (&request.services.accounts, ListedBy::parse(query));
-        let after = AccountCursor::of_account(value(query, "after"));
+        let (accounts, search) = (&request.services.accounts, read(query));
+        let after = AccountCursor::parse(value(query, "after"));
         let found = if asked.is_empty() {
-            accounts.page(&by.filter, by.order, after.clone(), A_PAGE).await?
+            accounts.page(&search, after, A_PAGE).await?
         } else {
-            accounts.page(&sought(asked, &request.services), AccountOrder::BY_NAME, None, A_PAGE).await?
+            accounts.page(&sought(asked, &request.services), None, A_PAGE).await?
         };
-        let here = by.href(after.as_ref());
+        let here = search.href(after);
         Ok(Self {
             layout: request.layout(here.as_str()),
             totals: accounts.totals().await?,
-            next: found.next.filter(|_| asked.is_empty()).map(|cursor| by.href(Some(&cursor))),
+            next: found.next.filter(|_| asked.is_empty()).map(|cursor| search.href(Some(cursor))),
             rows: found.entries,
             is_first: after.is_none(),
             groups: accounts.group_names(SUGGESTED).await?,
             asked: asked.to_owned(),
             problem: None,
-            typed: TypedAct::default(),
-            by,
+            sent: FormPairs::default(),
+            search,
             here,
         })
     }
@@ -278,57 +212,27 @@ impl AccountsView {
         grouped(*count)
     }
 
-    fn state(&self, row: &ListedAccount) -> AccountState {
-        AccountState::of(&row.account)
-    }
-
-    fn roles(&self) -> Vec<Choice> {
-        let chosen = self.by.filter.role;
-        let choice = |role: &AccountRole| {
-            let word = role.into_str();
-            Choice::new(word, self.word(word), chosen == Some(*role))
-        };
-        AccountRole::VARIANTS.iter().map(choice).collect()
-    }
-
-    fn states(&self) -> Vec<Choice> {
-        let chosen = self.by.filter.state;
-        let choice = |state: &AccountState| {
-            let word = state.into_str();
-            Choice::new(word, self.word(word), chosen == Some(*state))
-        };
-        AccountState::VARIANTS.iter().map(choice).collect()
-    }
-
-    fn group(&self) -> &str {
-        self.by.filter.group.as_deref().unwrap_or_default()
-    }
-
-    fn is_filtered(&self) -> bool {
-        let AccountFilter { role, state, group, .. } = &self.by.filter;
-        role.is_some() || state.is_some() || group.is_some()
-    }
-
     /// The head of a column that a list may be sorted by; again, the other way round.
-    fn column(&self, key: AccountKey) -> ListColumn {
-        let AccountOrder { by, reversed } = self.by.order;
-        let (is_sorted, is_listed) = (by == key && self.asked.is_empty(), self.asked.is_empty());
-        let order = AccountOrder { by: key, reversed: is_sorted && !reversed };
-        let ascending = (key == AccountKey::Login) != reversed;
+    fn column(&self, by: AccountKey) -> ListColumn {
+        let AccountsView { search, asked, .. } = self;
+        let is_sorted = search.by == by && asked.is_empty();
+        let other = || AccountSearch { by, reversed: is_sorted && !search.reversed, ..search.clone() };
+        let ascending = (by == AccountKey::Login) != search.reversed;
         ListColumn {
-            href: (is_listed && self.by.filter.takes(key))
-                .then(|| ListedBy { order, ..self.by.clone() }.href(None)),
+            href: (asked.is_empty() && search.takes(by)).then(|| other().href(None)),
             sorted: is_sorted.then_some(if ascending { "ascending" } else { "descending" }),
-            text: self.word(&format!("by-{}", <&str>::from(key))),
+            text: self.word(&format!("by-{}", by.into_str())),
         }
     }
 
-    fn first_page(&self) -> String {
-        self.by.href(None)
+    /// Of the form as it was sent.
+    fn typed(&self, name: &str) -> &str {
+        value(&self.sent, name)
     }
 
     fn is_chosen(&self, row: &ListedAccount) -> bool {
-        self.typed.chosen.iter().any(|id| *id == row.account.id.to_string())
+        let id = row.account.id.to_string();
+        self.sent.iter().any(|(name, sent)| name == "account" && *sent == id)
     }
 
     fn problem_text(&self) -> Option<Cow<'static, str>> {
@@ -337,14 +241,6 @@ impl AccountsView {
 }
 
 impl AccountState {
-    pub(super) const fn is_active(self) -> bool {
-        matches!(self, Self::Active)
-    }
-
-    pub(super) fn word(self) -> &'static str {
-        self.into()
-    }
-
     /// The class of its tag.
     pub(super) const fn tone(self) -> &'static str {
         if matches!(self, Self::Disabled) { "bad" } else { "warn" }

@@ -25,6 +25,8 @@ use crate::web::http::{Device, Flash, Layout, Problem, Services, WebError, WebRe
 
 const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;
+/// The form of its groups, beside those of acts.
+const GROUPS: &str = "groups";
 /// Bytes of a list of groups as it is typed: 50 of 64, with spaces.
 const LONGEST_LIST: usize = 4096;
 
@@ -40,51 +42,26 @@ async fn change(
     }
     let change = admin.services.accounts.change(account.id, act, admin.token().is_some()).await?;
     if change == AccountChange::Done {
-        let name = format!("account-{}", act.as_str());
+        let name = format!("account-{}", act.into_str());
         admin.did_to(account, &name, &json!({ "reason": reason }));
     }
     Ok(change)
 }
 
-/// Gives an account these groups and no others, and records that.
+/// Gives an account the groups that follow from those that it has, and records that.
 async fn change_groups(
     admin: &Admin,
     account: &Account,
-    groups: &Groups,
     reason: &str,
+    change: impl FnOnce(&Groups) -> Groups + Send,
 ) -> Result<AccountChange, DbError> {
     let accounts = &admin.services.accounts;
-    let before = accounts.groups(account.id).await?;
-    let change = accounts.set_groups(account.id, groups, admin.token().is_some()).await?;
-    record_groups(admin, account, change, [&before, groups], reason);
-    Ok(change)
-}
-
-/// Adds an account to these groups, and records that.
-async fn add_to_groups(
-    admin: &Admin,
-    account: &Account,
-    groups: &Groups,
-    reason: &str,
-) -> Result<AccountChange, DbError> {
-    let accounts = &admin.services.accounts;
-    let before = accounts.groups(account.id).await?;
-    let change = accounts.add_to_groups(account.id, groups, admin.token().is_some()).await?;
-    record_groups(admin, account, change, [&before, &before.with(groups)], reason);
-    Ok(change)
-}
-
-fn record_groups(
-    admin: &Admin,
-    account: &Account,
-    change: AccountChange,
-    [from, to]: [&Groups; 2],
-    reason: &str,
-) {
-    if change == AccountChange::Done {
+    let change = accounts.change_groups(account.id, admin.token().is_some(), change).await?;
+    if let AccountChange::NewGroups { from, to } = &change {
         let detail = json!({ "reason": reason, "from": from.to_string(), "to": to.to_string() });
         admin.did_to(account, "account-groups", &detail);
     }
+    Ok(change)
 }
 
 /// Also one that is deleted.
@@ -108,7 +85,7 @@ pub async fn one(request: AdminRequest, id: Path<String>) -> WebResult {
 pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: Form<FormPairs>) -> WebResult {
     let (id, act) = path.into_inner();
     let reason = request.reason(&pairs);
-    let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
+    let act: AccountAct = act.parse().map_err(|_| Problem::NotFound)?;
     let account = by_id(&request.services, &id).await?;
     let done = || match act {
         AccountAct::Delete => request.visit.see_other(HERE, Some(said_of(act))),
@@ -121,7 +98,8 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
     let again = async |problem: AccountProblem| -> WebResult {
         let view = view(&request, account.clone()).await?;
         let status = problem.status();
-        Ok(request.visit.page(status, &AccountView { problem: Some((Some(act), problem)), ..view }))
+        let problem = Some((act.into_str(), problem));
+        Ok(request.visit.page(status, &AccountView { problem, ..view }))
     };
     let reason = match reason {
         Ok(reason) => reason,
@@ -131,15 +109,13 @@ pub async fn act(request: AdminRequest, path: Path<(String, String)>, pairs: For
     if act == AccountAct::Delete && !is_named(value(&pairs, "account_name")) {
         return again(AccountProblem::NameWrong).await;
     }
-    let target = format!("{HERE}/{id}/{}", act.as_str());
+    let target = format!("{HERE}/{id}/{}", act.into_str());
     let act = Box::pin(async {
         match change(&request.admin, &account, act, &reason).await? {
             AccountChange::Done | AccountChange::Unchanged => Ok(done()),
             AccountChange::LastAdmin => again(AccountProblem::LastAdmin).await,
             AccountChange::NoPassword => again(AccountProblem::NoPassword).await,
-            AccountChange::Gone | AccountChange::OfAdmin | AccountChange::TooManyGroups => {
-                Err(Problem::NotFound.into())
-            }
+            _ => Err(Problem::NotFound.into()),
         }
     });
     confirm::confirmed(&request, &target, &pairs, act).await
@@ -166,24 +142,24 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
     let again = async |problem: AccountProblem| -> WebResult {
         let view = view(&request, account.clone()).await?;
         let status = problem.status();
-        let view = AccountView { groups: typed.to_owned(), problem: Some((None, problem)), ..view };
+        let view = AccountView { groups: typed.to_owned(), problem: Some((GROUPS, problem)), ..view };
         Ok(request.visit.page(status, &view))
     };
-    let groups = match reason {
-        Err(FormProblem::Expired) => return again(AccountProblem::Form(FormProblem::Expired)).await,
-        _ if typed.len() > LONGEST_LIST => return again(AccountProblem::TooManyGroups).await,
-        _ => Groups::parse(typed.split([' ', ',']).map(str::trim).filter(|name| !name.is_empty())),
+    let groups = match &reason {
+        Err(FormProblem::Expired) => Err(AccountProblem::Form(FormProblem::Expired)),
+        _ if typed.len() > LONGEST_LIST => Err(AccountProblem::TooManyGroups),
+        _ => Groups::parse(typed.split([' ', ',']).map(str::trim).filter(|name| !name.is_empty()))
+            .map_err(AccountProblem::from),
     };
-    let (groups, reason) = match (groups, reason) {
-        (Ok(groups), Ok(reason)) => (groups, reason),
-        (Err(GroupsError::Name(name)), _) => return again(AccountProblem::GroupName(name)).await,
-        (Err(GroupsError::TooMany), _) => return again(AccountProblem::TooManyGroups).await,
-        (Ok(_), Err(problem)) => return again(AccountProblem::Form(problem)).await,
+    let (groups, reason) = match groups.and_then(|groups| Ok((groups, reason.map_err(AccountProblem::Form)?)))
+    {
+        Ok(read) => read,
+        Err(problem) => return again(problem).await,
     };
-    let target = format!("{HERE}/{id}/groups");
+    let target = format!("{HERE}/{id}/{GROUPS}");
     let act = Box::pin(async {
-        match change_groups(&request.admin, &account, &groups, &reason).await? {
-            AccountChange::Done | AccountChange::Unchanged => {
+        match change_groups(&request.admin, &account, &reason, |_| groups).await? {
+            AccountChange::NewGroups { .. } | AccountChange::Unchanged => {
                 Ok(request.visit.see_other(&format!("{HERE}/{id}#groups-of"), Some(Flash::AccountGroupsSet)))
             }
             _ => Err(Problem::NotFound.into()),
@@ -209,6 +185,7 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
     })
 }
 
+/// Why a form that changes one or several accounts is shown again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum AccountProblem {
     Form(FormProblem),
@@ -216,16 +193,32 @@ enum AccountProblem {
     NameWrong,
     GroupName(String),
     TooManyGroups,
+    NoneChosen,
+    NoAct,
     LastAdmin,
     NoPassword,
+    OwnChosen,
+    /// All others are changed.
+    NotThese(String),
+}
+
+impl From<GroupsError> for AccountProblem {
+    fn from(error: GroupsError) -> Self {
+        match error {
+            GroupsError::Name(name) => Self::GroupName(name),
+            GroupsError::TooMany => Self::TooManyGroups,
+        }
+    }
 }
 
 impl AccountProblem {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Form(problem) => problem.status(),
-            Self::NameWrong | Self::GroupName(_) | Self::TooManyGroups => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::LastAdmin | Self::NoPassword => StatusCode::CONFLICT,
+            Self::NameWrong | Self::GroupName(_) | Self::TooManyGroups | Self::NoneChosen | Self::NoAct => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Self::LastAdmin | Self::NoPassword | Self::OwnChosen | Self::NotThese(_) => StatusCode::CONFLICT,
         }
     }
 
@@ -236,8 +229,12 @@ impl AccountProblem {
             Self::NameWrong => layout.t("accounts.delete-name-wrong"),
             Self::GroupName(name) => layout.with("accounts.group-wrong", name),
             Self::TooManyGroups => layout.t("accounts.groups-too-many"),
+            Self::NoneChosen => layout.t("accounts.chosen-nobody"),
+            Self::NoAct => layout.t("accounts.chosen-no-act"),
             Self::LastAdmin => layout.t("accounts.last-admin"),
             Self::NoPassword => layout.t("accounts.needs-password"),
+            Self::OwnChosen => layout.t("accounts.chosen-own"),
+            Self::NotThese(names) => layout.with("accounts.chosen-not-these", names),
         }
     }
 }
@@ -251,8 +248,8 @@ struct AccountView {
     sign_ins: Vec<PastSignIn>,
     own: bool,
     events: String,
-    /// Why a change was not made: an act, or, without one, that of its groups.
-    problem: Option<(Option<AccountAct>, AccountProblem)>,
+    /// Why a change was not made: an act by its name, or [`GROUPS`].
+    problem: Option<(&'static str, AccountProblem)>,
     /// As they are, or as they were typed.
     groups: String,
     /// As they are.
@@ -280,36 +277,18 @@ impl AccountView {
         self.layout.locale.named_word("accounts", &format!("{}{part}", act.into_str()))
     }
 
-    /// Whether the page is shown again for an act, or for the groups.
-    const fn is_about_act(&self) -> bool {
-        matches!(self.problem, Some((Some(_), _)))
-    }
-
-    const fn is_about_groups(&self) -> bool {
-        matches!(self.problem, Some((None, _)))
-    }
-
-    fn groups_wrong(&self) -> Option<Cow<'static, str>> {
-        let (_, problem) = self.problem.as_ref().filter(|(act, _)| act.is_none())?;
+    /// What was wrong with this form, if the page is shown again for it.
+    fn wrong(&self, form: &str) -> Option<Cow<'static, str>> {
+        let (_, problem) = self.problem.as_ref().filter(|(sent, _)| *sent == form)?;
         Some(problem.text(&self.layout))
     }
 
-    /// Which of the two fields of its groups is wrong.
-    const fn reason_is_missing(&self) -> bool {
-        matches!(self.problem, Some((None, AccountProblem::Form(FormProblem::ReasonMissing))))
-    }
-
-    /// Whether the name of the account has to be typed, because nothing brings it back.
-    fn asks_for_name(&self, act: &AccountAct) -> bool {
-        *act == AccountAct::Delete
+    /// Otherwise another field of the form is wrong.
+    const fn lacks_reason(&self) -> bool {
+        matches!(self.problem, Some((_, AccountProblem::Form(FormProblem::ReasonMissing))))
     }
 
     const fn name_is_wrong(&self) -> bool {
         matches!(self.problem, Some((_, AccountProblem::NameWrong)))
-    }
-
-    fn wrong(&self, act: &AccountAct) -> Option<Cow<'static, str>> {
-        let (_, problem) = self.problem.as_ref().filter(|(asked, _)| asked.as_ref() == Some(act))?;
-        Some(problem.text(&self.layout))
     }
 }

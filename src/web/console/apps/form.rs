@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
-use super::{TriedApps, ages, first, tried};
-use crate::accounts::{AccountFilter, AccountOrder};
+use super::{AppsPreview, ages, first, grouped, tried};
+use crate::accounts::AccountSearch;
 use crate::config::{Apps, apps_toml};
 use crate::tuning::{DraftError, with_app};
 use crate::web::console::FormProblem;
@@ -47,7 +47,11 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
 /// `POST /admin/apps/form`
 pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let (pairs, current) = (sent.read_form().await?, request.services.tuning.current());
-    let (name, controls) = (value(&pairs, "app").to_owned(), Controls::read(&pairs));
+    let (name, mut controls) = (value(&pairs, "app").to_owned(), Controls::read(&pairs));
+    if controls.pressed == "enter" && !value(&pairs, "more").trim().is_empty() {
+        // Who is typed there is added first, as by the button beside it.
+        controls.act = Act::Try;
+    }
     let before = AppForm::of(&current.live.apps, &name);
     let mut form = AppForm::read(&pairs, before.as_ref());
     match (controls.act, before) {
@@ -58,7 +62,7 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_
         _ => {}
     }
     let table = (controls.act != Act::Delete).then(|| form.toml());
-    let fresh = AppFormPage::new(&request, &name, form, controls).await?;
+    let fresh = AppFormPage::new(&request, &name, form, controls.clone()).await?;
     let page = |controls: Controls, trial| {
         let page = fresh.clone().answered(controls, trial);
         request.visit.page(page.controls.status(), &page)
@@ -68,7 +72,7 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs, DOCUMENT_
         read_draft(&request.admin, move |_| with_app(&toml, &name, table.as_deref())).await
     };
     let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
-    submitted(&request, &APPS, &pairs, page, draft, attempt).await
+    submitted(&request, &APPS, &pairs, controls, page, draft, attempt).await
 }
 
 /// An application as it is typed: it has the keys of the document, and no value is checked.
@@ -159,7 +163,7 @@ pub struct AppFormPage {
     pub groups: Vec<String>,
     pub people: Vec<String>,
     pub controls: Controls,
-    pub trial: Trial<TriedApps>,
+    pub trial: Trial<AppsPreview>,
     /// An environment variable sets them.
     pub overridden: bool,
 }
@@ -173,8 +177,7 @@ impl AppFormPage {
     ) -> Result<Self, Problem> {
         let accounts = &request.services.accounts;
         let groups = accounts.group_names(MOST_OFFERED).await?;
-        let by_age = AccountOrder::default();
-        let newest = accounts.page(&AccountFilter::default(), by_age, None, MOST_OFFERED).await?.entries;
+        let newest = accounts.page(&AccountSearch::default(), None, MOST_OFFERED).await?.entries;
         Ok(Self {
             layout: request.layout(address(name)),
             known: name.to_owned(),
@@ -187,9 +190,9 @@ impl AppFormPage {
         })
     }
 
-    fn answered(self, controls: Controls, mut trial: Trial<TriedApps>) -> Self {
+    fn answered(self, controls: Controls, mut trial: Trial<AppsPreview>) -> Self {
         if let Trial::Done(tried) = &mut trial {
-            tried.checks.retain(|check| check.app.name == self.form.name);
+            tried.warnings.retain(|check| check.app.name == self.form.name);
         }
         let layout = Layout { mistaken: controls.is_mistaken(), ..self.layout };
         Self { layout, controls, trial, ..self }

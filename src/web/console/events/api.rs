@@ -1,16 +1,20 @@
 //! `/api/v1/admin/events`: what was tried and how it ended, for administrators.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use actix_web::HttpResponse;
 use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use utoipa::openapi::schema::ArrayBuilder;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{Realm, Username};
-use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, KEY, Outcome, words_of};
+use crate::audit::{
+    Action, EventCursor, EventEntry, EventFilter, EventSubject, KEY, Outcome, SubjectKind, words_of,
+};
 use crate::clock::Micros;
 use crate::sms::Phone;
 use crate::web::console::guard::{Permitted, ReadEvents};
@@ -111,44 +115,34 @@ async fn filter(services: &Services, wanted: &EventParams) -> Result<EventFilter
     const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();
+    let address = read_filter(
+        wanted.address.as_deref(),
+        "address",
+        "Use an IP address, or the key of an event's address.",
+        |text| key(text).or_else(|| address(services, text)),
+    )?;
+    let phone = read_filter(
+        wanted.phone.as_deref(),
+        "phone",
+        "Use a mobile number, or the key of an event's number.",
+        |text| key(text).or_else(|| phone(services, text)),
+    )?;
+    let account = account(services, wanted.account.as_deref()).await?;
+    let subjects =
+        [(SubjectKind::Account, account), (SubjectKind::Address, address), (SubjectKind::Phone, phone)];
     Ok(EventFilter {
-        actions: read_all(
-            wanted.action.as_deref(),
-            "action",
-            "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, request, reload, attack or admin.",
-            |word| word.parse().ok(),
-        )?,
-        outcomes: read_all(
-            wanted.outcome.as_deref(),
-            "outcome",
-            "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable, refused, began or ended.",
-            |word| word.parse().ok(),
-        )?,
+        actions: read_all(wanted.action.as_deref(), "action")?,
+        outcomes: read_all(wanted.outcome.as_deref(), "outcome")?,
         realm: read_filter(wanted.realm.as_deref(), "realm", "Use 1 to 64 of a-z, 0-9 and -.", |text| {
             Realm::parse(text).map(|realm| realm.as_str().to_owned())
         })?,
         limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),
-        account: account(services, wanted.account.as_deref()).await?,
-        address: read_filter(
-            wanted.address.as_deref(),
-            "address",
-            "Use an IP address, or the key of an event's address.",
-            |text| key(text).or_else(|| address(services, text)),
-        )?,
-        network: None,
-        phone: read_filter(
-            wanted.phone.as_deref(),
-            "phone",
-            "Use a mobile number, or the key of an event's number.",
-            |text| key(text).or_else(|| phone(services, text)),
-        )?,
+        subjects: subjects.into_iter().filter_map(|(kind, key)| Some((kind, key?))).collect(),
         request: wanted.request.clone().filter(|id| !id.is_empty()),
         since: read_filter(wanted.since.as_deref(), "since", WHEN, time)?,
         until: read_filter(wanted.until.as_deref(), "until", WHEN, time)?,
         noted: read_filter(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
-        text: None,
-        most: None,
-        folded: None,
+        ..EventFilter::default()
     })
 }
 
@@ -181,12 +175,15 @@ fn key(text: &str) -> Option<i64> {
 }
 
 /// The words between commas, each of which must be one.
-fn read_all<T>(
-    text: Option<&str>,
-    field: &'static str,
-    help: &'static str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Vec<T>, Problem> {
+fn read_all<T>(text: Option<&str>, field: &'static str) -> Result<Vec<T>, Problem>
+where
+    T: VariantArray + FromStr + Copy + Into<&'static str>,
+{
+    let help = || {
+        let known: Vec<&str> = T::VARIANTS.iter().map(|word| (*word).into()).collect();
+        let (last, others) = known.split_last().expect("there are words");
+        format!("Use {} or {last}.", others.join(", "))
+    };
     let words = text.filter(|text| !text.is_empty()).into_iter().flat_map(|text| text.split(','));
-    words.map(|word| parse(word.trim()).ok_or_else(|| Problem::wrong(field, help))).collect()
+    words.map(|word| word.trim().parse().map_err(|_| Problem::wrong(field, help()))).collect()
 }

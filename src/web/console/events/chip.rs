@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use url::form_urlencoded;
 
 use super::{EventQuery, HERE, TEXT};
-use crate::audit::{EventEntry, MaskedSubject};
+use crate::audit::EventEntry;
 use crate::web::console::RecordSpan;
 use crate::web::console::limit_text::title;
-use crate::web::console::subject_link::tag;
+use crate::web::console::subject_link::{kind_key, tag};
 use crate::web::http::{Locale, Moment};
 
 pub struct FilterChip {
@@ -40,22 +40,17 @@ fn words(
     first: Option<&EventEntry>,
     locale: Locale,
 ) -> (&'static str, Cow<'static, str>, Option<Moment>) {
-    let subject = |of: fn(&EventEntry) -> &Option<MaskedSubject>, key: Option<i64>| {
-        let shown = first.and_then(|entry| of(entry).as_ref());
-        let hash = key.map(tag).unwrap_or_default();
-        Cow::Owned(shown.map_or_else(|| hash.clone(), |shown| format!("{} {hash}", shown.mask)))
-    };
     let own = || Cow::Owned(value.to_owned());
     let filter = &asked.filter;
+    if let Some((kind, key)) = name.parse().ok().and_then(|kind| filter.subjects.get_key_value(&kind)) {
+        let mask = first.and_then(|entry| entry.subject(*kind)).map(|shown| format!("{} ", shown.mask));
+        return (kind_key(*kind), (mask.unwrap_or_default() + &tag(*key)).into(), None);
+    }
     let (key, value) = match name {
         "action" => ("event.action", locale.named_word("event", value)),
         "outcome" => ("event.outcome", locale.named_word("outcome", value)),
         "realm" => ("detail.realm", format!("guard:{value}").into()),
         "limit" => ("event.limit", title(value, locale)),
-        "account" => ("event.account", subject(|entry| &entry.account, filter.account)),
-        "address" => ("event.address-in", subject(|entry| &entry.address, filter.address)),
-        "network" => ("event.network", subject(|entry| &entry.network, filter.network)),
-        "phone" => ("event.phone", subject(|entry| &entry.phone, filter.phone)),
         "request" => ("detail.request", own()),
         TEXT => ("event.text", filter.text.clone().unwrap_or_default().into()),
         "span" => ("event.time", RecordSpan::parse(value).map_or_else(own, |span| locale.t(span.key))),

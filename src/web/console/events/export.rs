@@ -23,28 +23,52 @@ const AHEAD: usize = 2;
 
 /// `GET /admin/events.csv`
 pub async fn csv(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    export(&request, &query, ExportFormat::Csv).await
+    export(&request, &query, &CSV).await
 }
 
 /// `GET /admin/events.json`
 pub async fn json(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
-    export(&request, &query, ExportFormat::Json).await
+    export(&request, &query, &JSON).await
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExportFormat {
-    /// RFC 4180, with a header line.
-    Csv,
-    /// As the API lists them.
-    Json,
+struct ExportFormat {
+    ending: &'static str,
+    media_type: &'static str,
+    head: &'static str,
+    /// Adds a row to the text, and is told whether it is the first.
+    row: fn(&mut String, EventEntry, bool),
+    /// Is told whether there is more than one file holds.
+    foot: fn(bool) -> String,
 }
 
-async fn export(request: &AdminRequest, query: &[(String, String)], format: ExportFormat) -> WebResult {
+/// RFC 4180, with a header line.
+const CSV: ExportFormat = ExportFormat {
+    ending: "csv",
+    media_type: "text/csv; charset=utf-8; header=present",
+    head: HEAD,
+    row: csv_row,
+    foot: |_| String::new(),
+};
+
+/// As the API lists them.
+const JSON: ExportFormat = ExportFormat {
+    ending: "json",
+    media_type: "application/json",
+    head: "{\"events\":[",
+    row: json_row,
+    foot: |cut| format!("\n],\"cut\":{cut}}}\n"),
+};
+
+async fn export(
+    request: &AdminRequest,
+    query: &[(String, String)],
+    format: &'static ExportFormat,
+) -> WebResult {
     let AdminRequest { visit, services, admin } = request;
     let asked = EventQuery::sent(request, query)?;
     services.audit.flush().await;
     // Recorded first: whoever hangs up has read a part.
-    admin.did("events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
+    admin.did("events.export", &json!({ "format": format.ending, "filter": asked.query() }));
     let (sender, mut receiver) = mpsc::channel(AHEAD);
     let (log, filter) = (services.audit.log().clone(), asked.filter(visit.now()));
     request_id::spawn(async move {
@@ -55,9 +79,9 @@ async fn export(request: &AdminRequest, query: &[(String, String)], format: Expo
             let _ = sender.send(Err(error)).await;
         }
     });
-    let name = format!("attachment; filename=\"gatehouse-events.{}\"", format.ending());
+    let name = format!("attachment; filename=\"gatehouse-events.{}\"", format.ending);
     Ok(HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, format.media_type()))
+        .insert_header((CONTENT_TYPE, format.media_type))
         .insert_header((CONTENT_DISPOSITION, name))
         .streaming(poll_fn(move |context| receiver.poll_recv(context))))
 }
@@ -72,17 +96,17 @@ type ExportSender = mpsc::Sender<Result<Bytes, DbError>>;
 async fn write(
     log: &EventLog,
     filter: &EventFilter,
-    format: ExportFormat,
+    format: &ExportFormat,
     sender: &ExportSender,
 ) -> Result<(), ExportEnd> {
     let send = async |text: String| sender.send(Ok(Bytes::from(text))).await.map_err(|_| ExportEnd::HungUp);
-    send(format.head()).await?;
+    send(format.head.to_owned()).await?;
     let (mut after, mut written) = (None, 0);
     while written < MOST {
         let page = log.page(filter, after, A_PAGE).await.map_err(ExportEnd::Broken)?;
         let mut text = String::new();
         for entry in page.entries.into_iter().take(MOST - written) {
-            format.row(&mut text, entry, written == 0);
+            (format.row)(&mut text, entry, written == 0);
             written += 1;
         }
         send(text).await?;
@@ -91,55 +115,18 @@ async fn write(
             break;
         }
     }
-    send(format.foot(after.is_some())).await
+    send((format.foot)(after.is_some())).await
 }
 
 const HEAD: &str = "at,until,count,action,outcome,name,limit,rule,noted,solved,account,account_key,address,\
-    address_key,phone,phone_key,prefix,actor,detail,request";
+    address_key,phone,phone_key,prefix,actor,detail,request\r\n";
 
-impl ExportFormat {
-    const fn ending(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Json => "json",
-        }
-    }
-
-    const fn media_type(self) -> &'static str {
-        match self {
-            Self::Csv => "text/csv; charset=utf-8; header=present",
-            Self::Json => "application/json",
-        }
-    }
-
-    fn head(self) -> String {
-        match self {
-            Self::Csv => format!("{HEAD}\r\n"),
-            Self::Json => "{\"events\":[".to_owned(),
-        }
-    }
-
-    fn row(self, text: &mut String, entry: EventEntry, first: bool) {
-        match self {
-            Self::Csv => csv_row(text, entry),
-            Self::Json => {
-                text.push_str(if first { "\n" } else { ",\n" });
-                let event = serde_json::to_string(&entry).expect("numbers and texts");
-                text.push_str(&event);
-            }
-        }
-    }
-
-    /// Says whether there is more than one file holds.
-    fn foot(self, cut: bool) -> String {
-        match self {
-            Self::Csv => String::new(),
-            Self::Json => format!("\n],\"cut\":{cut}}}\n"),
-        }
-    }
+fn json_row(text: &mut String, entry: EventEntry, first: bool) {
+    text.push_str(if first { "\n" } else { ",\n" });
+    text.push_str(&serde_json::to_string(&entry).expect("numbers and texts"));
 }
 
-fn csv_row(text: &mut String, entry: EventEntry) {
+fn csv_row(text: &mut String, entry: EventEntry, _: bool) {
     let both = |shown: Option<MaskedSubject>| match shown {
         Some(MaskedSubject { key, mask }) => [mask, hash_text(key)],
         None => Default::default(),

@@ -20,23 +20,24 @@ use url::form_urlencoded;
 
 use crate::accounts::Realm;
 use crate::audit::{
-    Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, EventSubject, FiguresStep,
-    FoldedAttack, MINUTE, Outcome, SEARCHED, SubjectKind,
+    Action, AttackEntry, EventCount, EventCursor, EventFilter, EventPage, EventSubject, MINUTE, Outcome,
+    SEARCHED, StepSpan, SubjectKind, floor,
 };
 use crate::clock::Micros;
 use crate::config::{Limits, SMS_BRAKE};
 use crate::db::DbError;
 use crate::request_id::RequestId;
-use crate::web::console::chart::{Chart, ChartSpan, Series};
+use crate::web::console::chart::Chart;
 use crate::web::console::events::chip::FilterChip;
-use crate::web::console::events::row::{EventRow, action_word, outcome_word};
-use crate::web::console::figures::{DAY, EVENTS, HOUR};
+use crate::web::console::events::row::EventRow;
+use crate::web::console::figures::{DAY, EVENTS, HOUR, stacked};
 use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::console::{Choice, RecordSpan};
 use crate::web::form::FormPairs;
-use crate::web::http::{Flash, Layout, Moment, Services, WebError, WebResult};
+use crate::web::http::cookies;
+use crate::web::http::{Flash, Layout, Locale, Moment, Services, WebError, WebResult};
 
 const LONGEST: usize = 80;
 /// The key of the text that a cookie keeps.
@@ -67,22 +68,19 @@ impl EventQuery {
         let actions: BTreeSet<Action> = all("action").filter_map(|word| word.parse().ok()).collect();
         let outcomes: BTreeSet<Outcome> = all("outcome").filter_map(|word| word.parse().ok()).collect();
         let limit = one("limit");
+        let subject = |kind: &SubjectKind| Some((*kind, parse_hash(one(kind.into_str()))?));
         let filter = EventFilter {
             actions: actions.into_iter().collect(),
             outcomes: outcomes.into_iter().collect(),
             realm: Realm::parse(one("realm")).map(|realm| realm.as_str().to_owned()),
             limit: (!limit.is_empty() && limit.len() <= LONGEST).then(|| limit.to_owned()),
             noted: (one("noted") == "1").then_some(true),
-            account: parse_hash(one("account")),
-            address: parse_hash(one("address")),
-            network: parse_hash(one("network")),
-            phone: parse_hash(one("phone")),
+            subjects: SubjectKind::VARIANTS.iter().filter_map(subject).collect(),
             request: RequestId::parse(one("request").as_bytes()).map(|id| id.as_str().to_owned()),
             since: time(one("since")),
             until: time(one("until")),
-            text: None,
             most: Some(SEARCHED),
-            folded: None,
+            ..EventFilter::default()
         };
         Self {
             filter,
@@ -99,7 +97,7 @@ impl EventQuery {
         let AdminRequest { visit, services, .. } = request;
         let mut asked = Self::read(query);
         let Some(key) = asked.text else { return Ok(asked) };
-        let kept = visit.cookies().searched(visit.request().headers());
+        let kept = cookies::typed(visit.request().headers(), visit.cookies().search_name);
         asked.filter.text = kept.filter(|text| text_key(services, text) == key);
         if asked.filter.text.is_none() {
             let without = Self { text: None, after: None, ..asked };
@@ -118,12 +116,7 @@ impl EventQuery {
         let EventFilter { limit, noted, outcomes, request, text, .. } = &self.filter;
         let names_some = [limit, request, text].into_iter().any(Option::is_some);
         let about_some = names_some || noted.is_some() || !outcomes.is_empty();
-        !self.each && !about_some && self.subjects().is_empty()
-    }
-
-    fn subjects(&self) -> Vec<(&'static str, i64)> {
-        let all = SubjectKind::VARIANTS.iter().zip(self.filter.keys());
-        all.filter_map(|(kind, key)| Some(((*kind).into(), key?))).collect()
+        !self.each && !about_some && self.filter.subjects.is_empty()
     }
 
     /// The filter, without the place in the list.
@@ -135,7 +128,7 @@ impl EventQuery {
         pairs.extend(outcomes.iter().map(|outcome| ("outcome", outcome.into_str().to_owned())));
         pairs.extend(limit.iter().map(|limit| ("limit", limit.clone())));
         pairs.extend(noted.map(|_| ("noted", "1".to_owned())));
-        pairs.extend(self.subjects().into_iter().map(|(name, key)| (name, hash_text(key))));
+        pairs.extend(self.filter.subjects.iter().map(|(kind, key)| (kind.into_str(), hash_text(*key))));
         pairs.extend(request.iter().map(|id| ("request", id.clone())));
         pairs.extend(self.text.map(|key| (TEXT, hash_text(key))));
         pairs.extend(self.span.map(|span| ("span", span.word.to_owned())));
@@ -209,13 +202,7 @@ pub async fn page(request: &AdminRequest, asked: EventQuery, expired: Option<Str
         _ => None,
     };
     let mut attacks = attacks(services, &asked, &filter).await?;
-    let folded = |AttackEntry { kind, realm, began_at, seen_at, .. }: &AttackEntry| FoldedAttack {
-        kind: *kind,
-        realm: realm.clone(),
-        from: *began_at,
-        until: *seen_at,
-    };
-    let folded = asked.folds_attacks().then(|| attacks.iter().map(folded).collect());
+    let folded = asked.folds_attacks().then(|| attacks.clone());
     let filter = EventFilter { folded, ..filter };
     let page = services.audit.log().page(&filter, asked.after, A_PAGE).await?;
     attacks.retain(|attack| is_on(attack, &asked, &page));
@@ -263,46 +250,31 @@ const STEPS: [Duration; 8] = [
 ];
 
 /// A list without a beginning is drawn from a day before its end on.
-fn chart_span(filter: &EventFilter, now: Micros) -> ChartSpan {
+fn chart_span(filter: &EventFilter, now: Micros) -> StepSpan {
     let end = filter.until.unwrap_or(now).min(now.plus(MINUTE));
     let wanted = end.since(filter.since.unwrap_or(end.minus(DAY))).max(MINUTE);
     let step = STEPS.into_iter().find(|step| wanted <= *step * (COLUMNS - 2)).unwrap_or(DAY);
-    let whole = |at: Micros| at.0 - at.0.rem_euclid(step.as_micros() as i64);
-    let last = whole(Micros(end.0 - 1));
-    let first = whole(end.minus(wanted)).max(last - step.as_micros() as i64 * i64::from(COLUMNS - 1));
-    let steps = (last - first) / step.as_micros() as i64 + 1;
-    ChartSpan { start: Micros(first), step, steps: usize::try_from(steps).unwrap_or(1) }
+    let last = floor(Micros(end.0 - 1), step);
+    let start = floor(end.minus(wanted), step).max(last.minus(step * (COLUMNS - 1)));
+    StepSpan { start, step, steps: (last.since(start).as_micros() / step.as_micros()) as usize + 1 }
 }
 
 /// The chart above a list: how many events there were over time, by how they ended. Sums of minutes serve most filters,
 /// whatever the traffic was. Those of a subject count rows.
 async fn draw(services: &Services, filter: &EventFilter, now: Micros) -> Result<Chart, DbError> {
-    let span = chart_span(filter, now);
-    let end = span.end();
-    let log = services.audit.log();
-    let counts: Vec<_> = if filter.keys().iter().any(Option::is_some) {
-        let filter = EventFilter { since: Some(span.start), until: Some(end), ..filter.clone() };
-        log.counts(&filter, span.step).await?
-    } else {
-        let steps = log.series(span.start, end, span.step).await?;
-        let fits = |sum: &EventCount| {
-            (filter.actions.is_empty() || filter.actions.contains(&sum.action))
-                && (filter.outcomes.is_empty() || filter.outcomes.contains(&sum.outcome))
-                && filter.realm.as_ref().is_none_or(|realm| *realm == sum.realm)
-                && filter.limit.as_ref().is_none_or(|limit| sum.names(limit))
-                && filter.noted.is_none_or(|noted| noted == sum.noted)
-        };
-        let of_step = |FiguresStep { at, sums }: FiguresStep| {
-            sums.into_iter().filter(fits).map(move |sum| (at, sum.fate(), sum.count))
-        };
-        steps.into_iter().flat_map(of_step).collect()
+    let (span, log) = (chart_span(filter, now), services.audit.log());
+    let fits = |sum: &EventCount| {
+        (filter.actions.is_empty() || filter.actions.contains(&sum.action))
+            && (filter.outcomes.is_empty() || filter.outcomes.contains(&sum.outcome))
+            && filter.realm.as_ref().is_none_or(|realm| *realm == sum.realm)
+            && filter.limit.as_ref().is_none_or(|limit| sum.names(limit))
+            && filter.noted.is_none_or(|noted| noted == sum.noted)
     };
-    let series = EVENTS.map(|(key, tone, fates)| {
-        let of = counts.iter().filter(|(_, fate, _)| fates.contains(fate));
-        let of = of.map(|(at, _, count)| (*at, u64::try_from(*count).unwrap_or(0)));
-        Series { key, tone, counts: span.counts(of) }
-    });
-    Ok(Chart::new("events-chart", "event.chart", span.start, span.step, series.into()).at(now))
+    let series = match filter.subjects.is_empty() {
+        true => stacked(&EVENTS, &log.series(&span).await?, fits),
+        false => stacked(&EVENTS, &log.counts(filter, &span).await?, |_| true),
+    };
+    Ok(Chart { id: "events-chart", title: "event.chart", span, series, now })
 }
 
 #[derive(Template)]
@@ -373,18 +345,12 @@ impl EventsPage {
         before.into_iter().chain(later).collect()
     }
 
-    fn actions(&self) -> Vec<Choice> {
-        let chosen = &self.asked.filter.actions;
-        let word = |it: &Action| action_word(*it, self.layout.locale);
-        let choice = |it: &Action| Choice::new(it.into_str(), word(it), chosen.contains(it));
-        Action::VARIANTS.iter().map(choice).collect()
-    }
-
-    fn outcomes(&self) -> Vec<Choice> {
-        let chosen = &self.asked.filter.outcomes;
-        let word = |it: &Outcome| outcome_word(*it, self.layout.locale);
-        let choice = |it: &Outcome| Choice::new(it.into_str(), word(it), chosen.contains(it));
-        Outcome::VARIANTS.iter().map(choice).collect()
+    fn choices<T>(&self, chosen: &[T], word: fn(T, Locale) -> Cow<'static, str>) -> Vec<Choice>
+    where
+        T: VariantArray + Copy + PartialEq + Into<&'static str>,
+    {
+        let choice = |it: &T| Choice::new((*it).into(), word(*it, self.layout.locale), chosen.contains(it));
+        T::VARIANTS.iter().map(choice).collect()
     }
 
     fn spans(&self) -> Vec<Choice> {

@@ -2,21 +2,23 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::iter;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path};
 use askama::Template;
-use gatehouse_limiter::{Limit, LimitMode, MOST_RULES, Rule, RuleAction, RuleSpan};
+use gatehouse_limiter::{CalendarUnit, Limit, LimitMode, MOST_RULES, Rule};
 use rust_i18n::t;
 
+use super::RuleSettings;
 use super::preview::{PreviewView, tried};
 use crate::config::{LimitName, Limits, limits_toml};
 use crate::tuning::{CurrentLimits, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
 use crate::web::console::guard::AdminRequest;
-use crate::web::console::limit_text::{about, sentences, title};
+use crate::web::console::limit_text::{about, grouped, sentences, title};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::extract::DOCUMENT_LIMIT;
 use crate::web::http::{ErrorKind, ErrorPage, Layout, UnreadBody, WebResult};
@@ -38,10 +40,15 @@ fn respond(
     preview: Trial<PreviewView>,
 ) -> HttpResponse {
     let layout = request.layout(format!("/admin/limits/edit/{}", limit.name()));
-    let overridden = current.overridden.limit(limit.name());
-    let status = controls.status();
-    let page = EditorPage::new(layout, limit.clone(), overridden, form, controls, preview);
-    request.visit.page(status, &page)
+    let page = EditorPage {
+        layout: Layout { mistaken: controls.is_mistaken(), ..layout },
+        limit: limit.clone(),
+        overridden: current.overridden.limit(limit.name()),
+        form,
+        controls,
+        preview,
+    };
+    request.visit.page(page.controls.status(), &page)
 }
 
 fn nothing(request: &AdminRequest) -> HttpResponse {
@@ -52,8 +59,9 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormPairs>) -> WebResult {
     let current = request.services.tuning.current();
     let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
-    let (mut form, Controls { act, stretch, .. }) = (LimitForm::read(&pairs), Controls::read(&pairs));
-    match act {
+    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    let stretch = controls.stretch;
+    match controls.act {
         Act::AddRule => form.rows.push(RuleRow::default()),
         Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
         Act::RestoreDefault => {
@@ -69,7 +77,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
         read_draft(&request.admin, move |_| with_limit(&toml, &name, &table)).await
     };
     let attempt = async |draft| tried(&request, draft, stretch).await;
-    submitted(&request, &LIMITS, &pairs, page, draft, attempt).await
+    submitted(&request, &LIMITS, &pairs, controls, page, draft, attempt).await
 }
 
 /// `GET /admin/limits/toml`
@@ -91,41 +99,29 @@ pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCU
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
     let attempt = async |draft| tried(&request, draft, sent.controls.stretch).await;
-    submitted(&request, &LIMITS, &pairs, show, async || Ok(Ok(sent.toml.clone())), attempt).await
+    let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
+    submitted(&request, &LIMITS, &pairs, controls, show, draft, attempt).await
 }
 
 #[derive(Template)]
 #[template(path = "pages/admin/editor.html")]
 pub struct EditorPage {
-    layout: Layout,
-    limit: Limit,
-    overridden: bool,
-    captcha: bool,
-    form: LimitForm,
-    controls: Controls,
-    preview: Trial<PreviewView>,
-    /// The id of the part of a rule that gets the focus.
-    focus: String,
+    pub layout: Layout,
+    pub limit: Limit,
+    pub overridden: bool,
+    pub form: LimitForm,
+    pub controls: Controls,
+    pub preview: Trial<PreviewView>,
 }
 
 impl EditorPage {
-    pub fn new(
-        layout: Layout,
-        limit: Limit,
-        overridden: bool,
-        form: LimitForm,
-        controls: Controls,
-        preview: Trial<PreviewView>,
-    ) -> Self {
-        let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
-        let layout = Layout { mistaken: controls.is_mistaken(), ..layout };
-        let focus = form.focus(&controls);
-        Self { layout, limit, overridden, captcha, form, controls, preview, focus }
-    }
-
     /// The attribute of the part that gets the focus.
     fn focuses(&self, part: &str, index: impl Display) -> &'static str {
-        if self.focus == format!("{part}-{index}") { " autofocus" } else { "" }
+        if self.form.focus(&self.controls) == format!("{part}-{index}") { " autofocus" } else { "" }
+    }
+
+    fn may_challenge(&self) -> bool {
+        LimitName::parse(self.limit.name()).is_some_and(LimitName::may_challenge)
     }
 
     fn title(&self) -> Cow<'static, str> {
@@ -153,16 +149,12 @@ impl EditorPage {
         self.form.rows.len() >= MOST_RULES
     }
 
-    fn spans(&self) -> [(&'static str, &'static str); 7] {
-        [
-            ("window", "draft.span-window"),
-            ("minute", "draft.span-minute"),
-            ("hour", "draft.span-hour"),
-            ("day", "draft.span-day"),
-            ("week", "draft.span-week"),
-            ("month", "draft.span-month"),
-            ("year", "draft.span-year"),
-        ]
+    /// Each with the word for it.
+    fn spans(&self) -> impl Iterator<Item = (&'static str, Cow<'static, str>)> {
+        let word = |span| self.layout.locale.named_word("draft", &format!("span-{span}"));
+        iter::once("window")
+            .chain(CalendarUnit::ALL.map(CalendarUnit::as_str))
+            .map(move |span| (span, word(span)))
     }
 
     fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
@@ -203,20 +195,14 @@ impl Default for RuleRow {
 
 impl From<&Rule> for RuleRow {
     fn from(rule: &Rule) -> Self {
-        let (span, window, zone) = match &rule.span {
-            RuleSpan::Sliding(window) => {
-                ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
-            }
-            RuleSpan::Calendar { unit, zone } => {
-                let unit = unit.as_str();
-                (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
-            }
-        };
-        let then = match rule.then {
-            RuleAction::Captcha => "captcha",
-            RuleAction::Block => "block",
-        };
-        Self { max: rule.max.to_string(), span, window, zone, then: then.to_owned() }
+        let RuleSettings { max, window, per, timezone, then } = rule.into();
+        Self {
+            max: max.to_string(),
+            span: per.unwrap_or("window").to_owned(),
+            window: window.unwrap_or_default(),
+            zone: timezone.unwrap_or_default(),
+            then: then.to_owned(),
+        }
     }
 }
 
@@ -252,7 +238,7 @@ impl LimitForm {
         Self { monitor: value(pairs, "mode") == "monitor", rows }
     }
 
-    /// What is wrong first; then what was pressed, or what has taken its place.
+    /// The id of the part of a rule that gets the focus: what is wrong first; then what was pressed, or what has taken its place.
     fn focus(&self, controls: &Controls) -> String {
         if let Some(mistake) = controls.mistakes.first() {
             let field = |(index, part)| format!("{}-{index}", if part == "timezone" { "zone" } else { part });
@@ -308,6 +294,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatehouse_limiter::RuleAction;
     use std::path::Path;
     use std::time::Duration;
 

@@ -13,8 +13,8 @@ use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, SaveError, SavedDraft};
 use crate::web::console::confirm;
 use crate::web::console::document::{
-    self, Controls, DiffKind, DiffLine, DocumentSaved, all_mistakes, checked_reason, if_match, record_save,
-    save_response,
+    self, Controls, DiffKind, DiffLine, DocumentSaved, Precondition, all_mistakes, checked_reason, if_match,
+    record_save, save_response,
 };
 use crate::web::console::guard::{Admin, AdminRequest, Permitted, ReadLimits, SaveLimits};
 use crate::web::console::{FormProblem, read_cursor};
@@ -241,19 +241,9 @@ pub struct RollbackRequest {
     path = "/api/v1/admin/limits/rollback",
     operation_id = "rollBackLimits",
     tag = "admin",
-    params((
-        "If-Match" = String,
-        Header,
-        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
-        example = "\"5d1f0c2a9b3e\""
-    )),
+    params(Precondition),
     request_body = RollbackRequest,
-    responses((
-        status = 200,
-        description = "In force on this instance, and on all within a second.",
-        body = DocumentSaved,
-        headers(("Version"))
-    )),
+    responses(DocumentSaved),
     security(("session" = []), ("token" = ["limits:write"])),
     extensions(("x-problems" = json!([
         ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"

@@ -116,10 +116,6 @@ impl PreviewLine {
         self.recorded == self.draft
     }
 
-    pub fn figure(&self) -> String {
-        grouped(self.recorded)
-    }
-
     /// A figure is an estimate only if the draft changes it.
     pub fn estimate(&self, locale: Locale) -> Cow<'static, str> {
         let count = grouped(self.draft);

@@ -27,8 +27,8 @@ use crate::web::console::limit_text::{grouped, sentence, title};
 use crate::web::console::lookup::subject::AskedSubject;
 use crate::web::console::{FormProblem, subject_link};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::page::{self};
 use crate::web::http::{Flash, Layout, Locale, Moment, PageRequest, Wait, WebError, WebResult};
+use crate::web::http::{cookies, page};
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
@@ -42,7 +42,7 @@ const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 /// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
 /// a cookie.
 pub async fn show(request: AdminRequest, sent: HttpRequest, query: Query<FormPairs>) -> WebResult {
-    let typed = || request.visit.cookies().looked_up(sent.headers()).unwrap_or_default();
+    let typed = || cookies::typed(sent.headers(), request.visit.cookies().lookup_name).unwrap_or_default();
     let asked = subject::in_query(&query).map_or_else(typed, subject::text_of);
     page(&request, &asked, |page| page).await
 }
@@ -146,7 +146,8 @@ pub fn back_to(visit: &PageRequest, asked: &str, flash: Option<Flash>) -> HttpRe
 
 fn back_about(visit: &PageRequest, asked: &str, flash: Option<Flash>, about: &str) -> HttpResponse {
     let mut response = visit.see_other_about(HERE, flash, about);
-    page::set(&mut response, visit.cookies().lookup(asked));
+    let jar = visit.cookies();
+    page::set(&mut response, jar.typed(jar.lookup_name, asked));
     response
 }
 
@@ -424,12 +425,8 @@ impl LookupPage {
         t!("lookup.holds", locale = self.layout.locale.code(), count = limit.holds)
     }
 
-    fn enabling_lacks_reason(&self) -> bool {
-        self.reason_missing.as_deref() == Some(ENABLING)
-    }
-
-    fn lacks_reason(&self, limit: &LimitState) -> bool {
-        self.reason_missing.as_deref() == Some(limit.name.as_str())
+    fn lacks_reason(&self, what: &str) -> bool {
+        self.reason_missing.as_deref() == Some(what)
     }
 }
 

@@ -1,0 +1,86 @@
+//! Sums of events, and the steps of time that they are of.
+
+use std::time::Duration;
+
+use super::event::{Action, Fate, Outcome, is_counted_by};
+use crate::clock::Micros;
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// Sums of quarters of an hour are kept, too: a chart of a week reads a tenth as many.
+pub const QUARTER: Duration = Duration::from_secs(15 * 60);
+
+/// The number of a step, and the sum of everything that tells events apart here.
+pub(super) type SumRow = (i64, Action, String, Outcome, String, i64, i64);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventCount {
+    pub action: Action,
+    /// Of an attempt at another program's login; empty for everything else.
+    pub realm: String,
+    pub outcome: Outcome,
+    /// The one that decided, or noted; of what was admitted, one that counts it and no other of its kind. Otherwise
+    /// empty.
+    pub limit: String,
+    /// The same, except for what a limit only noted.
+    pub counted_by: String,
+    pub noted: bool,
+    pub count: i64,
+}
+
+impl EventCount {
+    pub const fn fate(&self) -> Fate {
+        self.outcome.fate(self.noted)
+    }
+
+    /// Whether its rows name the limit: what is only counted by it names none.
+    pub fn names(&self, limit: &str) -> bool {
+        let decided = self.noted || matches!(self.fate(), Fate::Challenged | Fate::Refused);
+        self.limit == limit && (decided || self.action == Action::Admin || !is_counted_by(limit))
+    }
+}
+
+/// A time in steps of one length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepSpan {
+    pub start: Micros,
+    pub step: Duration,
+    pub steps: usize,
+}
+
+impl StepSpan {
+    /// The current step is the last one.
+    pub fn ending(now: Micros, step: Duration, steps: usize) -> Self {
+        Self { start: floor(now, step).minus(step * (steps as u32 - 1)), step, steps }
+    }
+
+    pub fn at(&self, step: usize) -> Micros {
+        self.start.plus(self.step * step as u32)
+    }
+
+    pub fn end(&self) -> Micros {
+        self.at(self.steps)
+    }
+
+    pub fn place(&self, at: Micros) -> Option<usize> {
+        let place = (at.0 - self.start.0).div_euclid(self.step.as_micros() as i64);
+        usize::try_from(place).ok().filter(|place| *place < self.steps)
+    }
+
+    /// The sums of each step; of one without events none.
+    pub(super) fn filled(&self, rows: Vec<SumRow>) -> Vec<Vec<EventCount>> {
+        let mut steps = vec![Vec::new(); self.steps];
+        for (step, action, realm, outcome, limit, noted, count) in rows {
+            let by = if noted == 0 { limit.as_str() } else { "" };
+            let (limit, by) = limit.split_once(' ').unwrap_or((&limit, by));
+            let (limit, counted_by) = (limit.to_owned(), by.to_owned());
+            let sum = EventCount { action, realm, outcome, limit, counted_by, noted: noted != 0, count };
+            steps[step as usize].push(sum);
+        }
+        steps
+    }
+}
+
+/// The beginning of its step.
+pub fn floor(at: Micros, step: Duration) -> Micros {
+    Micros(at.0 - at.0.rem_euclid(step.as_micros() as i64))
+}
