@@ -328,8 +328,13 @@ impl Gatehouse {
         let services = &self.services;
         let account = services.accounts.find(&Username::parse("user-0").unwrap()).await.unwrap().unwrap();
         let client = SignInClient::new(std::net::Ipv4Addr::LOCALHOST.into(), "a benchmark");
-        let own =
-            services.sessions.renew(&account, &client, FirstFactor::Password, None).await.unwrap().unwrap();
+        let own = services
+            .sessions
+            .begin(&account, &client, FirstFactor::Password, None)
+            .await
+            .unwrap()
+            .token()
+            .unwrap();
         let session = services.sessions.find(&own).await.unwrap().unwrap().session.id;
         let apps = services.live.snapshot().apps.clone();
         let to = ReturnUrl::parse("https://wiki.example/", &apps, false).unwrap();

@@ -36,7 +36,7 @@ CREATE TABLE half_sign_ins (
     new_password     TEXT,                      -- of a reset: set by the second step
     expires_at       BIGINT NOT NULL
 );
-CREATE INDEX half_sign_ins_by_account ON half_sign_ins (account, expires_at);
+CREATE INDEX half_sign_ins_by_account ON half_sign_ins (account);
 CREATE INDEX half_sign_ins_by_expiry ON half_sign_ins (expires_at);
 
 -- Sessions with a second factor. One without a row has proved the first only.

@@ -84,6 +84,13 @@ enum AdminCommand {
         #[command(flatten)]
         at: ConfigOption,
     },
+    /// Remove the second factors of an account whose owner has lost them; ends its sessions.
+    ClearFactors {
+        /// Username of the account.
+        name: String,
+        #[command(flatten)]
+        at: ConfigOption,
+    },
 }
 
 #[derive(Subcommand)]
@@ -165,6 +172,9 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         }
         Command::Admin { command: AdminCommand::Enable { name, at } } => {
             block_on(accounts::enable(&load(&at)?.1, &name))?
+        }
+        Command::Admin { command: AdminCommand::ClearFactors { name, at } } => {
+            block_on(accounts::clear_factors(&load(&at)?.1, &name))?
         }
         Command::Accounts { command: AccountsCommand::Import { file, dry_run, at } } => {
             block_on(accounts::import(&load(&at)?.1, &file, dry_run))?

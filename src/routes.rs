@@ -208,6 +208,7 @@ fn api(codes: bool) -> Scope {
                 .on(GET, accounts::api::groups)
                 .on(PUT, accounts::api::set_groups),
         )
+        .service(at("/admin/accounts/{id}/factors").on(DELETE, accounts::api::clear_factors))
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::api::act))
         .service(at("/admin/messages").on(GET, messages::api_list))
         .service(at("/admin/events").on(GET, events::api::list))

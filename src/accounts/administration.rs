@@ -22,6 +22,8 @@ pub enum AccountAct {
     EndSessions,
     /// The same, and the next sign-in has to choose another password.
     RequireNewPassword,
+    /// Its second factors go, and its sessions end.
+    ClearFactors,
     MakeAdmin,
     UnmakeAdmin,
     /// Everything about it goes, but its name, which is not given again.
@@ -67,7 +69,9 @@ impl AccountAct {
                 "UPDATE accounts SET disabled_at = $2, password_version = password_version + 1 WHERE id = $1"
             }
             Self::Enable => "UPDATE accounts SET disabled_at = NULL WHERE id = $1",
-            Self::EndSessions => "UPDATE accounts SET password_version = password_version + 1 WHERE id = $1",
+            Self::EndSessions | Self::ClearFactors => {
+                "UPDATE accounts SET password_version = password_version + 1 WHERE id = $1"
+            }
             Self::RequireNewPassword => {
                 "UPDATE accounts SET must_change_password = 1, password_version = password_version + 1 WHERE id = $1"
             }
@@ -88,9 +92,13 @@ impl AccountAct {
         const SIGN_INS: &str = "DELETE FROM sign_ins WHERE account = $1";
         const DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
+        const TOTP: &str = "DELETE FROM totp WHERE account = $1";
+        const RECOVERY: &str = "DELETE FROM recovery_codes WHERE account = $1";
+        const ASKED: &str = "DELETE FROM factor_policies WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
-            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS],
+            Self::ClearFactors => &[SESSIONS, DEVICES, TOTP, RECOVERY, ASKED],
+            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS, TOTP, RECOVERY, ASKED],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
             Self::Enable | Self::UnmakeAdmin => &[],

@@ -3,12 +3,14 @@
 
 mod totp;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AccountId, Accounts, SessionId, session_changes};
+use super::{AccountId, Accounts, SessionId};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -236,33 +238,26 @@ impl Factors {
         Ok(spent > 0)
     }
 
-    /// Takes every factor away: no sign-in is asked for one any more. False if there was none.
-    pub async fn clear(&self, account: AccountId, end_sessions: bool) -> Result<bool, DbError> {
-        const TABLES: [&str; 4] = [
+    /// Takes every factor away: no sign-in is asked for one any more. Sessions go on. False if there was none.
+    pub async fn remove(&self, account: AccountId) -> Result<bool, DbError> {
+        const TABLES: [&str; 3] = [
             "DELETE FROM totp WHERE account = $1",
             "DELETE FROM recovery_codes WHERE account = $1",
             "DELETE FROM factor_policies WHERE account = $1",
-            "DELETE FROM half_sign_ins WHERE account = $1",
         ];
-        const SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
-        let at = self.db.now(&self.clock).await?;
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let mut cleared = 0;
+        let mut removed = 0;
         for sql in TABLES {
-            cleared += on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await
+            removed += on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await
                 .map(|done| done.rows_affected()))?;
         }
-        if end_sessions {
-            session_changes::record(&mut tx, &self.entropy, &id, at).await?;
-            on_tx!(&mut tx, connection => query(SESSIONS).bind(&id).execute(connection).await.map(drop))?;
-        }
         tx.commit().await?;
-        Ok(cleared > 0)
+        Ok(removed > 0)
     }
 
     fn hash(&self, account: AccountId, code: &RecoveryCode) -> String {
-        super::sessions::hash_text(self.codes.hash(&[account.as_bytes(), &code.0]))
+        URL_SAFE_NO_PAD.encode(self.codes.hash(&[account.as_bytes(), &code.0]))
     }
 }
 

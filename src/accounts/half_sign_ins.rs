@@ -13,8 +13,6 @@ use crate::secret::SubKey;
 
 /// How long somebody may take for the second step.
 const LASTS: Duration = Duration::from_secs(300);
-/// One for each tab. Of more, the newest are kept.
-const MOST: i64 = 20;
 
 /// The browser's token: of another kind than a session's, and hashed under another key.
 #[derive(Debug, Clone)]
@@ -59,7 +57,8 @@ impl HalfSignIns {
         Self { db, clock, entropy, key }
     }
 
-    /// For an account as it was when it was verified. None if its password or number was changed since, or it was
+    /// For an account as it was when it was verified. There may be any number: none takes the place of another, so that
+    /// who knows the password ends nothing of the owner's. None if its password or number was changed since, or it was
     /// disabled.
     pub async fn begin(
         &self,
@@ -72,9 +71,6 @@ impl HalfSignIns {
             "INSERT INTO half_sign_ins (token_hash, account, password_version, proved, device, target,
             new_password, expires_at) SELECT $1, id, password_version, $4, $5, $6, $7, $8 FROM accounts
             WHERE id = $2 AND password_version = $3 AND disabled_at IS NULL";
-        const END: &str =
-            "DELETE FROM half_sign_ins WHERE account = $1 AND token_hash NOT IN (SELECT token_hash
-            FROM half_sign_ins WHERE account = $1 ORDER BY expires_at DESC, token_hash LIMIT $2)";
         let token = HalfToken(SessionToken::random(&self.entropy));
         let (proved, device) = match first {
             FirstFactor::Password => ("password", None),
@@ -85,11 +81,7 @@ impl HalfSignIns {
         let (id, version) = (account.id.to_string(), account.password_version);
         let rows = execute!(&self.db => query(SQL).bind(self.hash(&token)).bind(&id).bind(version).bind(proved)
             .bind(&device).bind(target).bind(new_password.map(Phc::as_str)).bind(expires_at))?;
-        if rows == 0 {
-            return Ok(None);
-        }
-        execute!(&self.db => query(END).bind(&id).bind(MOST))?;
-        Ok(Some((token, LASTS)))
+        Ok((rows > 0).then_some((token, LASTS)))
     }
 
     /// None if it is unknown, too old or used, or the password was changed since.

@@ -228,6 +228,13 @@ impl Sessions {
     }
 }
 
+impl SessionStart {
+    /// The new session's, if one was begun.
+    pub fn token(self) -> Option<SessionToken> {
+        if let Self::Begun(token) = self { Some(token) } else { None }
+    }
+}
+
 impl SessionToken {
     pub fn random(entropy: &Entropy) -> Self {
         Self(entropy.bytes())
@@ -367,7 +374,7 @@ impl Sessions {
         &self,
         account: &Account,
         client: &SignInClient,
-        proof: Proof,
+        proof: impl Into<Proof>,
         old: Option<&SessionToken>,
     ) -> Result<SessionStart, DbError> {
         let token = SessionToken(self.entropy.bytes());
@@ -376,6 +383,7 @@ impl Sessions {
         let now = self.clock.now();
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
+        let proof: Proof = proof.into();
         let (verified_at, by_password, device) = match proof.first {
             FirstFactor::Password => (now, 1_i64, None),
             FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),

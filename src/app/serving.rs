@@ -131,6 +131,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         services.token_gate.sweep();
         in_batches(|| services.sessions.purge_expired(BATCH)).await;
         in_batches(|| services.sessions.purge_forms(BATCH)).await;
+        in_batches(|| services.half_sign_ins.purge(BATCH)).await;
         in_batches(|| services.gate.purge(BATCH)).await;
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;

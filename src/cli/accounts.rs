@@ -6,14 +6,15 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::Path;
 
 use gatehouse::accounts::{
-    Accounts, CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome,
-    ImportRow, Roles, Username,
+    Account, AccountAct, Accounts, CreateError, ImportConflict, ImportFile, ImportMistake, ImportMistakes,
+    ImportOutcome, ImportRow, Roles, Username,
 };
 use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
 use gatehouse::login::PasswordHasher;
 use gatehouse::sms::Phone;
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::log::tell;
@@ -173,24 +174,54 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
 
 /// For an administrator who has no other administrator to ask.
 pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
+    let (accounts, account) = account(loaded, name).await?;
+    let login = account.login.as_str();
+    if !accounts.enable_password(account.id).await.map_err(CliFailure::broken)? {
+        tell!("The password of {login} is not disabled; nothing was changed.");
+        return Ok(());
+    }
+    record(loaded, &account, "password.enable", "gatehouse admin enable").await?;
+    tell!("Password sign-in re-enabled for {login}.");
+    Ok(())
+}
+
+/// For the last administrator, who has lost their second factors.
+pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
+    let (accounts, account) = account(loaded, name).await?;
+    let login = account.login.as_str();
+    if !accounts.asks_factor(account.id).await.map_err(CliFailure::broken)? {
+        tell!("{login} is not asked for a second step; nothing was changed.");
+        return Ok(());
+    }
+    accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;
+    record(loaded, &account, "account-clear-factors", "gatehouse admin clear-factors").await?;
+    tell!("The second factors of {login} are gone, and its sessions have ended.");
+    Ok(())
+}
+
+async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {
     let login = username(name)?;
     let accounts = open_accounts(loaded).await?;
     let account = accounts.find(&login).await.map_err(CliFailure::broken)?.ok_or_else(|| {
         CliFailure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
     })?;
+    Ok((accounts, account))
+}
+
+async fn record(
+    loaded: &LoadedConfig,
+    account: &Account,
+    name: &str,
+    command: &str,
+) -> Result<(), CliFailure> {
     let audit = open_record(loaded).await?;
-    if !accounts.enable_password(account.id).await.map_err(CliFailure::broken)? {
-        tell!("The password of {} is not disabled; nothing was changed.", login.as_str());
-        return Ok(());
-    }
     audit.record(AuditEvent {
-        name: Some("password.enable"),
+        name: Some(name),
         account: Some(account.recorded()),
-        detail: Some(r#"{"from":"gatehouse admin enable"}"#.to_owned()),
+        detail: Some(json!({ "from": command }).to_string()),
         ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
     });
     audit.flush().await;
-    tell!("Password sign-in re-enabled for {}.", login.as_str());
     Ok(())
 }
 

@@ -45,7 +45,8 @@ async fn bench(database: TestDatabase) -> TwoInstances {
     let key = |purpose| MasterKey::from_bytes([7; 32]).derive(purpose);
     let sessions = Sessions::new(db.clone(), clock.clone(), Entropy::Os, key("session"), settings);
     let app_sessions = AppSessions::new(db.clone(), clock.clone(), Entropy::Os, key("app"), settings);
-    let own_token = sessions.renew(&account, &client(), FirstFactor::Password, None).await.unwrap().unwrap();
+    let own_token =
+        sessions.begin(&account, &client(), FirstFactor::Password, None).await.unwrap().token().unwrap();
     let own = sessions.find(&own_token).await.unwrap().unwrap();
     let code = app_sessions.permit(own.session.id, HOST, "state", "https://wiki.example/").await.unwrap();
     let redeemed = app_sessions.redeem(&code, HOST, Some("state")).await.unwrap();
@@ -144,8 +145,8 @@ async fn what_ends_anywhere_is_forgotten_everywhere_with_the_next_look_at_the_ch
     }
     // Another session of the account ends nothing here; a sign-in in the same browser does.
     for (old, stays) in [(None, true), (Some(&bench.own_token), false)] {
-        let renewed = bench.sessions.renew(&bench.account, &client(), FirstFactor::Password, old).await;
-        assert!(renewed.unwrap().is_some());
+        let renewed = bench.sessions.begin(&bench.account, &client(), FirstFactor::Password, old).await;
+        assert!(renewed.unwrap().token().is_some());
         for instance in [&bench.one, &bench.other] {
             instance.follow().await.unwrap();
             assert_eq!(bench.ask(instance).await.is_some(), stays);
@@ -225,9 +226,10 @@ async fn after_a_gap_in_which_changes_came_and_went_everything_is_read_again(dat
     for by_uptime in [false, true] {
         let own = bench
             .sessions
-            .renew(&bench.account, &client(), FirstFactor::Password, None)
+            .begin(&bench.account, &client(), FirstFactor::Password, None)
             .await
             .unwrap()
+            .token()
             .unwrap();
         let session = bench.sessions.find(&own).await.unwrap().unwrap().session.id;
         let code = bench.app_sessions.permit(session, HOST, "state", "https://wiki.example/").await.unwrap();

@@ -298,7 +298,7 @@ impl Lookup {
                 }
             }
             Some((
-                LimitUnit::SignIn | LimitUnit::Attempt,
+                LimitUnit::SignIn | LimitUnit::Factor | LimitUnit::Attempt,
                 LimitSubject::Account
                 | LimitSubject::Device
                 | LimitSubject::RealmAccount

@@ -91,6 +91,7 @@ use crate::web::{
         accounts::api::list,
         accounts::api::show,
         accounts::api::act,
+        accounts::api::clear_factors,
         accounts::api::groups,
         accounts::api::set_groups,
         tokens::api_list,

@@ -6,15 +6,18 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AccountFactors, Factor, HalfSignIn, HalfToken, Proof, ShownBy};
+use crate::accounts::{
+    Account, AccountFactors, AccountId, Factor, HalfSignIn, HalfToken, Proof, Session, ShownBy,
+};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::login::{FactorGuess, FactorOutcome, FactorRequest};
+use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
 };
-use crate::web::http::describe::{ATTEMPT, BODY};
+use crate::web::http::action::{parse_current, read_current};
+use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword};
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
@@ -53,16 +56,16 @@ impl FactorBody {
 }
 
 /// What a call proves: one field, in its form.
-pub fn read_guess(
-    totp: Option<&SecretField>,
-    recovery: Option<&SecretField>,
-) -> Result<FactorGuess, Problem> {
+fn read_guess(totp: Option<&SecretField>, recovery: Option<&SecretField>) -> Result<FactorGuess, Problem> {
     let (field, typed) = match (totp, recovery) {
         (Some(code), None) => ("totp", code),
         (None, Some(code)) => ("recovery", code),
         (Some(_), Some(_)) => return Err(Problem::wrong("recovery", "Send totp or recovery, not both.")),
         (None, None) => {
-            return Err(Problem::wrong("totp", "Send totp (six digits) or recovery (16 letters and digits)."));
+            return Err(Problem::wrong(
+                "totp",
+                "Send totp (six digits) or recovery (16 letters and digits).",
+            ));
         }
     };
     match (field, FactorGuess::parse(typed.expose())) {
@@ -74,7 +77,7 @@ pub fn read_guess(
 }
 
 /// What was typed into the one field of a form.
-pub fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<FactorGuess> {
+fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<FactorGuess> {
     let typed = typed.expose().trim();
     let parsed = match typed {
         "" => Err(Message::FactorMissing),
@@ -84,7 +87,7 @@ pub fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<Fact
 }
 
 /// The factor, if the guess was right.
-pub async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
     let solved = by.redeem().await?;
     let (origin, devices) = (by.origin.clone(), by.known().clone());
     let request = FactorRequest { account: account.clone(), guess, origin, devices, solved };
@@ -94,6 +97,87 @@ pub async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Res
         FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
         FactorOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),
     }
+}
+
+/// Who is signed in proves it again: by a factor, where the account asks for one, otherwise by the password.
+pub enum StepUp {
+    /// In this field.
+    Password(Field, Password),
+    Factor(FactorGuess),
+}
+
+/// The factor that was proved; None for the password.
+pub async fn step_up(
+    by: &Actor<'_>,
+    account: &Account,
+    shown: StepUp,
+) -> Result<Option<Factor>, ActionRefusal> {
+    match shown {
+        StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
+        StepUp::Password(field, password) => by.verify(account, password, field).await.map(|_| None),
+    }
+}
+
+/// From a form that has one of the two fields.
+pub fn parse_step_up(
+    session: &Session,
+    code: &SecretField,
+    (field, password): (Field, &SecretField),
+    errors: &mut FieldErrors,
+) -> Option<StepUp> {
+    if session.asks_factor {
+        return parse_guess(code, errors).map(StepUp::Factor);
+    }
+    errors.take(field, parse_current(password)).map(|password| StepUp::Password(field, password))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Confirmation, example = json!({ "totp": "492039" }))]
+pub struct ConfirmBody {
+    /// Of the account that is signed in, while it asks for no second factor.
+    #[schema(value_type = Option<CurrentPassword>)]
+    password: Option<SecretField>,
+    /// The six digits that the authenticator app shows.
+    #[schema(value_type = Option<String>)]
+    totp: Option<SecretField>,
+    /// A recovery code.
+    #[schema(value_type = Option<String>)]
+    recovery: Option<SecretField>,
+    pub captcha: Option<CaptchaSolution>,
+}
+
+impl ConfirmBody {
+    pub async fn step_up(
+        &self,
+        services: &Services,
+        session: &Session,
+        account: &Account,
+    ) -> Result<StepUp, Problem> {
+        match (&self.password, session.asks_factor) {
+            (Some(_), true) => Err(step_up_required(services, session, account.id).await?),
+            (Some(_), false) if account.password_hash.is_none() => Err(Problem::NoPassword),
+            (Some(password), false) => {
+                Ok(StepUp::Password(Field::Password, read_current(Field::Password, password)?))
+            }
+            (None, false) if self.totp.is_none() && self.recovery.is_none() => {
+                Err(Problem::at(Field::Password, Message::CurrentPasswordMissing))
+            }
+            (None, _) => Ok(StepUp::Factor(read_guess(self.totp.as_ref(), self.recovery.as_ref())?)),
+        }
+    }
+}
+
+pub async fn step_up_required(
+    services: &Services,
+    session: &Session,
+    account: AccountId,
+) -> Result<Problem, Problem> {
+    let methods = match session.asks_factor {
+        true => services.second_step.factors().of(account).await?.methods(),
+        false => Vec::new(),
+    };
+    Ok(Problem::StepUpRequired { methods })
 }
 
 async fn half(sender: &Requester, services: &Services) -> Result<Option<(HalfToken, HalfSignIn)>, WebError> {

@@ -11,6 +11,7 @@ mod command_line;
 mod connections;
 mod custom;
 mod documents;
+mod factors;
 mod figures;
 mod gate;
 mod guard;

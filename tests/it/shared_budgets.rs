@@ -4,6 +4,7 @@
 use gatehouse::config::LimitName;
 use serde_json::{Value, json};
 
+use crate::factors;
 use crate::guard::Program as Realm;
 use crate::relay::Logto;
 use crate::sign_in::devices::device_cookie;
@@ -69,6 +70,33 @@ async fn way_past(limit: LimitName) {
             let id = asked.body["captcha"]["id"].as_str().unwrap();
             assert_eq!(neighbour.login_with("alice", PASSWORD, id, ANSWER).await.status, 200);
             assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "is not even asked");
+        }
+        LimitName::FactorAccount => {
+            let app = held(name, &[max(2).per("1h")]).start().await;
+            let owner = factors::owner(&app, "alice").await;
+            let thief = app.client_at(SHARED);
+            factors::first_step(&thief, "alice").await;
+            for _ in 0..2 {
+                assert_eq!(factors::by_totp(&thief, factors::WRONG_CODE).await.status, 401);
+            }
+            let code = factors::totp(&app, &owner.secret);
+            assert_refused_by(&factors::by_totp(&thief, &code).await, name);
+            factors::first_step(&owner.browser, "alice").await;
+            assert_eq!(factors::by_totp(&owner.browser, &code).await.status, 200, "a known device");
+            let elsewhere = app.client_at(NEARBY);
+            factors::first_step(&elsewhere, "alice").await;
+            assert_eq!(factors::by_recovery(&elsewhere, &owner.recovery[0]).await.status, 200);
+        }
+        LimitName::FactorDevice => {
+            let app = held(name, &[max(2).per("1h")]).start().await;
+            let owner = factors::owner(&app, "alice").await;
+            factors::first_step(&owner.browser, "alice").await;
+            for _ in 0..2 {
+                assert_eq!(factors::by_totp(&owner.browser, factors::WRONG_CODE).await.status, 401);
+            }
+            let code = factors::totp(&app, &owner.secret);
+            assert_refused_by(&factors::by_totp(&owner.browser, &code).await, name);
+            assert_eq!(factors::by_recovery(&owner.browser, &owner.recovery[0]).await.status, 200);
         }
         LimitName::GuardAccount => {
             let (_app, shop) = realm(held(name, &[max(2).per("1h")])).await;

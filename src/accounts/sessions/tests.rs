@@ -52,7 +52,7 @@ impl Bench {
         old: Option<&SessionToken>,
     ) -> Option<SessionToken> {
         let client = SignInClient::new(IpAddr::from(from), "Firefox");
-        self.sessions.renew(account, &client, FirstFactor::Password, old).await.unwrap()
+        self.sessions.begin(account, &client, FirstFactor::Password, old).await.unwrap().token()
     }
 
     async fn session(&self, token: &SessionToken) -> Option<Session> {
@@ -257,7 +257,7 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it(database: Test
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
         let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
         tokio::spawn(async move {
-            sessions.renew(&verified, &client, FirstFactor::Password, None).await.unwrap().is_some()
+            sessions.begin(&verified, &client, FirstFactor::Password, None).await.unwrap().token().is_some()
         })
     };
     let early: Vec<_> = (0..20).map(start).collect();
@@ -305,22 +305,23 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
     let bench = bench(database).await;
     let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    let by_code = bench.sessions.renew(&account, &client, FirstFactor::Code, None).await.unwrap().unwrap();
+    let by_code =
+        bench.sessions.begin(&account, &client, FirstFactor::Code, None).await.unwrap().token().unwrap();
     let by_password = bench.start(bench.alice).await;
     let confirmed =
         async |token: &SessionToken| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());
     assert!(!confirmed(&by_code).await);
     assert!(confirmed(&by_password).await);
-    let fresh = bench.sessions.confirm(&by_code).await.unwrap().unwrap();
+    let fresh = bench.sessions.confirm(&by_code, None).await.unwrap().unwrap();
     assert!(bench.session(&by_code).await.is_none(), "its token is another one now");
-    assert!(bench.sessions.confirm(&by_code).await.unwrap().is_none());
+    assert!(bench.sessions.confirm(&by_code, None).await.unwrap().is_none());
     bench.clock.advance(HOUR - Duration::from_micros(1));
     assert!(confirmed(&fresh).await);
     bench.clock.advance(Duration::from_micros(1));
     assert!(!confirmed(&fresh).await);
     assert!(!confirmed(&by_password).await);
     bench.clock.advance(DAY);
-    assert!(bench.sessions.confirm(&fresh).await.unwrap().is_none(), "it has ended");
+    assert!(bench.sessions.confirm(&fresh, None).await.unwrap().is_none(), "it has ended");
 }
 
 async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor(database: TestDatabase) {

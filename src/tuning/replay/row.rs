@@ -296,9 +296,9 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// Drawn images are not recorded one by one, and the budgets of programs are not replayed.
+/// Drawn images are not recorded one by one; the budgets of programs, and codes of apps, are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
+    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Factor) && limit.subject() != LimitSubject::Program
 }
 
 /// By their numbers.

@@ -14,17 +14,15 @@ use crate::accounts::{
 };
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
-use crate::login::FactorGuess;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
-use crate::web::http::action::{parse_current, read_current};
-use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword, MEMBER};
+use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
 use crate::web::http::page::Requester;
 use crate::web::http::{
-    ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, Moment,
-    PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
+    ApiRequest, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField, Services,
+    ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::second_step::{parse_guess, prove, read_guess};
+use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_required};
 use crate::web::session::{self, Member};
 
 const PATH: &str = "/account/factors";
@@ -51,25 +49,6 @@ pub struct FactorsForm {
     current_password: SecretField,
     #[serde(flatten)]
     guarded: GuardedFields,
-}
-
-/// Who is signed in proves it again: by a factor, where the account asks for one, otherwise by the password.
-enum StepUp {
-    Password(crate::login::Password),
-    Factor(FactorGuess),
-}
-
-async fn step_up(
-    by: &Actor<'_>,
-    who: &AuthenticatedSession,
-    shown: StepUp,
-) -> Result<Option<Factor>, ActionRefusal> {
-    match shown {
-        StepUp::Factor(guess) => prove(by, &who.account, guess).await.map(Some),
-        StepUp::Password(password) => {
-            by.verify(&who.account, password, Field::CurrentPassword).await.map(|_| None)
-        }
-    }
 }
 
 /// The session's new token. None if it has ended meanwhile.
@@ -120,15 +99,11 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if form.act == FactorAct::Confirm {
-        let asks = who.session.asks_factor;
-        let parse = |errors: &mut FieldErrors| match asks {
-            true => parse_guess(&form.code, errors).map(StepUp::Factor),
-            false => errors
-                .take(Field::CurrentPassword, parse_current(&form.current_password))
-                .map(StepUp::Password),
+        let parse = |errors: &mut FieldErrors| {
+            parse_step_up(&who.session, &form.code, (Field::CurrentPassword, &form.current_password), errors)
         };
         let shown = reply.read(&form.guarded, parse).await?;
-        let factor = reply.told(step_up(&reply.actor(&form.guarded), &who, shown).await).await?;
+        let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
         let Some(token) = renew(&visit, &services, factor).await? else {
             return Ok(visit.see_other("/login", None));
         };
@@ -161,7 +136,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             codes
         }
         FactorAct::RemoveTotp => {
-            if store.clear(account, false).await? {
+            if store.remove(account).await? {
                 record(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
             }
             return Ok(visit.see_other(PATH, Some(Flash::TotpRemoved)));
@@ -270,22 +245,6 @@ fn issuer(services: &Services) -> String {
 
 // The same as calls.
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Confirmation, example = json!({ "totp": "492039" }))]
-pub struct ConfirmBody {
-    /// Of the account that is signed in, while it asks for no second factor.
-    #[schema(value_type = Option<CurrentPassword>)]
-    password: Option<SecretField>,
-    /// The six digits that the authenticator app shows.
-    #[schema(value_type = Option<String>)]
-    totp: Option<SecretField>,
-    /// A recovery code.
-    #[schema(value_type = Option<String>)]
-    recovery: Option<SecretField>,
-    captcha: Option<CaptchaSolution>,
-}
-
 /// Prove again who is signed in
 ///
 /// By the password, or by a second factor once the account asks for one. It holds for `[session] confirm`, by default 15
@@ -308,16 +267,8 @@ pub struct ConfirmBody {
     ])))
 )]
 pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: ApiRequest) -> WebResult {
-    let shown = match (&body.password, who.session.asks_factor) {
-        (Some(_), true) => return Err(step_up_required(&call.services, &who).await?.into()),
-        (Some(_), false) if who.account.password_hash.is_none() => return Err(Problem::NoPassword.into()),
-        (Some(password), false) => StepUp::Password(read_current(Field::Password, password)?),
-        (None, false) if body.totp.is_none() && body.recovery.is_none() => {
-            return Err(Problem::at(Field::Password, Message::CurrentPasswordMissing).into());
-        }
-        (None, _) => StepUp::Factor(read_guess(body.totp.as_ref(), body.recovery.as_ref())?),
-    };
-    let factor = step_up(&call.actor(FORM, body.captcha.as_ref()), &who, shown).await;
+    let shown = body.step_up(&call.services, &who.session, &who.account).await?;
+    let factor = step_up(&call.actor(FORM, body.captcha.as_ref()), &who.account, shown).await;
     let factor = call.told(FORM, factor).await?;
     let token = renew(&call, &call.services, factor).await?.ok_or(Problem::Unauthenticated)?;
     let mut response = HttpResponse::NoContent().finish();
@@ -325,18 +276,10 @@ pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: Api
     Ok(response)
 }
 
-async fn step_up_required(services: &Services, who: &AuthenticatedSession) -> Result<Problem, WebError> {
-    let methods = match who.session.asks_factor {
-        true => factors(services, who).await?.methods(),
-        false => Vec::new(),
-    };
-    Ok(Problem::StepUpRequired { methods })
-}
-
 async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
     match services.sessions.is_confirmed(&who.session) {
         true => Ok(()),
-        false => Err(step_up_required(services, who).await?.into()),
+        false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),
     }
 }
 
@@ -422,7 +365,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
 )]
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
-    if call.services.second_step.factors().clear(who.account.id, false).await? {
+    if call.services.second_step.factors().remove(who.account.id).await? {
         record(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
     }
     Ok(HttpResponse::NoContent().finish())

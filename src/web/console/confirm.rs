@@ -10,37 +10,26 @@ use askama::Template;
 use serde::Deserialize;
 use serde::de::value::{Error, MapDeserializer};
 use serde_json::json;
-use utoipa::ToSchema;
 
-use crate::accounts::SessionToken;
+use crate::accounts::{Factor, SessionToken};
 use crate::captcha::CaptchaForm;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::console::guard::{AccessKind, Admin, AdminRequest, CONFIRM, ConfirmPassword, Permitted};
 use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, form_page};
-use crate::web::http::action::{parse_current, read_current};
-use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, CurrentPassword, PASSWORD};
+use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, PASSWORD};
 use crate::web::http::error_page::problem_page;
 use crate::web::http::{
-    ApiRequest, CaptchaSolution, Field, FieldErrors, Next, PageRequest, Problem, SecretField, ServicesData,
-    UnreadBody, WebError, WebResult,
+    ApiRequest, Field, FieldErrors, Next, PageRequest, Problem, SecretField, ServicesData, UnreadBody,
+    WebError, WebResult,
 };
+use crate::web::second_step::{ConfirmBody, parse_step_up, step_up};
 
 const CONSOLE: &str = "/admin";
 
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = PasswordAgain, example = json!({ "password": "correct horse battery staple" }))]
-pub struct ConfirmBody {
-    /// Of the account that is signed in.
-    #[schema(value_type = CurrentPassword)]
-    password: SecretField,
-    captcha: Option<CaptchaSolution>,
-}
-
 /// Confirm the password before a change
 ///
-/// An administrator changes something only if the session has confirmed the password within `[session] confirm`, by
-/// default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
+/// An administrator changes something only if the session has confirmed the password, or a second factor where the account
+/// asks for one, within `[session] confirm`, by default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
 /// count it.
 #[utoipa::path(
     post,
@@ -54,7 +43,7 @@ pub struct ConfirmBody {
         headers(("SessionCookie"))
     )),
     security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD])))
+    extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD, "invalid-factor", "step-up-required"])))
 )]
 pub async fn api_submit(
     Permitted { admin, .. }: Permitted<ConfirmPassword>,
@@ -64,10 +53,11 @@ pub async fn api_submit(
     let body = body.read().await?;
     let call = ApiRequest::admit(&request)?;
     const FORM: CaptchaForm = CaptchaForm::PasswordChange;
-    let password = read_current(Field::Password, &body.password)?;
+    let session = admin.session().ok_or(Problem::Forbidden)?;
+    let shown = body.step_up(&call.services, session, &admin.account).await?;
     let actor = call.actor(FORM, body.captcha.as_ref());
-    call.told(FORM, actor.verify(&admin.account, password, Field::Password).await).await?;
-    let fresh = renew(&admin, call.session_token()).await?.ok_or(Problem::Unauthenticated)?;
+    let factor = call.told(FORM, step_up(&actor, &admin.account, shown).await).await?;
+    let fresh = renew(&admin, call.session_token(), factor).await?.ok_or(Problem::Unauthenticated)?;
     let mut response = HttpResponse::NoContent().finish();
     call.begin_session(&mut response, &fresh, call.services.session_lasts);
     Ok(response)
@@ -78,6 +68,8 @@ pub async fn api_submit(
 #[serde(default)]
 pub struct ConfirmForm {
     password: SecretField,
+    /// Instead, where the account asks for a second factor.
+    code: SecretField,
     next: String,
     #[serde(flatten)]
     guarded: GuardedFields,
@@ -89,7 +81,7 @@ pub async fn show(request: AdminRequest, query: Query<NextFields>) -> WebResult 
     if request.admin.is_confirmed() {
         return Ok(request.visit.see_other(place(next.as_ref()), None));
     }
-    Ok(ConfirmPage::new(&request.visit, request.admin.login(), next).respond(&request.visit))
+    Ok(ConfirmPage::of(&request.visit, &request.admin, next).respond(&request.visit))
 }
 
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
@@ -97,7 +89,7 @@ pub async fn submit(visit: PageRequest, form: Form<ConfirmForm>, services: Servi
     let ours = visit.admits_form(&form.guarded.csrf_token);
     let request = AdminRequest::guard(visit, &services, AccessKind::Try, ours, CONFIRM).await?;
     let next = parse_next(&form.next);
-    let page = || ConfirmPage::new(&request.visit, request.admin.login(), next.clone());
+    let page = || ConfirmPage::of(&request.visit, &request.admin, next.clone());
     let token = confirm(&request, &form, &page).await?;
     let answer = request.visit.see_other(place(next.as_ref()), None);
     Ok(with_session(&request.visit, &token, services.session_lasts, Ok(answer)))
@@ -113,19 +105,26 @@ async fn confirm(
     let live = visit.live(services);
     let show = |notice, captcha: CaptchaBlock| page().again(notice, captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
-    let parse = |errors: &mut FieldErrors| errors.take(Field::Password, parse_current(&form.password));
-    let password = reply.read(&form.guarded, parse).await?;
+    let session = admin.session().ok_or(Problem::Forbidden)?;
+    let parse = |errors: &mut FieldErrors| {
+        parse_step_up(session, &form.code, (Field::Password, &form.password), errors)
+    };
+    let shown = reply.read(&form.guarded, parse).await?;
     let actor = reply.actor(&form.guarded);
-    reply.told(actor.verify(&admin.account, password, Field::Password).await).await?;
-    let fresh = renew(admin, visit.session_token()).await?;
+    let factor = reply.told(step_up(&actor, &admin.account, shown).await).await?;
+    let fresh = renew(admin, visit.session_token(), factor).await?;
     Ok(fresh.ok_or_else(|| visit.see_other("/login", None))?)
 }
 
 /// Renews the session whose password was confirmed, and records that. None: the password was changed meanwhile, which
 /// ended the session.
-async fn renew(admin: &Admin, token: Option<&str>) -> Result<Option<SessionToken>, WebError> {
+async fn renew(
+    admin: &Admin,
+    token: Option<&str>,
+    factor: Option<Factor>,
+) -> Result<Option<SessionToken>, WebError> {
     let Some(token) = token.and_then(SessionToken::parse) else { return Ok(None) };
-    let fresh = admin.services.sessions.confirm(&token, None).await?;
+    let fresh = admin.services.sessions.confirm(&token, factor).await?;
     if fresh.is_some() {
         admin.did("confirm", &json!({}));
     }
@@ -155,9 +154,9 @@ pub async fn confirmed(
     }
     let page = || ConfirmPage {
         carried: Some(CarriedForm::new(action, pairs)),
-        ..ConfirmPage::new(visit, admin.login(), None)
+        ..ConfirmPage::of(visit, admin, None)
     };
-    if !pairs.iter().any(|(name, _)| name == "password") {
+    if !pairs.iter().any(|(name, _)| name == "password" || name == "code") {
         return Ok(page().respond(visit));
     }
     let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -191,8 +190,15 @@ pub struct CarriedForm {
 impl CarriedForm {
     /// Every field of the form, except those that the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
-        const OWN: [&str; 6] =
-            ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_altcha", "captcha_refresh"];
+        const OWN: [&str; 7] = [
+            "csrf_token",
+            "password",
+            "code",
+            "captcha_id",
+            "captcha_answer",
+            "captcha_altcha",
+            "captcha_refresh",
+        ];
         let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
         Self { action: action.to_owned(), fields }
     }
@@ -204,6 +210,8 @@ pub struct ConfirmPage {
     pub form: FormPage,
     /// It runs after the password is confirmed.
     pub carried: Option<CarriedForm>,
+    /// By a second factor, not by the password.
+    pub asks_factor: bool,
 }
 
 form_page!(ConfirmPage);
@@ -211,12 +219,21 @@ form_page!(ConfirmPage);
 impl ConfirmPage {
     /// The form as it is first shown.
     pub fn new(visit: &PageRequest, user: &str, next: Option<Next>) -> Self {
-        Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None }
+        Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None, asks_factor: false }
+    }
+
+    fn of(visit: &PageRequest, admin: &Admin, next: Option<Next>) -> Self {
+        let asks_factor = admin.session().is_some_and(|session| session.asks_factor);
+        Self { asks_factor, ..Self::new(visit, admin.login(), next) }
     }
 
     /// A page with a wait sets no focus, so that its message is read first.
     fn focus(&self) -> &'static str {
-        if self.notice.wait().is_some() { "" } else { "password" }
+        match (self.notice.wait(), self.asks_factor) {
+            (Some(_), _) => "",
+            (None, true) => "code",
+            (None, false) => "password",
+        }
     }
 }
 

@@ -89,6 +89,14 @@ impl Admin {
         }
     }
 
+    /// None for a program.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.credential {
+            AdminCredential::Session(session) => Some(session),
+            AdminCredential::Token(_) => None,
+        }
+    }
+
     /// The program's token, by its name and id.
     pub fn token(&self) -> Option<&str> {
         match &self.credential {

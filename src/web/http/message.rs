@@ -167,7 +167,9 @@ impl Message {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
             Self::NoAccount => StatusCode::NOT_FOUND,
-            Self::CodeWrong | Self::FactorWrong | Self::FactorClosed => StatusCode::UNAUTHORIZED,
+            Self::CodeWrong | Self::FactorWrong | Self::FactorClosed | Self::TotpUnconfirmed => {
+                StatusCode::UNAUTHORIZED
+            }
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }

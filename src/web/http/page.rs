@@ -514,6 +514,7 @@ pub enum Flash {
     AccountEnabled,
     AccountSignedOut,
     AccountMustChange,
+    AccountFactorsCleared,
     AccountMadeAdmin,
     AccountUnmadeAdmin,
     AccountGroupsSet,

@@ -63,6 +63,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         must_change: false,
         disabled: None,
         closed: false,
+        asks_factor: false,
     };
     let full = || AccountPage {
         sessions: sessions(),

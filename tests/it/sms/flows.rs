@@ -254,7 +254,15 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
     let code = owner.code(NUMBER, "reset").await;
     let body = json!({ "phone": NUMBER, "code": code, "new_password": NEW });
     assert_eq!(app.client().call("/password/reset", body).await.status, 204);
-    assert!(services.sessions.renew(&verified, &place(), FirstFactor::Code, None).await.unwrap().is_none());
+    assert!(
+        services
+            .sessions
+            .begin(&verified, &place(), FirstFactor::Code, None)
+            .await
+            .unwrap()
+            .token()
+            .is_none()
+    );
     assert_eq!(services.sessions.list(verified.id).await.unwrap().len(), 0);
 }
 

@@ -11,7 +11,7 @@ async fn a_disabled_password_starts_sessions_where_it_is_not_disabled(database: 
     let bench = bench(database).await;
     let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    let starts = async |by| bench.sessions.renew(&alice, &client, by, None).await.unwrap().is_some();
+    let starts = async |by| bench.sessions.begin(&alice, &client, by, None).await.unwrap().token().is_some();
     let [home, work] = [7, 8].map(|number| DeviceId::from([number; 16]));
     bench.accounts.count_device_failure(&alice, home, 1).await.unwrap();
     assert!(!starts(FirstFactor::PasswordFrom(home)).await, "spent");
@@ -30,7 +30,9 @@ async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_doe
     assert!(bench.start_for(&verified).await.is_none());
     assert!(bench.session(&other).await.is_some(), "those that run go on");
     let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    assert!(bench.sessions.renew(&verified, &client, FirstFactor::Code, None).await.unwrap().is_some());
+    assert!(
+        bench.sessions.begin(&verified, &client, FirstFactor::Code, None).await.unwrap().token().is_some()
+    );
     bench.accounts.enable_password(bench.alice).await.unwrap();
     assert!(bench.start_for(&verified).await.is_some());
 }

@@ -182,8 +182,8 @@ pub async fn show(
 /// Change an account's state
 ///
 /// `disable`: nothing opens it, and its sessions end. `end-sessions`: also makes every browser unknown.
-/// `require-new-password`: the same, and the next sign-in chooses another password. `delete`: its data goes, and its
-/// name is not given again. A change that is so already succeeds. No token makes or unmakes administrators, or changes an
+/// `require-new-password`: the same, and the next sign-in chooses another password. `clear-factors`: its second factors go,
+/// and its sessions end. `delete`: its data goes, and its name is not given again. A change that is so already succeeds. No token makes or unmakes administrators, or changes an
 /// administrator's account.
 #[utoipa::path(
     post,
@@ -192,7 +192,7 @@ pub async fn show(
     tag = "admin",
     params(
         ("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef"),
-        ("act" = String, Path, description = "`disable`, `enable`, `end-sessions`, `require-new-password`, `make-admin`, `unmake-admin` or `delete`.", example = "disable")
+        ("act" = String, Path, description = "`disable`, `enable`, `end-sessions`, `require-new-password`, `clear-factors`, `make-admin`, `unmake-admin` or `delete`.", example = "disable")
     ),
     request_body = AccountChangeRequest,
     responses((status = 204, description = "It is so.")),
@@ -217,6 +217,30 @@ pub async fn act(
     admin.may_touch(Some(&account), act.into_str())?;
     let changed = change(&admin, &account, act, reason).await?;
     answer(changed, &admin, act.into_str())
+}
+
+/// Clear the second factors of an account
+///
+/// For an owner who has lost them: the app and the recovery codes are void, and its sessions end. The same as
+/// `clear-factors`. No token does this to an administrator's account.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/accounts/{id}/factors",
+    operation_id = "clearFactors",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    request_body = AccountChangeRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+)]
+pub async fn clear_factors(
+    permitted: Permitted<ChangeAccounts>,
+    id: Path<String>,
+    body: UnreadBody<AccountChangeRequest>,
+) -> Result<HttpResponse, Problem> {
+    let act_on = (id.into_inner(), AccountAct::ClearFactors.into_str().to_owned());
+    act(permitted, Path::from(act_on), body).await
 }
 
 /// The groups of an account

@@ -15,7 +15,7 @@ use strum::VariantArray;
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountId, Groups, GroupsError, PastSignIn, Session, Username,
 };
-use crate::audit::SubjectKind;
+use crate::audit::{Action, AuditEvent, Outcome, SubjectKind};
 use crate::db::DbError;
 use crate::web::console::confirm;
 use crate::web::console::guard::{Admin, AdminRequest};
@@ -44,6 +44,13 @@ async fn change(
     if change == AccountChange::Done {
         let name = format!("account-{}", act.into_str());
         admin.did_to(account, &name, &json!({ "reason": reason }));
+    }
+    if act == AccountAct::ClearFactors && change == AccountChange::Done {
+        let audit = &admin.services.audit;
+        audit.record(AuditEvent {
+            account: Some(account.recorded()),
+            ..AuditEvent::new(audit.now(), Action::FactorReset, Outcome::Ok)
+        });
     }
     Ok(change)
 }
@@ -128,6 +135,7 @@ const fn said_of(act: AccountAct) -> Flash {
         AccountAct::Enable => Flash::AccountEnabled,
         AccountAct::EndSessions => Flash::AccountSignedOut,
         AccountAct::RequireNewPassword => Flash::AccountMustChange,
+        AccountAct::ClearFactors => Flash::AccountFactorsCleared,
         AccountAct::MakeAdmin => Flash::AccountMadeAdmin,
         AccountAct::UnmakeAdmin => Flash::AccountUnmadeAdmin,
         AccountAct::Delete => Flash::AccountDeleted,
@@ -179,6 +187,7 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         own: account.id == admin.account.id,
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
+        asks_factor: services.accounts.asks_factor(account.id).await?,
         groups: groups.names().collect::<Vec<_>>().join(" "),
         names: groups.names().map(str::to_owned).collect(),
         account,
@@ -250,6 +259,8 @@ struct AccountView {
     events: String,
     /// Why a change was not made: an act by its name, or [`GROUPS`].
     problem: Option<(&'static str, AccountProblem)>,
+    /// Its sign-ins are asked for a second step.
+    asks_factor: bool,
     /// As they are, or as they were typed.
     groups: String,
     /// As they are.
@@ -265,6 +276,7 @@ impl AccountView {
             AccountAct::Enable => disabled_at.is_some(),
             AccountAct::EndSessions => true,
             AccountAct::RequireNewPassword => has_password && !must_change_password,
+            AccountAct::ClearFactors => self.asks_factor,
             AccountAct::MakeAdmin => !roles.admin && has_password && disabled_at.is_none(),
             AccountAct::UnmakeAdmin => roles.admin,
             AccountAct::Delete => !self.own,

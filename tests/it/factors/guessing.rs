@@ -1,0 +1,147 @@
+//! Guesses at codes: each counts before it is compared, strangers spend nothing of the owner's, and a code is right once.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::*;
+use crate::support::app::{Store, on_both_stores};
+
+on_both_stores! {
+    five_of_two_hundred_wrong_codes_at_once_are_compared,
+    while_a_stranger_guesses_the_owners_browser_signs_in,
+    a_code_is_right_once_whoever_else_sends_it,
+    a_code_is_right_a_step_early_and_late_and_not_twice,
+    a_recovery_code_is_right_once_and_counts_for_nobody_else,
+    guesses_at_three_instances_share_one_window,
+    a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers,
+}
+
+/// How many codes were compared: each wrong one that is not refused was.
+fn compared(answers: &[Answer]) -> usize {
+    answers.iter().filter(|answer| answer.problem() == "invalid-factor").count()
+}
+
+async fn five_of_two_hundred_wrong_codes_at_once_are_compared(store: Store) {
+    let app = TestApp::start(store).await;
+    owner(&app, "alice").await;
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    let answers = join_all((0..200).map(|_| by_totp(&thief, WRONG_CODE))).await;
+    assert_eq!(compared(&answers), 5);
+    for refused in answers.iter().filter(|answer| answer.problem() != "invalid-factor") {
+        assert!(["throttled", "busy"].contains(&refused.problem()), "{}", refused.text);
+    }
+    assert_eq!(by_totp(&thief, WRONG_CODE).await.body["limit"], "factor-account");
+    app.advance(Duration::from_secs(600));
+    first_step(&thief, "alice").await;
+    assert_eq!(by_totp(&thief, WRONG_CODE).await.problem(), "invalid-factor", "after the window");
+}
+
+async fn while_a_stranger_guesses_the_owners_browser_signs_in(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    for _ in 0..10 {
+        join_all((0..20).map(|_| by_totp(&thief, WRONG_CODE))).await;
+        first_step(&owner.browser, "alice").await;
+        let answer = by_totp(&owner.browser, &totp(&app, &owner.secret)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        app.advance(STEP);
+    }
+}
+
+async fn a_code_is_right_once_whoever_else_sends_it(store: Store) {
+    let app = TestApp::with(store, "[limits.factor-account]\nrules = []").await;
+    let owner = owner(&app, "alice").await;
+    let browsers: Vec<_> = (0..64).map(|_| app.client_at("198.51.100.7")).collect();
+    for browser in &browsers {
+        first_step(browser, "alice").await;
+    }
+    let code = totp(&app, &owner.secret);
+    let answers = join_all(browsers.iter().map(|browser| by_totp(browser, &code))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!(compared(&answers), 63, "the others are told that it is wrong");
+}
+
+async fn a_code_is_right_a_step_early_and_late_and_not_twice(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    let code = totp(&app, &owner.secret);
+    let browser = app.client();
+    app.advance(STEP);
+    first_step(&browser, "alice").await;
+    assert_eq!(by_totp(&browser, &code).await.status, 200, "the step before");
+    first_step(&browser, "alice").await;
+    assert_eq!(by_totp(&browser, &code).await.problem(), "invalid-factor", "used");
+    let late = totp(&app, &owner.secret);
+    app.advance(2 * STEP);
+    assert_eq!(by_totp(&browser, &late).await.problem(), "invalid-factor", "two steps before");
+    assert_eq!(by_totp(&browser, &totp(&app, &owner.secret)).await.status, 200);
+}
+
+async fn a_recovery_code_is_right_once_and_counts_for_nobody_else(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    assert_eq!(owner.recovery.len(), 10);
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    for _ in 0..8 {
+        assert_eq!(by_recovery(&thief, "aaaa-bbbb-cccc-dddd").await.problem(), "invalid-factor");
+        assert!(["invalid-factor", "throttled"].contains(&by_totp(&thief, WRONG_CODE).await.problem()));
+    }
+    let elsewhere = app.client_at("203.0.113.9");
+    first_step(&elsewhere, "alice").await;
+    let typed = owner.recovery[3].replace('-', " ").to_uppercase();
+    let answers = join_all((0..16).map(|_| by_recovery(&elsewhere, &typed))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "in any case, once");
+    first_step(&elsewhere, "alice").await;
+    assert_eq!(by_recovery(&elsewhere, &typed).await.problem(), "invalid-factor");
+    assert_eq!(by_recovery(&elsewhere, &owner.recovery[4]).await.status, 200, "the others are right");
+}
+
+async fn guesses_at_three_instances_share_one_window(store: Store) {
+    if store == Store::Memory {
+        return;
+    }
+    let app = TestApp::start(store).await;
+    owner(&app, "alice").await;
+    let (second, third) = (app.beside(TestApp::on(store)).await, app.beside(TestApp::on(store)).await);
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    let at = |instance: &TestApp| Client { url: instance.url.clone(), ..thief.clone() };
+    let thieves = [at(&app), at(&second), at(&third)];
+    let cookie = thief.clone();
+    let answers = join_all((0..60).map(|index| by_totp(&thieves[index % 3], WRONG_CODE))).await;
+    assert_eq!(compared(&answers), 5);
+    drop(cookie);
+}
+
+async fn a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers(store: Store) {
+    let app = TestApp::with(store, "[limits.factor-account]\nrules = []").await;
+    let owner = owner(&app, "alice").await;
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    let answers = join_all((0..130).map(|_| by_totp(&thief, WRONG_CODE))).await;
+    assert!(answers.iter().all(|answer| answer.problem() == "invalid-factor"));
+    assert_eq!(
+        by_totp(&thief, &totp(&app, &owner.secret)).await.problem(),
+        "invalid-factor",
+        "also the right one"
+    );
+    assert_eq!(by_recovery(&thief, &owner.recovery[0]).await.status, 200, "a recovery code remains");
+    first_step(&owner.browser, "alice").await;
+    assert_eq!(
+        by_totp(&owner.browser, &totp(&app, &owner.secret)).await.status,
+        200,
+        "and the known browser"
+    );
+    app.services.audit.flush().await;
+    let filter = gatehouse::audit::EventFilter {
+        actions: vec![gatehouse::audit::Action::TotpDisabled],
+        ..Default::default()
+    };
+    let told = app.services.audit.log().page(&filter, None, 10).await.unwrap().entries;
+    assert_eq!(told.len(), 1);
+}
