@@ -100,6 +100,7 @@ const WAYS: &[Way] = &[
     ("GET", "/api/v1/admin/subjects/{limit}/{subject}", Body::Nothing),
     ("DELETE", "/api/v1/admin/subjects/{limit}/{subject}", Body::Json("")),
     ("DELETE", "/api/v1/admin/disabled-passwords/{login}", Body::Json("")),
+    ("DELETE", "/api/v1/admin/accounts/{id}/factors", Body::Json(r#"{"reason":"x"}"#)),
 ];
 
 /// The paths of administrators in the URL table.

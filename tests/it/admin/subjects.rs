@@ -176,7 +176,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
     assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
     app.client().login("nobody", "wrong").await;
     for (text, expected) in [
-        ("nobody", &["login-account"][..]),
+        ("nobody", &["login-account", "factor-account"][..]),
         ("138 0013 8000", &["sms-phone", "sms-prefix", "sms-guess"]),
         (
             "127.0.0.1",
