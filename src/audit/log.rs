@@ -489,6 +489,8 @@ pub struct FailedAttempts {
     pub last: Micros,
     pub wrong_passwords: i64,
     pub wrong_codes: i64,
+    /// After a right first factor.
+    pub wrong_factors: i64,
     /// Refused before anything was compared.
     pub refused: i64,
 }
@@ -501,7 +503,7 @@ pub struct FailureSummary {
 }
 
 /// Mask, first and last time, wrong passwords, wrong codes, refusals, the number of networks.
-type FailureRow = (Option<String>, i64, i64, i64, i64, i64, i64);
+type FailureRow = (Option<String>, i64, i64, i64, i64, i64, i64, i64);
 
 impl EventLog {
     /// Failed sign-ins to an account, and wrong codes of ours for its number, since then: at most `most` networks, the
@@ -516,9 +518,10 @@ impl EventLog {
         const SQL: &str = "SELECT address_mask, MIN(at), MAX(until_at) AS newest,
             CAST(SUM(CASE WHEN action = 'sign-in' AND outcome = 'wrong' THEN count ELSE 0 END) AS BIGINT),
             CAST(SUM(CASE WHEN action = 'guess' AND outcome = 'wrong' THEN count ELSE 0 END) AS BIGINT),
+            CAST(SUM(CASE WHEN action = 'factor-failed' AND outcome = 'wrong' THEN count ELSE 0 END) AS BIGINT),
             CAST(SUM(CASE WHEN outcome = 'wrong' THEN 0 ELSE count END) AS BIGINT), COUNT(*) OVER ()
             FROM (SELECT * FROM (SELECT at, until_at, action, outcome, count, address_mask FROM events
-                    WHERE account_key = $1 AND at >= $3 AND action = 'sign-in'
+                    WHERE account_key = $1 AND at >= $3 AND action IN ('sign-in', 'factor-failed')
                     AND outcome IN ('wrong', 'challenged', 'throttled') ORDER BY at DESC LIMIT $4) AS passwords
                 UNION ALL SELECT * FROM (SELECT at, until_at, action, outcome, count, address_mask FROM events
                     WHERE phone_key = $2 AND at >= $3 AND action = 'guess'
@@ -527,11 +530,12 @@ impl EventLog {
             AS failures GROUP BY address_mask ORDER BY newest DESC, address_mask LIMIT $5";
         let rows: Vec<FailureRow> = on_db!(&self.db, pool => query_as(SQL).bind(account).bind(phone)
             .bind(since.0).bind(MOST_FAILURES).bind(i64::from(most)).fetch_all(pool).await)?;
-        let of = rows.first().map_or(0, |row| row.6);
-        let failed = |(network, first, last, wrong_passwords, wrong_codes, refused, _): FailureRow| {
-            let (first, last) = (Micros(first), Micros(last));
-            FailedAttempts { network, first, last, wrong_passwords, wrong_codes, refused }
-        };
+        let of = rows.first().map_or(0, |row| row.7);
+        let failed =
+            |(network, first, last, wrong_passwords, wrong_codes, wrong_factors, refused, _): FailureRow| {
+                let (first, last) = (Micros(first), Micros(last));
+                FailedAttempts { network, first, last, wrong_passwords, wrong_codes, wrong_factors, refused }
+            };
         Ok(FailureSummary { networks: rows.into_iter().map(failed).collect(), of })
     }
 }

@@ -462,6 +462,10 @@ fn recognise(visit: &PageRequest, services: &Services, pairs: &[(String, String)
 
 /// What is kept of an answer: where it leads, what is said there, and the session that it starts.
 fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, Option<SessionToken>)> {
+    // Half of a sign-in is begun anew: its cookie is kept nowhere.
+    if set_cookie(response, visit.cookies().half_name).is_some_and(|half| !half.is_empty()) {
+        return None;
+    }
     let (location, flash) = match response.status() {
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;

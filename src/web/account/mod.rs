@@ -338,6 +338,7 @@ impl From<FailedAttempts> for FailureRow {
         let counts = [
             ("account.wrong-passwords", failed.wrong_passwords),
             ("account.wrong-codes", failed.wrong_codes),
+            ("account.wrong-factors", failed.wrong_factors),
             ("account.refused", failed.refused),
         ];
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);

@@ -38,6 +38,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
             last: before(3),
             wrong_passwords,
             wrong_codes,
+            wrong_factors: 0,
             refused,
         };
         let rows = [

@@ -50,6 +50,9 @@ async fn while_a_stranger_guesses_the_owners_browser_signs_in(store: Store) {
         assert_eq!(answer.status, 200, "{}", answer.text);
         app.advance(STEP);
     }
+    app.services.audit.flush().await;
+    let told = owner.browser.get("/account").await.text;
+    assert!(told.contains("Wrong codes of your app, after your password: 5."), "{told}");
 }
 
 async fn a_code_is_right_once_whoever_else_sends_it(store: Store) {

@@ -48,6 +48,14 @@ async fn an_app_is_set_up_used_and_removed_by_forms_alone() {
     let right = visitor.submit("/login/factor", "/login/factor", &[("code", &totp(&app, &secret))]).await;
     assert_eq!((right.status, right.header("location")), (303, "/account/export"), "{}", right.text);
     assert!(is_signed_in(&visitor).await);
+    let twice = [("login", "alice"), ("password", PASSWORD)];
+    let token = app.client();
+    let csrf = token.get("/login").await.csrf_token();
+    let twice = [&twice[..], &[("csrf_token", &csrf)]].concat();
+    for _ in 0..2 {
+        let answer = token.post("/login", &twice).await;
+        assert!(answer.cookie("gh_half").is_some(), "the answer that a double click shows has it, too");
+    }
     let again = visitor.get("/login/factor").await;
     assert_eq!(again.header("location"), "/login", "it can be taken once");
 
