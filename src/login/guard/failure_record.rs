@@ -116,12 +116,13 @@ impl FailureRecord {
         Ok(())
     }
 
-    /// Deletes at most `batch` failures from before that time; returns how many.
-    pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+    /// Deletes at most `batch` failures from before that time, those of second factors from before another; returns how
+    /// many.
+    pub async fn purge(&self, before: Micros, of_factors: Micros, batch: u32) -> Result<u64, DbError> {
         const SQL: &str =
             "DELETE FROM failed_attempts WHERE (at, hit) IN (SELECT at, hit FROM failed_attempts
-            WHERE at <= $1 ORDER BY at LIMIT $2)";
-        Ok(execute!(&self.db => query(SQL).bind(before.0).bind(i64::from(batch)))?)
+            WHERE at <= $1 AND (at <= $2 OR logs NOT LIKE 'factor-%') ORDER BY at LIMIT $3)";
+        Ok(execute!(&self.db => query(SQL).bind(before.0).bind(of_factors.0).bind(i64::from(batch)))?)
     }
 
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {

@@ -75,8 +75,11 @@ impl LoginGuard {
 
     /// Deletes failures that no window counts any more; returns how many.
     pub async fn purge(&self, limits: &Limits, batch: u32) -> Result<u64, DbError> {
-        let horizon = horizon(limits, self.failures.now().await?);
-        self.failures.purge(horizon.minus(MARGIN), batch).await
+        let now = self.failures.now().await?;
+        // There are few of factors, which are looked back at for longer.
+        let passwords = horizon(&[GuardedLogin::Own, GuardedLogin::Realm], limits, now);
+        let factors = horizon(&[GuardedLogin::Factor], limits, now);
+        self.failures.purge(passwords.minus(MARGIN), factors.minus(MARGIN), batch).await
     }
 }
 
@@ -96,7 +99,7 @@ impl WindowRecord for RecordedFailures<'_> {
     async fn restore(&self, found: StoreState) -> Result<usize, RebuildError<DbError>> {
         let LoginGuard { limiter, failures, in_flight, .. } = self.guard;
         let begun = failures.now().await.map_err(RebuildError::Record)?;
-        let horizon = horizon(self.limits, begun);
+        let horizon = horizon(&ALL, self.limits, begun);
         let missed = begun.minus(in_flight.away_for()).minus(MARGIN);
         // Most of it is written while the record still decides.
         let from = if found == StoreState::Lost { horizon } else { horizon.max(missed) };
@@ -135,10 +138,11 @@ impl RecordedFailures<'_> {
     }
 }
 
-/// The longest that any window of sign-ins looks back from `now`.
-fn horizon(limits: &Limits, now: Micros) -> Micros {
-    let logins = [GuardedLogin::Own, GuardedLogin::Factor, GuardedLogin::Realm];
-    let limits = logins.into_iter().flat_map(|login| {
+const ALL: [GuardedLogin; 3] = [GuardedLogin::Own, GuardedLogin::Factor, GuardedLogin::Realm];
+
+/// The longest that any window of these logins looks back from `now`.
+fn horizon(logins: &[GuardedLogin], limits: &Limits, now: Micros) -> Micros {
+    let limits = logins.iter().flat_map(|login| {
         let GuardLimits { account, shared, device } = login.limits(limits);
         [account, device].into_iter().chain(shared.into_iter().flatten())
     });
