@@ -187,7 +187,7 @@ impl Factors {
     }
 
     /// Compares a code with the account's app. Each step's code is right once. A stranger's counts as wrong before it
-    /// is compared, so that no more than [`MOST_FACTOR_FAILURES`] in a row are, however many come at once.
+    /// is compared, so that no more than `MOST_FACTOR_FAILURES` in a row are, however many come at once.
     pub async fn check_totp(
         &self,
         account: AccountId,
