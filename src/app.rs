@@ -25,8 +25,8 @@ use crate::entropy::Entropy;
 use crate::gate::Gate;
 use crate::https;
 use crate::login::{
-    AttemptOutcomes, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs, LoginGuard,
-    OpenAttemptStore, PasswordHasher, Registration, SecondStep, SignInService,
+    AttemptOutcomes, AuthPolicy, ByCode, FactorVerifier, FailureRecord, GuardedAttempts, KnownPairs,
+    LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -151,7 +151,7 @@ impl Application {
         let half_sign_ins =
             HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
         let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
-        let second_step = SecondStep::new(Arc::clone(&guard), factors);
+        let factor_verifier = FactorVerifier::new(Arc::clone(&guard), factors);
         let app_sessions = AppSessions::new(
             db.clone(),
             clock.clone(),
@@ -250,7 +250,7 @@ impl Application {
             forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
             sessions,
             half_sign_ins,
-            second_step,
+            factor_verifier,
             gate,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,

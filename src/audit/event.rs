@@ -112,6 +112,8 @@ pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 pub const FROM_DEVICE: &str = "device";
 /// The first field of that detail. At another program's login, where the name is the realm's, it alone tells.
 pub const DEVICE: &str = "device";
+/// The name of a second factor that was a recovery code: only the address counts that.
+pub const RECOVERY: &str = "recovery";
 /// How such a detail begins.
 pub const DEVICE_FIRST: &str = r#"{"device":"#;
 
@@ -282,9 +284,18 @@ impl Action {
 /// Whether sums of admitted events may be found by the limit, which their rows do not name: see `EventWriter`.
 pub(super) fn is_counted_by(limit: &str) -> bool {
     use LimitName::*;
-    [LoginDevice, GuardDevice, RegisterAddress, VerifyToken, RelayToken, GuardAddress, LoginAddress]
-        .iter()
-        .any(|counted| counted.as_str() == limit)
+    [
+        LoginDevice,
+        FactorDevice,
+        GuardDevice,
+        RegisterAddress,
+        VerifyToken,
+        RelayToken,
+        GuardAddress,
+        LoginAddress,
+    ]
+    .iter()
+    .any(|counted| counted.as_str() == limit)
 }
 
 /// What an attack consists of.

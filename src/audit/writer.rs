@@ -10,7 +10,8 @@ use metrics::Counter;
 use sqlx::{AssertSqlSafe, QueryBuilder, query};
 
 use super::event::{
-    Action, AuditEvent, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE, MaskedSubject, Outcome, mask,
+    Action, AuditEvent, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE, MaskedSubject, Outcome,
+    RECOVERY, mask,
 };
 use super::log::COLUMNS;
 use crate::config::LimitName;
@@ -247,6 +248,8 @@ fn counted_by(row: &EventEntry) -> &'static str {
     let limit = match row.action {
         Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
         Action::Attempt if detail.starts_with(DEVICE_FIRST) => LimitName::GuardDevice,
+        Action::FactorFailed if detail.starts_with(DEVICE_FIRST) => LimitName::FactorDevice,
+        Action::FactorFailed if name == RECOVERY => LimitName::LoginAddress,
         Action::Register
             if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
                 && !["unfit-password", "busy"].contains(&name) =>

@@ -3,11 +3,11 @@
 mod attempts;
 mod by_code;
 mod consecutive;
+mod factor_verifier;
 mod guard;
 mod hasher;
 mod password;
 mod registration;
-mod second_step;
 mod sign_in;
 mod wforce;
 
@@ -17,6 +17,7 @@ pub use attempts::{
 };
 pub use by_code::{ByCode, CodeEntry, CodeRefusal};
 pub use consecutive::password_enabled_counter;
+pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier};
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, FailureRecord,
@@ -25,6 +26,5 @@ pub use guard::{
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
-pub use second_step::{FactorGuess, FactorOutcome, FactorRequest, SecondStep};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub use wforce::{AuthPolicy, KnownPairs, OpenAttemptStore, PolicyAttempt};

@@ -58,7 +58,7 @@ async fn reset(
             let half = &by.services.half_sign_ins;
             let begun = half.begin(&account, FirstFactor::Code, "/login", Some(&hash)).await?;
             let (token, lasts) = begun.ok_or(ActionRefusal::WrongCode)?;
-            let methods = by.services.second_step.factors().of(account.id).await?.methods();
+            let methods = by.services.factor_verifier.factors().of(account.id).await?.methods();
             Ok(ResetDone::Half(token, lasts, methods))
         }
         Err(refusal) => Err(refusal.into()),

@@ -91,7 +91,7 @@ async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<
     let solved = by.redeem().await?;
     let (origin, devices) = (by.origin.clone(), by.known().clone());
     let request = FactorRequest { account: account.clone(), guess, origin, devices, solved };
-    match by.services.second_step.check(by.live, request).await? {
+    match by.services.factor_verifier.check(by.live, request).await? {
         FactorOutcome::Proved(factor) => Ok(factor),
         FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor),
         FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
@@ -174,7 +174,7 @@ pub async fn step_up_required(
     account: AccountId,
 ) -> Result<Problem, Problem> {
     let methods = match session.asks_factor {
-        true => services.second_step.factors().of(account).await?.methods(),
+        true => services.factor_verifier.factors().of(account).await?.methods(),
         false => Vec::new(),
     };
     Ok(Problem::StepUpRequired { methods })
@@ -220,7 +220,7 @@ fn lapsed(visit: &PageRequest) -> HttpResponse {
 /// `GET /login/factor`
 pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
     let Some((_, half)) = half(&visit, &services).await? else { return Ok(lapsed(&visit)) };
-    let factors = services.second_step.factors().of(half.account.id).await?;
+    let factors = services.factor_verifier.factors().of(half.account.id).await?;
     Ok(FactorPage::new(&visit, &visit.live(&services), &half, factors).respond(&visit))
 }
 
@@ -231,7 +231,7 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let Some((token, half)) = half(&visit, &services).await? else { return Ok(lapsed(&visit)) };
-    let factors = services.second_step.factors().of(half.account.id).await?;
+    let factors = services.factor_verifier.factors().of(half.account.id).await?;
     let page = FactorPage::new(&visit, &live, &half, factors);
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };

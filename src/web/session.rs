@@ -136,7 +136,7 @@ async fn begin(
         }
         SessionStart::FactorMissing => {
             let begun = services.half_sign_ins.begin(account, proof.first, target, None).await?;
-            let methods = services.second_step.factors().of(account.id).await?.methods();
+            let methods = services.factor_verifier.factors().of(account.id).await?.methods();
             Ok(begun.map(|(token, lasts)| {
                 let mut response = half(methods, lasts);
                 sender.begin_half(&mut response, &token, lasts);

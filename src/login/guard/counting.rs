@@ -31,12 +31,15 @@ pub enum CountingMode {
 
 impl CountingMode {
     /// How an attempt is counted at first, given its known device. A limit that refuses nobody must not be a way
-    /// around another one; and if the account's limit refuses nobody, the device's must not be stricter.
+    /// around another one; and if the account's limit refuses nobody, the device's must not be stricter. At the second
+    /// step it may: nothing else bounds the guesses of a device there.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
         let GuardLimits { account, device: own, .. } = login.limits(limits);
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
-            Some(device) if enforced(own) && enforced(account) => Self::Known(device),
+            Some(device) if enforced(own) && (enforced(account) || login == GuardedLogin::Factor) => {
+                Self::Known(device)
+            }
             Some(device) if own.mode() == LimitMode::Monitor => Self::DeviceMonitored(device),
             Some(device) if enforced(own) => Self::AccountUnlimited(device),
             Some(_) | None => Self::Stranger,

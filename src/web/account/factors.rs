@@ -62,7 +62,7 @@ async fn renew(
 }
 
 async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<AccountFactors, WebError> {
-    Ok(services.second_step.factors().of(who.account.id).await?)
+    Ok(services.factor_verifier.factors().of(who.account.id).await?)
 }
 
 fn record(
@@ -116,7 +116,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     if !services.sessions.is_confirmed(&who.session) {
         return Ok(reply.plain(Notice::None));
     }
-    let (store, account) = (services.second_step.factors(), who.account.id);
+    let (store, account) = (services.factor_verifier.factors(), who.account.id);
     let codes = match form.act {
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
@@ -196,7 +196,7 @@ impl FactorsPage {
         let confirmed = services.sessions.is_confirmed(&who.session);
         let login = who.account.login.as_str();
         let proposed = match confirmed {
-            true => services.second_step.factors().proposed_totp(who.account.id).await?,
+            true => services.factor_verifier.factors().proposed_totp(who.account.id).await?,
             false => None,
         };
         Ok(Self {
@@ -322,7 +322,7 @@ pub struct CodesBody {
 )]
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
-    let secret = call.services.second_step.factors().propose_totp(who.account.id).await?;
+    let secret = call.services.factor_verifier.factors().propose_totp(who.account.id).await?;
     let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
     Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
 }
@@ -344,7 +344,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
     require_confirmed(&call.services, &who).await?;
-    let store = call.services.second_step.factors();
+    let store = call.services.factor_verifier.factors();
     let codes =
         store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;
     record(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
@@ -365,7 +365,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
 )]
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
-    if call.services.second_step.factors().remove(who.account.id).await? {
+    if call.services.factor_verifier.factors().remove(who.account.id).await? {
         record(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
     }
     Ok(HttpResponse::NoContent().finish())
@@ -388,7 +388,7 @@ pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
     if factors(&call.services, &who).await?.totp_since.is_none() {
         return Err(Problem::NotFound.into());
     }
-    let codes = call.services.second_step.factors().renew_recovery_codes(who.account.id).await?;
+    let codes = call.services.factor_verifier.factors().renew_recovery_codes(who.account.id).await?;
     record(&call, &call.services, &who, Action::FactorAdded, Factor::Recovery);
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }

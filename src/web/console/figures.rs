@@ -102,16 +102,16 @@ fn counts(limit: LimitName, sum: &EventCount) -> bool {
     let by = |limit: LimitName| sum.counted_by == limit.as_str();
     let wrong = sum.fate() == Fate::Wrong;
     let answers = |by: bool| sum.action == Action::Captcha && wrong && by;
+    let factors = |by: bool| sum.action == Action::FactorFailed && wrong && by;
     match (limit.unit(), limit) {
         (LimitUnit::SignIn, LimitName::LoginDevice) => sum.action == Action::SignIn && wrong && by(limit),
         (LimitUnit::SignIn, _) => {
             sum.action == Action::SignIn && wrong && !by(LimitName::LoginDevice)
                 || limit != LimitName::LoginAccount && answers(by(LimitName::LoginAddress))
+                || limit == LimitName::LoginAddress && factors(by(limit))
         }
-        (LimitUnit::Factor, LimitName::FactorDevice) => {
-            sum.action == Action::FactorFailed && wrong && by(limit)
-        }
-        (LimitUnit::Factor, _) => sum.action == Action::FactorFailed && wrong && !by(LimitName::FactorDevice),
+        (LimitUnit::Factor, LimitName::FactorDevice) => factors(by(limit)),
+        (LimitUnit::Factor, _) => factors(!by(LimitName::FactorDevice) && !by(LimitName::LoginAddress)),
         (LimitUnit::Attempt, LimitName::GuardDevice) => sum.action == Action::Attempt && wrong && by(limit),
         (LimitUnit::Attempt, _) => {
             sum.action == Action::Attempt && wrong && !by(LimitName::GuardDevice)

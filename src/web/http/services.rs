@@ -19,7 +19,7 @@ use crate::config::{LiveHandle, Server};
 use crate::custom::{CustomLimits, TokenGate};
 use crate::gate::Gate;
 use crate::login::{
-    AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, SecondStep, SignInService,
+    AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
@@ -47,7 +47,7 @@ pub struct Services {
     pub accounts: Accounts,
     pub sessions: Sessions,
     pub half_sign_ins: HalfSignIns,
-    pub second_step: SecondStep,
+    pub factor_verifier: FactorVerifier,
     pub gate: Gate,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,

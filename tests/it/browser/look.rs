@@ -8,6 +8,7 @@ use gatehouse::clock::Clock;
 use serde_json::json;
 
 use super::WRONG;
+use crate::factors::totp;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, NARROWEST, PHONE, pictures};
 use crate::support::setup::max;
@@ -284,6 +285,47 @@ async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
 }
 
 /// With the longest kind of name, signed in from many places.
+/// Of somebody who is signed in, long ago: an app is set up, asked for, and removed.
+async fn factor_pages(look: &Look<'_>, app: &TestApp) {
+    const CODE: &str = "form:has(input[value=use-totp]) button.main";
+    let browser = look.browser;
+    browser.open("/account/factors").await;
+    look.at("factors-confirm").await;
+    browser.fill(&[("current_password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("factors-none").await;
+    browser.follow("button[value=propose-totp]").await;
+    look.at("factors-scan").await;
+    let secret = browser.js("return document.querySelector('code.secret').textContent").await;
+    let secret = secret.as_str().unwrap().replace(' ', "");
+    browser.fill(&[("code", "000000")]).await;
+    browser.follow(CODE).await;
+    look.at("factors-wrong").await;
+    browser.fill(&[("code", &totp(app, &secret))]).await;
+    browser.follow(CODE).await;
+    look.at("factors-codes").await;
+    browser.open("/account/factors").await;
+    look.at("factors").await;
+    let long = "龍".repeat(64);
+    let visitor = Browser::speaking(&app.url, look.language).await;
+    visitor.open("/login").await;
+    visitor.try_password(&long, PASSWORD).await;
+    let there = Look { browser: &visitor, language: look.language, faults: Default::default() };
+    there.at("factor").await;
+    visitor.fill(&[("code", "000000")]).await;
+    visitor.submit().await;
+    there.at("factor-wrong").await;
+    look.faults.borrow_mut().extend(there.faults.into_inner());
+    visitor.assert_content().await;
+    app.advance(Duration::from_secs(16 * 60));
+    browser.open("/account/factors").await;
+    look.at("factors-confirm-code").await;
+    browser.fill(&[("code", &totp(app, &secret))]).await;
+    browser.submit().await;
+    browser.follow("button[value=remove-totp]").await;
+    look.at("factors-removed").await;
+}
+
 async fn account_pages(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     let long = "龍".repeat(64);
@@ -301,6 +343,7 @@ async fn account_pages(look: &Look<'_>, app: &TestApp) {
             call.json(&serde_json::json!({ "login": long, "password": PASSWORD })).send().await.unwrap();
         assert_eq!(answer.status(), 200);
     }
+    factor_pages(look, app).await;
     browser.open("/account").await;
     look.at("account").await;
     browser.fill(&[("current_password", WRONG), ("new_password", PASSWORD)]).await;

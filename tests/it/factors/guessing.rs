@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use gatehouse::web::console::figures::LimitUse;
 
 use super::*;
 use crate::support::app::{Store, on_both_stores};
@@ -15,6 +16,9 @@ on_both_stores! {
     a_recovery_code_is_right_once_and_counts_for_nobody_else,
     guesses_at_three_instances_share_one_window,
     a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers,
+    a_known_browser_has_five_guesses_whatever_strangers_have,
+    while_the_store_is_out_the_database_decides,
+    the_limits_say_what_they_counted,
 }
 
 /// How many codes were compared: each wrong one that is not refused was.
@@ -145,4 +149,51 @@ async fn a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers(store: Sto
     };
     let told = app.services.audit.log().page(&filter, None, 10).await.unwrap().entries;
     assert_eq!(told.len(), 1);
+}
+
+async fn a_known_browser_has_five_guesses_whatever_strangers_have(store: Store) {
+    let app = TestApp::with(store, "[limits.factor-account]\nrules = []").await;
+    let owner = owner(&app, "alice").await;
+    first_step(&owner.browser, "alice").await;
+    let answers = join_all((0..50).map(|_| by_totp(&owner.browser, WRONG_CODE))).await;
+    assert_eq!(compared(&answers), 5);
+    assert_eq!(by_totp(&owner.browser, WRONG_CODE).await.body["limit"], "factor-device");
+}
+
+async fn while_the_store_is_out_the_database_decides(store: Store) {
+    if store == Store::Memory {
+        return;
+    }
+    let mut app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    let thief = app.client_at("198.51.100.7");
+    first_step(&thief, "alice").await;
+    assert_eq!(by_totp(&thief, WRONG_CODE).await.problem(), "invalid-factor");
+    drop(app.redis.take());
+    let answers = join_all((0..20).map(|_| by_totp(&thief, WRONG_CODE))).await;
+    assert_eq!(compared(&answers), 4, "and one before");
+    let code = totp(&app, &owner.secret);
+    assert_eq!(by_totp(&thief, &code).await.problem(), "throttled", "not even the right one");
+    assert_eq!(by_recovery(&thief, &owner.recovery[0]).await.status, 200);
+}
+
+async fn the_limits_say_what_they_counted(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    let thief = app.client();
+    for (browser, wrong) in [(&thief, 3), (&owner.browser, 2)] {
+        first_step(browser, "alice").await;
+        for _ in 0..wrong {
+            assert_eq!(by_totp(browser, WRONG_CODE).await.problem(), "invalid-factor");
+        }
+    }
+    assert_eq!(by_recovery(&thief, "aaaa-bbbb-cccc-dddd").await.problem(), "invalid-factor");
+    app.services.audit.flush().await;
+    let (now, log) = (app.clock.now(), app.services.audit.log());
+    let sums =
+        log.totals(now.minus(Duration::from_secs(3600)), now.plus(Duration::from_secs(60))).await.unwrap();
+    let counted = |name: &str| LimitUse::of(name, &sums).counted;
+    assert_eq!(counted("factor-account"), Some(3));
+    assert_eq!(counted("factor-device"), Some(2));
+    assert_eq!(counted("login-address"), Some(1), "the recovery code");
 }

@@ -11,7 +11,9 @@ use super::guard::{
     AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard,
 };
-use crate::accounts::{Account, Factor, Factors, KnownDevices, RecoveryCode, TotpCode, TotpResult};
+use crate::accounts::{
+    Account, Factor, Factors, KnownDevice, KnownDevices, RecoveryCode, TotpCode, TotpResult,
+};
 use crate::audit::{self, Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
@@ -19,9 +21,9 @@ use crate::denied::Denied;
 use crate::request_id;
 
 #[derive(Clone)]
-pub struct SecondStep(Arc<SecondStepInner>);
+pub struct FactorVerifier(Arc<FactorVerifierInner>);
 
-struct SecondStepInner {
+struct FactorVerifierInner {
     guard: Arc<LoginGuard>,
     factors: Factors,
 }
@@ -68,13 +70,13 @@ impl FactorGuess {
     }
 }
 
-impl SecondStep {
+impl FactorVerifier {
     pub fn new(guard: Arc<LoginGuard>, factors: Factors) -> Self {
         // They are there from the start.
         for outcome in ["proved", "wrong", "refused"] {
             second_steps(outcome).increment(0);
         }
-        Self(Arc::new(SecondStepInner { guard, factors }))
+        Self(Arc::new(FactorVerifierInner { guard, factors }))
     }
 
     pub fn factors(&self) -> &Factors {
@@ -120,7 +122,7 @@ impl SecondStep {
         let slot = match guard.admit(&live.limits, who, mode).await {
             GuardAdmission::Held(slot) => slot,
             GuardAdmission::Refused { limit, refusal, .. } => {
-                guard.record_refused(request.event(guard), limit, &refusal);
+                guard.record_refused(request.event(guard, mode.device()), limit, &refusal);
                 return Ok(FactorOutcome::Denied(Denied::by(limit, &refusal)));
             }
             GuardAdmission::Busy => {
@@ -134,7 +136,7 @@ impl SecondStep {
     }
 
     async fn compare(&self, request: FactorRequest, slot: AttemptSlot) -> Result<FactorOutcome, DbError> {
-        let SecondStepInner { guard, factors } = &*self.0;
+        let FactorVerifierInner { guard, factors } = &*self.0;
         let FactorGuess::Totp(code) = &request.guess else { return Ok(FactorOutcome::Wrong) };
         let (taken, mode) = (slot.taken(), slot.mode());
         let stranger = mode.known().is_none();
@@ -160,12 +162,21 @@ impl SecondStep {
         let settled = Some(kept.as_ref().ok().copied().flatten().unwrap_or(taken.at));
         let limit = |rule: usize| mode.limits(GuardedLogin::Factor)[rule].as_str();
         let why = taken.noted.map(|refusal| EventRule::noted(limit(refusal.bucket), &refusal));
-        let wrong =
-            AuditEvent { at: taken.at, settled, why, outcome: Outcome::Wrong, ..request.event(guard) };
+        let wrong = AuditEvent {
+            at: taken.at,
+            settled,
+            why,
+            outcome: Outcome::Wrong,
+            ..request.event(guard, mode.device())
+        };
         guard.audit().record(wrong);
         if compared == TotpResult::WrongAndDisabled {
             let action = Action::TotpDisabled;
-            guard.audit().record(AuditEvent { action, outcome: Outcome::Ok, ..request.event(guard) });
+            guard.audit().record(AuditEvent {
+                action,
+                outcome: Outcome::Ok,
+                ..request.event(guard, mode.device())
+            });
         }
         kept?;
         Ok(FactorOutcome::Wrong)
@@ -178,14 +189,14 @@ impl SecondStep {
         live: &Arc<LiveSettings>,
         request: FactorRequest,
     ) -> Result<FactorOutcome, DbError> {
-        let SecondStepInner { guard, factors } = &*self.0;
+        let FactorVerifierInner { guard, factors } = &*self.0;
         let FactorGuess::Recovery(code) = &request.guess else { return Ok(FactorOutcome::Wrong) };
         let (limit, address) = (&live.limits.login_address, &request.origin.address);
         let (counted, hit) = match guard.count_address(limit, address, request.solved).await {
             Ok(counted) => counted,
             Err(refusal) => {
                 let limit = LimitName::LoginAddress.as_str();
-                guard.record_refused(request.event(guard), limit, &refusal);
+                guard.record_refused(request.event(guard, None), limit, &refusal);
                 return Ok(FactorOutcome::Denied(Denied::by(limit, &refusal)));
             }
         };
@@ -195,17 +206,21 @@ impl SecondStep {
         }
         if spent? {
             let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
-            guard.audit().record(AuditEvent { action, outcome, ..request.event(guard) });
+            guard.audit().record(AuditEvent { action, outcome, ..request.event(guard, None) });
             return Ok(FactorOutcome::Proved(Factor::Recovery));
         }
-        guard.audit().record(AuditEvent { at: counted.at, outcome: Outcome::Wrong, ..request.event(guard) });
+        guard.audit().record(AuditEvent {
+            at: counted.at,
+            outcome: Outcome::Wrong,
+            ..request.event(guard, None)
+        });
         Ok(FactorOutcome::Wrong)
     }
 }
 
 impl FactorRequest {
-    fn event(&self, guard: &LoginGuard) -> AuditEvent<'_> {
-        let device = AccountSubject::of(Some(&self.account)).known_device(&self.devices);
+    /// `device`: the known device whose limit counted it.
+    fn event(&self, guard: &LoginGuard, device: Option<&KnownDevice>) -> AuditEvent<'_> {
         AuditEvent {
             name: Some(self.guess.factor().into()),
             detail: device.map(|device| json!({ (audit::DEVICE): device.id.to_string() }).to_string()),
