@@ -31,6 +31,8 @@ pub const RECOVERY_CODES: usize = 10;
 pub enum Factor {
     Totp,
     Recovery,
+    /// With its user verified: a possession and what only its owner knows or is.
+    Passkey,
 }
 
 crate::db::text_column!(Factor, text => text.parse::<Self>()?);
@@ -71,13 +73,18 @@ pub struct AccountFactors {
     pub totp_disabled_at: Option<Micros>,
     /// Recovery codes that are left.
     pub recovery_left: i64,
+    pub passkeys: i64,
 }
 
 impl AccountFactors {
     /// What can be proved, the strongest first.
     pub fn methods(self) -> Vec<Factor> {
-        let totp = self.totp_since.map(|_| Factor::Totp);
-        totp.into_iter().chain((self.recovery_left > 0).then_some(Factor::Recovery)).collect()
+        let have = [
+            (self.passkeys > 0, Factor::Passkey),
+            (self.totp_since.is_some(), Factor::Totp),
+            (self.recovery_left > 0, Factor::Recovery),
+        ];
+        have.into_iter().filter_map(|(has, factor)| has.then_some(factor)).collect()
     }
 }
 
@@ -111,11 +118,12 @@ impl Factors {
     pub async fn of(&self, account: AccountId) -> Result<AccountFactors, DbError> {
         const SQL: &str = "SELECT (SELECT confirmed_at FROM totp WHERE account = $1),
             (SELECT disabled_at FROM totp WHERE account = $1),
-            (SELECT COUNT(*) FROM recovery_codes WHERE account = $1 AND used_at IS NULL)";
-        let (since, disabled, recovery_left): (Option<i64>, Option<i64>, i64) =
+            (SELECT COUNT(*) FROM recovery_codes WHERE account = $1 AND used_at IS NULL),
+            (SELECT COUNT(*) FROM passkeys WHERE account = $1)";
+        let (since, disabled, recovery_left, passkeys): (Option<i64>, Option<i64>, i64, i64) =
             on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_one(pool).await)?;
         let totp_since = since.map(Micros);
-        Ok(AccountFactors { totp_since, totp_disabled_at: disabled.map(Micros), recovery_left })
+        Ok(AccountFactors { totp_since, totp_disabled_at: disabled.map(Micros), recovery_left, passkeys })
     }
 
     /// A new secret for an app. The one in use stays in use until a code of the new one was right.

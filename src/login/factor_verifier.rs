@@ -88,9 +88,9 @@ impl FactorVerifier {
         live: &Arc<LiveSettings>,
         request: FactorRequest,
     ) -> Result<FactorOutcome, DbError> {
-        let outcome = match request.guess.factor() {
-            Factor::Totp => self.check_totp(live, request).await?,
-            Factor::Recovery => self.check_recovery(live, request).await?,
+        let outcome = match &request.guess {
+            FactorGuess::Totp(_) => self.check_totp(live, request).await?,
+            FactorGuess::Recovery(_) => self.check_recovery(live, request).await?,
         };
         second_steps(match &outcome {
             FactorOutcome::Proved(_) => "proved",

@@ -11,6 +11,7 @@ mod console;
 mod console_look;
 mod devices;
 mod double_click;
+mod factors;
 mod gallery;
 mod look;
 mod proof;
