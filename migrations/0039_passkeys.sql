@@ -6,7 +6,7 @@ CREATE TABLE passkeys (
     account      TEXT   NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
     rp_id        TEXT   NOT NULL,               -- the domain that it is for
     algorithm    BIGINT NOT NULL,               -- COSE: -7 ES256, -8 EdDSA, -257 RS256
-    public_key   TEXT   NOT NULL,               -- in base64url: a point (ES256, EdDSA), or an RSAPublicKey of PKCS#1
+    public_key   TEXT   NOT NULL,               -- in base64url: a point (ES256, EdDSA), or the modulus (RS256)
     sign_count   BIGINT NOT NULL,               -- of the authenticator, when last used; 0: it counts nothing
     backed_up    BIGINT NOT NULL,               -- 1: kept by a password manager or a cloud, too
     label        TEXT   NOT NULL,

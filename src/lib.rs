@@ -49,6 +49,7 @@ pub mod telemetry;
 pub mod throttle;
 pub mod tuning;
 pub mod web;
+pub mod webauthn;
 pub mod webhooks;
 
 pub use gatehouse_limiter::entropy;
