@@ -9,6 +9,7 @@ mod half_sign_ins;
 mod id;
 mod import;
 mod list;
+mod passkeys;
 mod realm;
 mod session_changes;
 mod sessions;
@@ -38,7 +39,7 @@ pub use entry::{
 };
 pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
-pub use id::{AccountId, DeviceId, SessionId};
+pub use id::{AccountId, DeviceId, PasskeyId, SessionId};
 pub use import::{
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
     MOST_ROWS as MOST_IMPORTED,
@@ -46,6 +47,10 @@ pub use import::{
 pub use list::{
     AccountCursor, AccountKey, AccountPage, AccountRole, AccountSearch, AccountState, AccountTotals,
     ListedAccount,
+};
+pub use passkeys::{
+    AddRefusal, Assertion, Attestation, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey,
+    PasskeyLabel, PasskeyRefusal, Passkeys,
 };
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};

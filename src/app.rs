@@ -11,7 +11,8 @@ use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, SessionChanges, Sessions, SubmittedForms,
+    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, Passkeys, SessionChanges, Sessions,
+    SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
@@ -151,7 +152,12 @@ impl Application {
         let half_sign_ins =
             HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
         let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
-        let factor_verifier = FactorVerifier::new(Arc::clone(&guard), factors);
+        let site = settings.passkeys.site(&settings.server.public_url);
+        let passkeys =
+            Passkeys::new(db.clone(), clock.clone(), entropy.clone(), &master, site, factors.clone());
+        warn_of_foreign(&passkeys).await;
+        let has_passkeys = passkeys.site().is_some();
+        let factor_verifier = FactorVerifier::new(Arc::clone(&guard), factors, passkeys);
         let app_sessions = AppSessions::new(
             db.clone(),
             clock.clone(),
@@ -268,6 +274,7 @@ impl Application {
         let sends_codes = settings.sms.gateway != GatewaySettings::None;
         let edge = WebContext {
             sends_codes,
+            passkeys: has_passkeys,
             outbox: services.outbox.as_ref().map(|_| settings.server.bind),
             alarm,
             ..WebContext::new(&settings.server.public_url, trusted, &master, clock, entropy)
@@ -281,6 +288,17 @@ impl Application {
             webhooks,
         })
     }
+}
+
+/// Passkeys work at the domain that they were made for, and at no other.
+async fn warn_of_foreign(passkeys: &Passkeys) {
+    let Ok(count @ 1..) = passkeys.count_foreign().await else { return };
+    let rp_id = passkeys.site().map_or("none", |site| &site.id);
+    tracing::warn!(
+        count,
+        rp_id,
+        "passkeys.rp_id: some passkeys are for another domain, and do not work here"
+    );
 }
 
 /// This process's name among the instances of an installation.

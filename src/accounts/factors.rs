@@ -86,6 +86,11 @@ impl AccountFactors {
         ];
         have.into_iter().filter_map(|(has, factor)| has.then_some(factor)).collect()
     }
+
+    /// It has neither an app nor a passkey.
+    pub const fn is_empty(self) -> bool {
+        self.totp_since.is_none() && self.passkeys == 0
+    }
 }
 
 /// What a code of an app is worth.
@@ -181,7 +186,11 @@ impl Factors {
         Ok(codes)
     }
 
-    async fn hand_out(&self, tx: &mut Tx, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
+    pub(super) async fn hand_out(
+        &self,
+        tx: &mut Tx,
+        account: AccountId,
+    ) -> Result<Vec<RecoveryCode>, DbError> {
         const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
         const ADD: &str = "INSERT INTO recovery_codes (account, code_hash) VALUES ($1, $2)";
         let id = account.to_string();
@@ -246,20 +255,14 @@ impl Factors {
         Ok(spent > 0)
     }
 
-    /// Takes every factor away: no sign-in is asked for one any more. Sessions go on. False if there was none.
-    pub async fn remove(&self, account: AccountId) -> Result<bool, DbError> {
-        const TABLES: [&str; 3] = [
-            "DELETE FROM totp WHERE account = $1",
-            "DELETE FROM recovery_codes WHERE account = $1",
-            "DELETE FROM factor_policies WHERE account = $1",
-        ];
-        let id = account.to_string();
+    /// Takes the app away. With the account's last factor goes that it is asked for one. Sessions go on. False if there
+    /// was none.
+    pub async fn remove_totp(&self, account: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "DELETE FROM totp WHERE account = $1";
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let mut removed = 0;
-        for sql in TABLES {
-            removed += on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await
-                .map(|done| done.rows_affected()))?;
-        }
+        let removed = on_tx!(&mut tx, connection => query(SQL).bind(account.to_string()).execute(connection).await
+            .map(|done| done.rows_affected()))?;
+        end_without_factors(&mut tx, account).await?;
         tx.commit().await?;
         Ok(removed > 0)
     }
@@ -277,6 +280,32 @@ impl Accounts {
             on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
         Ok(asks > 0)
     }
+
+    /// Whether there is anything that [`AccountAct::ClearFactors`](super::AccountAct::ClearFactors) takes away.
+    pub async fn has_factors(&self, account: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT (SELECT COUNT(*) FROM factor_policies WHERE account = $1 AND required > 0)
+            + (SELECT COUNT(*) FROM totp WHERE account = $1 AND secret IS NOT NULL)
+            + (SELECT COUNT(*) FROM passkeys WHERE account = $1)";
+        let has: i64 =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
+        Ok(has > 0)
+    }
+}
+
+/// What nobody is asked for any more goes: recovery codes stand in for an app or a passkey.
+pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
+    const TABLES: [&str; 2] = [
+        "DELETE FROM recovery_codes WHERE account = $1
+            AND NOT EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)",
+        "DELETE FROM factor_policies WHERE account = $1
+            AND NOT EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)",
+    ];
+    for sql in TABLES {
+        on_tx!(tx, connection => query(sql).bind(account.to_string()).execute(connection).await.map(drop))?;
+    }
+    Ok(())
 }
 
 /// Notes in a session that a factor was proved in it.

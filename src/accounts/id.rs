@@ -14,6 +14,10 @@ random_id! {
     /// One browser at one account. Opens nothing, and identifies no machine.
     DeviceId
 }
+random_id! {
+    /// A passkey in its owner's list, used to remove it.
+    PasskeyId
+}
 
 #[cfg(test)]
 mod tests {

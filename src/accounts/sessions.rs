@@ -42,6 +42,8 @@ pub struct Session {
     pub factor: Option<(Factor, Micros)>,
     /// The account asks for a second factor.
     pub asks_factor: bool,
+    /// The strongest that the account has, by which its owner confirms changes: a passkey or an app.
+    pub strongest: Option<Factor>,
     /// The client's address, masked.
     pub network: String,
     pub user_agent: String,
@@ -63,6 +65,8 @@ pub enum FirstFactor {
     /// By the password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
     Code,
+    /// With its user verified, which is a second factor as well.
+    Passkey,
 }
 
 impl From<FirstFactor> for Proof {
@@ -112,8 +116,10 @@ impl Sessions {
     pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str =
             "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
-            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, f.required, a.*
-            FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
+            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, f.required,
+            CASE WHEN EXISTS (SELECT 1 FROM passkeys k WHERE k.account = s.account) THEN 'passkey'
+            WHEN EXISTS (SELECT 1 FROM totp t WHERE t.account = s.account AND t.secret IS NOT NULL) THEN 'totp' END
+            AS strongest, a.* FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
             LEFT JOIN factor_policies f ON f.account = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
             AND (p.session IS NOT NULL OR COALESCE(f.required, 0) = 0 OR s.created_at < f.required)";
@@ -158,11 +164,10 @@ impl Sessions {
         Ok(Some(fresh))
     }
 
-    /// Whether the session proved recently who it is: by the password, or by a second factor where the account asks
-    /// for one.
+    /// Whether the session proved recently who it is: by the password, or by a second factor where the account has one.
     pub fn is_confirmed(&self, session: &Session) -> bool {
         let of_factor = session.factor.map_or(Micros(0), |(_, at)| at);
-        let at = if session.asks_factor { of_factor } else { session.verified_at };
+        let at = if session.strongest.is_some() { of_factor } else { session.verified_at };
         let now = self.clock.now();
         // A time in the future is not valid, except for small differences between clocks.
         at <= now.plus(self.settings.confirm) && now.since(at) < self.settings.confirm
@@ -172,7 +177,9 @@ impl Sessions {
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
         const SQL: &str = "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
             ends_at, verified_at, network, user_agent, methods, factor_at, (SELECT required FROM factor_policies
-            WHERE account = $1) AS required FROM sessions LEFT JOIN session_proofs ON session = id
+            WHERE account = $1) AS required, CASE WHEN EXISTS (SELECT 1 FROM passkeys WHERE account = $1) THEN 'passkey'
+            WHEN EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL) THEN 'totp' END AS strongest
+            FROM sessions LEFT JOIN session_proofs ON session = id
             WHERE account = $1 AND idle_until > $2 ORDER BY last_seen DESC, id LIMIT 100";
         let now = self.clock.now().0;
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now).fetch_all(pool).await)?)
@@ -273,6 +280,7 @@ from_row!(Session, row => Session {
     verified_at: Micros(row.try_get("verified_at")?),
     factor: row.try_get::<Option<Factor>, _>("methods")?.zip(row.try_get::<Option<i64>, _>("factor_at")?.map(Micros)),
     asks_factor: row.try_get::<Option<i64>, _>("required")?.is_some_and(|since| since > 0),
+    strongest: row.try_get("strongest")?,
     network: row.try_get("network")?,
     user_agent: row.try_get("user_agent")?,
 });
@@ -387,7 +395,7 @@ impl Sessions {
         let (verified_at, by_password, device) = match proof.first {
             FirstFactor::Password => (now, 1_i64, None),
             FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),
-            FirstFactor::Code => (Micros(0), 0, None),
+            FirstFactor::Code | FirstFactor::Passkey => (Micros(0), 0, None),
         };
         let (factor, factor_at) =
             proof.second.map(|(factor, at)| (<&'static str>::from(factor), at.0)).unzip();

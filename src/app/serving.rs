@@ -132,6 +132,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         in_batches(|| services.sessions.purge_expired(BATCH)).await;
         in_batches(|| services.sessions.purge_forms(BATCH)).await;
         in_batches(|| services.half_sign_ins.purge(BATCH)).await;
+        in_batches(|| services.factor_verifier.passkeys().purge(BATCH)).await;
         in_batches(|| services.gate.purge(BATCH)).await;
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;

@@ -112,8 +112,8 @@ pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 pub const FROM_DEVICE: &str = "device";
 /// The first field of that detail. At another program's login, where the name is the realm's, it alone tells.
 pub const DEVICE: &str = "device";
-/// The name of a second factor that was a recovery code: only the address counts that.
-pub const RECOVERY: &str = "recovery";
+/// The names of factors that nobody guesses, a recovery code and a passkey: only the address counts those.
+pub const COUNTED_AT_ADDRESS: [&str; 2] = ["recovery", "passkey"];
 /// How such a detail begins.
 pub const DEVICE_FIRST: &str = r#"{"device":"#;
 

@@ -10,8 +10,8 @@ use metrics::Counter;
 use sqlx::{AssertSqlSafe, QueryBuilder, query};
 
 use super::event::{
-    Action, AuditEvent, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE, MaskedSubject, Outcome,
-    RECOVERY, mask,
+    Action, AuditEvent, COUNTED_AT_ADDRESS, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE,
+    MaskedSubject, Outcome, mask,
 };
 use super::log::COLUMNS;
 use crate::config::LimitName;
@@ -249,7 +249,7 @@ fn counted_by(row: &EventEntry) -> &'static str {
         Action::SignIn if name == FROM_DEVICE => LimitName::LoginDevice,
         Action::Attempt if detail.starts_with(DEVICE_FIRST) => LimitName::GuardDevice,
         Action::FactorFailed if detail.starts_with(DEVICE_FIRST) => LimitName::FactorDevice,
-        Action::FactorFailed if name == RECOVERY => LimitName::LoginAddress,
+        Action::FactorFailed if COUNTED_AT_ADDRESS.contains(&name) => LimitName::LoginAddress,
         Action::Register
             if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
                 && !["unfit-password", "busy"].contains(&name) =>

@@ -14,10 +14,12 @@ use url::{Host, Url};
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, ParseResult, SectionReader, SectionTable, WithinSection, section};
+use super::settings::Settings;
 use super::values::{
     DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, if_any, integer, is_this_machine, network,
     origin, path, share, shown, socket_address, text, without_password, word, yes_or_no,
 };
+use crate::webauthn::RelyingParty;
 
 section! {
     Server in "server" {
@@ -228,6 +230,51 @@ pub(super) fn read_session(section: &mut SectionReader<'_>) -> SessionSettings {
         section.refuse_key("idle", reason);
     }
     session
+}
+
+section! {
+    PasskeySettings in "passkeys" {
+        /// The domain that passkeys are for; the host of `server.public_url` if left out.
+        rp_id: Option<String> = None, if_any(domain);
+    }
+}
+
+impl PasskeySettings {
+    /// What browsers make passkeys for; None where they have none: without a domain, or without https.
+    pub fn site(&self, public_url: &Url) -> Option<RelyingParty> {
+        let Some(Host::Domain(host)) = public_url.host() else { return None };
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        (is_local || public_url.scheme() == "https").then(|| RelyingParty {
+            id: self.rp_id.clone().unwrap_or_else(|| host.to_owned()),
+            origin: public_url.origin().ascii_serialization(),
+        })
+    }
+}
+
+fn domain(node: ValueNode) -> ParseResult<String> {
+    let text = text(node)?;
+    match Host::parse(&text) {
+        Ok(Host::Domain(name)) => Ok(name),
+        Ok(_) => Err("is an address; browsers make passkeys for domains only".to_owned()),
+        Err(_) => Err("is not a domain; write it as \"example.org\"".to_owned()),
+    }
+}
+
+/// Browsers take the page's host or a domain above it, and no public suffix: of these, those without a dot are told here.
+pub(super) fn refuse_foreign_rp_id(
+    root: &SectionReader<'_>,
+    place: Option<ConfigLocation>,
+    settings: &Settings,
+) {
+    let (Some(rp_id), Some(place)) = (&settings.passkeys.rp_id, place) else { return };
+    let host = settings.server.public_url.host_str().unwrap_or_default();
+    let is_above = host.strip_suffix(rp_id.as_str()).is_some_and(|rest| rest.ends_with('.'));
+    if host != rp_id && !(is_above && rp_id.contains('.')) {
+        let reason = format!(
+            "is {rp_id:?}, but the host of server.public_url is {host:?}; it must be that or a domain above it"
+        );
+        root.refuse(place, "passkeys.rp_id".to_owned(), reason);
+    }
 }
 
 section! {

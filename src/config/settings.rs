@@ -12,7 +12,8 @@ use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{
     self, AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, LoginTunables,
-    PasswordSettings, Secrets, Server, SessionSettings, StoreSettings, StoreUrl, TelemetrySettings,
+    PasskeySettings, PasswordSettings, Secrets, Server, SessionSettings, StoreSettings, StoreUrl,
+    TelemetrySettings,
 };
 use super::sms::{GatewaySettings, SmsSettings, SmsTunables};
 use super::values::shown;
@@ -36,6 +37,7 @@ pub struct Settings {
     pub secrets: Secrets,
     pub password: PasswordSettings,
     pub session: SessionSettings,
+    pub passkeys: PasskeySettings,
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
     pub verify: ProgramTexts,
@@ -61,6 +63,7 @@ impl Config {
     pub(super) fn read(root: &mut SectionReader<'_>) -> Self {
         let (bind_at, backend_at) = (root.place_in("server", "bind"), root.place_in("live", "backend"));
         let endpoint_at = root.place_in("telemetry", "otlp_endpoint");
+        let rp_id_at = root.place_in("passkeys", "rp_id");
         // Without a place the only thing to point at is the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
         // A gateway that was refused is read as the outbox, which must not cause a second problem.
@@ -80,6 +83,7 @@ impl Config {
             secrets: root.table(),
             password: root.table(),
             session: root.section("session", sections::read_session),
+            passkeys: root.table(),
             captcha,
             sms,
             verify: root.section("verify", programs::read),
@@ -101,6 +105,7 @@ impl Config {
         };
         sections::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
         refuse_no_redis(root, backend_at, &settings);
+        sections::refuse_foreign_rp_id(root, rp_id_at, &settings);
         let outbox = settings.sms.gateway == GatewaySettings::Outbox && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);
         refuse_short_memory(root, retention_at, &live.sms, &live.limits);
@@ -176,6 +181,7 @@ impl Settings {
             secrets,
             password,
             session,
+            passkeys,
             captcha,
             sms,
             verify,
@@ -192,6 +198,7 @@ impl Settings {
             secrets.differences(&other.secrets),
             password.differences(&other.password),
             session.differences(&other.session),
+            passkeys.differences(&other.passkeys),
             captcha.differences(&other.captcha),
             sms.differences(&other.sms),
             audit.differences(&other.audit),

@@ -1,6 +1,8 @@
-//! The second step of a sign-in: a code of an authenticator app, or a recovery code. A slot is taken before a code of an
+//! The second step of a sign-in: a code of an authenticator app, a recovery code or a passkey; and a sign-in by a passkey
+//! alone. A slot is taken before a code of an
 //! app is compared, as for a password; strangers have a budget for each account, and each known device its own.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use metrics::Counter;
@@ -11,10 +13,13 @@ use super::guard::{
     AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
     GuardedLogin, LoginGuard,
 };
+use super::sign_in::sign_ins;
 use crate::accounts::{
-    Account, Factor, Factors, KnownDevice, KnownDevices, RecoveryCode, TotpCode, TotpResult,
+    Account, Assertion, Factor, Factors, KnownDevice, KnownDevices, Passkeys, RecoveryCode, TotpCode,
+    TotpResult,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::clock::Micros;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
@@ -26,6 +31,7 @@ pub struct FactorVerifier(Arc<FactorVerifierInner>);
 struct FactorVerifierInner {
     guard: Arc<LoginGuard>,
     factors: Factors,
+    passkeys: Passkeys,
 }
 
 /// Who proves what, after a right first factor or in a session.
@@ -43,6 +49,7 @@ pub struct FactorRequest {
 pub enum FactorGuess {
     Totp(TotpCode),
     Recovery(RecoveryCode),
+    Passkey(Box<Assertion>),
 }
 
 #[derive(Debug)]
@@ -55,11 +62,21 @@ pub enum FactorOutcome {
     Denied(Denied),
 }
 
+/// A sign-in by a passkey alone.
+#[derive(Debug)]
+pub enum PasskeyOutcome {
+    SignedIn(Box<Account>),
+    /// Also if nobody has that passkey, or its account is disabled.
+    Wrong,
+    Denied(Denied),
+}
+
 impl FactorGuess {
     const fn factor(&self) -> Factor {
         match self {
             Self::Totp(_) => Factor::Totp,
             Self::Recovery(_) => Factor::Recovery,
+            Self::Passkey(_) => Factor::Passkey,
         }
     }
 
@@ -71,16 +88,20 @@ impl FactorGuess {
 }
 
 impl FactorVerifier {
-    pub fn new(guard: Arc<LoginGuard>, factors: Factors) -> Self {
+    pub fn new(guard: Arc<LoginGuard>, factors: Factors, passkeys: Passkeys) -> Self {
         // They are there from the start.
         for outcome in ["proved", "wrong", "refused"] {
             second_steps(outcome).increment(0);
         }
-        Self(Arc::new(FactorVerifierInner { guard, factors }))
+        Self(Arc::new(FactorVerifierInner { guard, factors, passkeys }))
     }
 
     pub fn factors(&self) -> &Factors {
         &self.0.factors
+    }
+
+    pub fn passkeys(&self) -> &Passkeys {
+        &self.0.passkeys
     }
 
     pub async fn check(
@@ -90,7 +111,8 @@ impl FactorVerifier {
     ) -> Result<FactorOutcome, DbError> {
         let outcome = match &request.guess {
             FactorGuess::Totp(_) => self.check_totp(live, request).await?,
-            FactorGuess::Recovery(_) => self.check_recovery(live, request).await?,
+            FactorGuess::Recovery(code) => self.check_recovery(live, &request, code).await?,
+            FactorGuess::Passkey(assertion) => self.check_passkey(live, &request, assertion).await?,
         };
         second_steps(match &outcome {
             FactorOutcome::Proved(_) => "proved",
@@ -136,7 +158,7 @@ impl FactorVerifier {
     }
 
     async fn compare(&self, request: FactorRequest, slot: AttemptSlot) -> Result<FactorOutcome, DbError> {
-        let FactorVerifierInner { guard, factors } = &*self.0;
+        let FactorVerifierInner { guard, factors, .. } = &*self.0;
         let FactorGuess::Totp(code) = &request.guess else { return Ok(FactorOutcome::Wrong) };
         let (taken, mode) = (slot.taken(), slot.mode());
         let stranger = mode.known().is_none();
@@ -182,40 +204,121 @@ impl FactorVerifier {
         Ok(FactorOutcome::Wrong)
     }
 
-    /// A recovery code has 80 bits: guesses count for their address alone, so that whoever knows the password cannot
-    /// keep the owner from them.
     async fn check_recovery(
         &self,
         live: &Arc<LiveSettings>,
-        request: FactorRequest,
+        request: &FactorRequest,
+        code: &RecoveryCode,
     ) -> Result<FactorOutcome, DbError> {
-        let FactorVerifierInner { guard, factors } = &*self.0;
-        let FactorGuess::Recovery(code) = &request.guess else { return Ok(FactorOutcome::Wrong) };
-        let (limit, address) = (&live.limits.login_address, &request.origin.address);
-        let (counted, hit) = match guard.count_address(limit, address, request.solved).await {
+        let FactorVerifierInner { guard, factors, .. } = &*self.0;
+        let event = request.event(guard, None);
+        let check = async {
+            let spent = factors.spend_recovery_code(request.account.id, code).await?;
+            Ok(if spent { Ok(()) } else { Err(()) })
+        };
+        match self.count_at_address(live, &request.origin, &event, check).await? {
+            Ok(()) => {
+                let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
+                guard.audit().record(AuditEvent { action, outcome, ..event });
+                Ok(FactorOutcome::Proved(Factor::Recovery))
+            }
+            Err(Refused::Wrong(at, ())) => Ok(self.wrong(AuditEvent { at, ..event })),
+            Err(Refused::Denied(denied)) => Ok(FactorOutcome::Denied(denied)),
+        }
+    }
+
+    async fn check_passkey(
+        &self,
+        live: &Arc<LiveSettings>,
+        request: &FactorRequest,
+        assertion: &Assertion,
+    ) -> Result<FactorOutcome, DbError> {
+        let FactorVerifierInner { guard, passkeys, .. } = &*self.0;
+        let event = request.event(guard, None);
+        let check = passkeys.accept(assertion, Some(request.account.id));
+        match self.count_at_address(live, &request.origin, &event, check).await? {
+            Ok(_) => Ok(FactorOutcome::Proved(Factor::Passkey)),
+            Err(Refused::Wrong(at, why)) => Ok(self.wrong(AuditEvent { at, detail: why.detail(), ..event })),
+            Err(Refused::Denied(denied)) => Ok(FactorOutcome::Denied(denied)),
+        }
+    }
+
+    fn wrong(&self, event: AuditEvent<'_>) -> FactorOutcome {
+        self.0.guard.audit().record(AuditEvent { outcome: Outcome::Wrong, ..event });
+        FactorOutcome::Wrong
+    }
+
+    /// Signs in whoever has the passkey. A wrong answer is recorded at an account only if its signature is right: anybody
+    /// can name a passkey.
+    pub async fn sign_in(
+        &self,
+        live: &Arc<LiveSettings>,
+        assertion: &Assertion,
+        origin: &RequestOrigin,
+        solved: bool,
+    ) -> Result<PasskeyOutcome, DbError> {
+        let FactorVerifierInner { guard, passkeys, .. } = &*self.0;
+        let event = AuditEvent {
+            name: Some(Factor::Passkey.into()),
+            solved,
+            address: Some(EventSubject::Address(&origin.address)),
+            network: Some(EventSubject::Network(&origin.network)),
+            ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
+        };
+        let checked = self.count_at_address(live, origin, &event, passkeys.accept(assertion, None)).await?;
+        let (outcome, label) = match checked {
+            Ok(account) => {
+                let (action, outcome) = (Action::SignIn, Outcome::Ok);
+                let account_key = Some(account.recorded());
+                guard.audit().record(AuditEvent { action, outcome, account: account_key, ..event });
+                (PasskeyOutcome::SignedIn(Box::new(account)), "signed-in")
+            }
+            Err(Refused::Wrong(at, why)) => {
+                let account = why.account().map(Account::recorded);
+                self.wrong(AuditEvent { at, account, detail: why.detail(), ..event });
+                (PasskeyOutcome::Wrong, "rejected")
+            }
+            Err(Refused::Denied(denied)) => {
+                let challenged = matches!(denied, Denied::Challenged { .. });
+                (PasskeyOutcome::Denied(denied), if challenged { "challenged" } else { "throttled" })
+            }
+        };
+        sign_ins(label).increment(1);
+        Ok(outcome)
+    }
+
+    /// Recovery codes have 80 bits and passkeys more: guesses count for their address alone, so that whoever knows the
+    /// password cannot keep the owner from them. What is right is given back.
+    async fn count_at_address<T, E>(
+        &self,
+        live: &Arc<LiveSettings>,
+        origin: &RequestOrigin,
+        event: &AuditEvent<'_>,
+        check: impl Future<Output = Result<Result<T, E>, DbError>>,
+    ) -> Result<Result<T, Refused<E>>, DbError> {
+        let guard = &self.0.guard;
+        let (limit, address) = (&live.limits.login_address, &origin.address);
+        let (counted, hit) = match guard.count_address(limit, address, event.solved).await {
             Ok(counted) => counted,
             Err(refusal) => {
                 let limit = LimitName::LoginAddress.as_str();
-                guard.record_refused(request.event(guard, None), limit, &refusal);
-                return Ok(FactorOutcome::Denied(Denied::by(limit, &refusal)));
+                guard.record_refused(event.clone(), limit, &refusal);
+                return Ok(Err(Refused::Denied(Denied::by(limit, &refusal))));
             }
         };
-        let spent = factors.spend_recovery_code(request.account.id, code).await;
-        if !matches!(spent, Ok(false)) {
+        let checked = check.await;
+        if !matches!(checked, Ok(Err(_))) {
             guard.uncount_address(limit, address, hit).await;
         }
-        if spent? {
-            let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
-            guard.audit().record(AuditEvent { action, outcome, ..request.event(guard, None) });
-            return Ok(FactorOutcome::Proved(Factor::Recovery));
-        }
-        guard.audit().record(AuditEvent {
-            at: counted.at,
-            outcome: Outcome::Wrong,
-            ..request.event(guard, None)
-        });
-        Ok(FactorOutcome::Wrong)
+        Ok(checked?.map_err(|wrong| Refused::Wrong(counted.at, wrong)))
     }
+}
+
+/// Why what was shown proves nothing.
+enum Refused<E> {
+    /// From when it counts, and why.
+    Wrong(Micros, E),
+    Denied(Denied),
 }
 
 impl FactorRequest {

@@ -17,7 +17,7 @@ pub use attempts::{
 };
 pub use by_code::{ByCode, CodeEntry, CodeRefusal};
 pub use consecutive::password_enabled_counter;
-pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier};
+pub use factor_verifier::{FactorGuess, FactorOutcome, FactorRequest, FactorVerifier, PasskeyOutcome};
 pub use gatehouse_limiter::middleware::RequestOrigin;
 pub use guard::{
     AccountSubject, AttemptSlot, ClientCapabilities, CountedAttempt, CountingMode, FailureRecord,

@@ -178,7 +178,10 @@ impl FormReply<'_> {
             // The account page says since when the password is disabled, and what to do.
             ActionRefusal::Problem(Problem::PasswordDisabled) => self.visit.see_other("/account", None),
             ActionRefusal::WrongCode => self.invalid(Field::Code, Message::CodeWrong),
-            ActionRefusal::WrongFactor => self.invalid(Field::Code, Message::FactorWrong),
+            ActionRefusal::WrongFactor(Field::Passkey) | ActionRefusal::Problem(Problem::InvalidPasskey) => {
+                self.invalid(Field::Passkey, Message::PasskeyWrong)
+            }
+            ActionRefusal::WrongFactor(field) => self.invalid(field, Message::FactorWrong),
             ActionRefusal::FactorClosed => self.invalid(Field::Code, Message::FactorClosed),
             ActionRefusal::Problem(Problem::LoginTaken) => self.invalid(Field::Login, Message::LoginTaken),
             ActionRefusal::Problem(Problem::PhoneTaken) => self.invalid(Field::Phone, Message::PhoneTaken),

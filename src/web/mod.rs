@@ -12,6 +12,7 @@ pub mod gate;
 pub mod http;
 pub mod openapi;
 pub mod outbox;
+pub mod passkeys;
 pub mod programs;
 pub mod register;
 pub mod reset;

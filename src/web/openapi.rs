@@ -16,7 +16,8 @@ use crate::web::http::assets::PublicBody;
 use crate::web::http::problem::Kind;
 use crate::web::http::{CaptchaBody, CaptchaChallenge, InputError, Problem, ProblemBody, problem_kind};
 use crate::web::{
-    account, captcha, code, programs, register, reset, second_step, session, sign_in, sign_in_by_code, status,
+    account, captcha, code, passkeys, programs, register, reset, second_step, session, sign_in,
+    sign_in_by_code, status,
 };
 
 #[derive(OpenApi)]
@@ -63,6 +64,11 @@ use crate::web::{
         account::factors::api_use,
         account::factors::api_remove,
         account::factors::api_renew,
+        passkeys::api_challenge,
+        passkeys::api_login,
+        passkeys::api_list,
+        passkeys::api_add,
+        passkeys::api_remove,
         programs::attempts::settle,
         programs::attempts::forgive,
         programs::verifications::start,

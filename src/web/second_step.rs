@@ -7,7 +7,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Account, AccountFactors, AccountId, Factor, HalfSignIn, HalfToken, Proof, Session, ShownBy,
+    Account, AccountFactors, AccountId, ChallengePurpose, Factor, HalfSignIn, HalfToken, Proof, Session,
+    ShownBy,
 };
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
@@ -17,12 +18,13 @@ use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
 };
 use crate::web::http::action::{parse_current, read_current};
-use crate::web::http::describe::{ATTEMPT, BODY, CurrentPassword};
+use crate::web::http::describe::{self, ATTEMPT, BODY, CurrentPassword};
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
     PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
+use crate::web::passkeys::{self, AssertionJson};
 use crate::web::session::{SECOND_STEP, UserBody, complete};
 
 const FORM: CaptchaForm = CaptchaForm::Login;
@@ -31,6 +33,7 @@ const FORM: CaptchaForm = CaptchaForm::Login;
 #[serde(default)]
 pub struct FactorForm {
     pub code: SecretField,
+    pub passkey: SecretField,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
@@ -46,27 +49,36 @@ pub struct FactorBody {
     /// A recovery code, with or without its dashes.
     #[schema(value_type = Option<String>)]
     pub recovery: Option<SecretField>,
+    /// The answer to a challenge for `second-step`.
+    #[schema(schema_with = describe::passkey_assertion, required = false)]
+    pub passkey: Option<AssertionJson>,
     pub captcha: Option<CaptchaSolution>,
 }
 
 impl FactorBody {
     pub fn guess(&self) -> Result<FactorGuess, Problem> {
-        read_guess(self.totp.as_ref(), self.recovery.as_ref())
+        let shown = self.passkey.as_ref().map(|passkey| passkey.guess(ChallengePurpose::SecondStep));
+        read_guess(self.totp.as_ref(), self.recovery.as_ref(), shown)
     }
 }
 
 /// What a call proves: one field, in its form.
-fn read_guess(totp: Option<&SecretField>, recovery: Option<&SecretField>) -> Result<FactorGuess, Problem> {
-    let (field, typed) = match (totp, recovery) {
-        (Some(code), None) => ("totp", code),
-        (None, Some(code)) => ("recovery", code),
-        (Some(_), Some(_)) => return Err(Problem::wrong("recovery", "Send totp or recovery, not both.")),
-        (None, None) => {
+fn read_guess(
+    totp: Option<&SecretField>,
+    recovery: Option<&SecretField>,
+    passkey: Option<FactorGuess>,
+) -> Result<FactorGuess, Problem> {
+    let (field, typed) = match (totp, recovery, passkey) {
+        (Some(code), None, None) => ("totp", code),
+        (None, Some(code), None) => ("recovery", code),
+        (None, None, Some(guess)) => return Ok(guess),
+        (None, None, None) => {
             return Err(Problem::wrong(
                 "totp",
-                "Send totp (six digits) or recovery (16 letters and digits).",
+                "Send totp (six digits), recovery (16 letters and digits) or passkey.",
             ));
         }
+        _ => return Err(Problem::wrong("recovery", "Send one of totp, recovery and passkey.")),
     };
     match (field, FactorGuess::parse(typed.expose())) {
         ("totp", Some(guess @ FactorGuess::Totp(_)))
@@ -76,8 +88,16 @@ fn read_guess(totp: Option<&SecretField>, recovery: Option<&SecretField>) -> Res
     }
 }
 
-/// What was typed into the one field of a form.
-fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<FactorGuess> {
+/// What was typed into the one field of a form, or put there by the script.
+fn parse_guess(
+    typed: &SecretField,
+    (passkey, purpose): (&SecretField, ChallengePurpose),
+    errors: &mut FieldErrors,
+) -> Option<FactorGuess> {
+    if !passkey.expose().is_empty() {
+        let shown = passkeys::parse(passkey.expose(), purpose, errors)?;
+        return Some(FactorGuess::Passkey(Box::new(shown)));
+    }
     let typed = typed.expose().trim();
     let parsed = match typed {
         "" => Err(Message::FactorMissing),
@@ -87,19 +107,24 @@ fn parse_guess(typed: &SecretField, errors: &mut FieldErrors) -> Option<FactorGu
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
+async fn prove(by: &Actor<'_>, account: &Account, mut guess: FactorGuess) -> Result<Factor, ActionRefusal> {
     let solved = by.redeem().await?;
+    let mut field = Field::Code;
+    if let FactorGuess::Passkey(shown) = &mut guess {
+        shown.browser = by.browser_name();
+        field = Field::Passkey;
+    }
     let (origin, devices) = (by.origin.clone(), by.known().clone());
     let request = FactorRequest { account: account.clone(), guess, origin, devices, solved };
     match by.services.factor_verifier.check(by.live, request).await? {
         FactorOutcome::Proved(factor) => Ok(factor),
-        FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor),
+        FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor(field)),
         FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
         FactorOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),
     }
 }
 
-/// Who is signed in proves it again: by a factor, where the account asks for one, otherwise by the password.
+/// Who is signed in proves it again: by a factor, where the account has one, otherwise by the password.
 pub enum StepUp {
     /// In this field.
     Password(Field, Password),
@@ -118,15 +143,16 @@ pub async fn step_up(
     }
 }
 
-/// From a form that has one of the two fields.
+/// From a form that has the fields of one of the two.
 pub fn parse_step_up(
     session: &Session,
     code: &SecretField,
+    passkey: &SecretField,
     (field, password): (Field, &SecretField),
     errors: &mut FieldErrors,
 ) -> Option<StepUp> {
-    if session.asks_factor {
-        return parse_guess(code, errors).map(StepUp::Factor);
+    if session.strongest.is_some() {
+        return parse_guess(code, (passkey, ChallengePurpose::Confirm), errors).map(StepUp::Factor);
     }
     errors.take(field, parse_current(password)).map(|password| StepUp::Password(field, password))
 }
@@ -135,7 +161,7 @@ pub fn parse_step_up(
 #[serde(deny_unknown_fields)]
 #[schema(as = Confirmation, example = json!({ "totp": "492039" }))]
 pub struct ConfirmBody {
-    /// Of the account that is signed in, while it asks for no second factor.
+    /// Of the account that is signed in, while it has neither an app nor a passkey.
     #[schema(value_type = Option<CurrentPassword>)]
     password: Option<SecretField>,
     /// The six digits that the authenticator app shows.
@@ -144,6 +170,9 @@ pub struct ConfirmBody {
     /// A recovery code.
     #[schema(value_type = Option<String>)]
     recovery: Option<SecretField>,
+    /// The answer to a challenge for `confirm`.
+    #[schema(schema_with = describe::passkey_assertion, required = false)]
+    passkey: Option<AssertionJson>,
     pub captcha: Option<CaptchaSolution>,
 }
 
@@ -154,16 +183,17 @@ impl ConfirmBody {
         session: &Session,
         account: &Account,
     ) -> Result<StepUp, Problem> {
-        match (&self.password, session.asks_factor) {
+        let shown = self.passkey.as_ref().map(|passkey| passkey.guess(ChallengePurpose::Confirm));
+        match (&self.password, session.strongest.is_some()) {
             (Some(_), true) => Err(step_up_required(services, session, account.id).await?),
             (Some(_), false) if account.password_hash.is_none() => Err(Problem::NoPassword),
             (Some(password), false) => {
                 Ok(StepUp::Password(Field::Password, read_current(Field::Password, password)?))
             }
-            (None, false) if self.totp.is_none() && self.recovery.is_none() => {
+            (None, false) if self.totp.is_none() && self.recovery.is_none() && shown.is_none() => {
                 Err(Problem::at(Field::Password, Message::CurrentPasswordMissing))
             }
-            (None, _) => Ok(StepUp::Factor(read_guess(self.totp.as_ref(), self.recovery.as_ref())?)),
+            (None, _) => Ok(StepUp::Factor(read_guess(self.totp.as_ref(), self.recovery.as_ref(), shown)?)),
         }
     }
 }
@@ -173,7 +203,7 @@ pub async fn step_up_required(
     session: &Session,
     account: AccountId,
 ) -> Result<Problem, Problem> {
-    let methods = match session.asks_factor {
+    let methods = match session.strongest.is_some() {
         true => services.factor_verifier.factors().of(account).await?.methods(),
         false => Vec::new(),
     };
@@ -235,7 +265,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
     let page = FactorPage::new(&visit, &live, &half, factors);
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    let guess = reply.read(&form.guarded, |errors| parse_guess(&form.code, errors)).await?;
+    let passkey = (&form.passkey, ChallengePurpose::SecondStep);
+    let guess = reply.read(&form.guarded, |errors| parse_guess(&form.code, passkey, errors)).await?;
     let factor = reply.told(prove(&reply.actor(&form.guarded), &half.account, guess).await).await?;
     let answer = match half.new_password {
         Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),
@@ -249,7 +280,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
 ///
 /// With the cookie that came with 403 factor-required, within five minutes. A code of the app counts on the account,
 /// or on the device if the cookie `gh_device` shows one that the account knows, before it is compared, and is given
-/// back if it was right; each code is right once. A wrong recovery code counts on the client's address alone.
+/// back if it was right; each code is right once. A wrong recovery code or passkey counts
+/// on the client's address alone.
 #[utoipa::path(
     post,
     path = "/api/v1/login/factor",

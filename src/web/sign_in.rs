@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::Username;
+use crate::accounts::{ChallengePurpose, Username};
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
@@ -19,6 +19,7 @@ use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Next,
     PageRequest, SecretField, ServicesData, UnreadBody, WebResult,
 };
+use crate::web::passkeys;
 use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcome_program};
 
 #[derive(Debug, Default, Deserialize)]
@@ -26,6 +27,8 @@ use crate::web::session::{UserBody, signed_in, unless_signed_in, welcome, welcom
 pub struct LoginForm {
     pub login: String,
     pub password: SecretField,
+    /// Instead of both.
+    pub passkey: SecretField,
     #[serde(flatten)]
     pub to: NextFields,
     #[serde(flatten)]
@@ -90,9 +93,18 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
     };
     let challenge = CaptchaForm::Login;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
+    let next = form.to.target(&visit, &live);
+    if !form.passkey.expose().is_empty() {
+        let parse = |errors: &mut _| passkeys::parse(form.passkey.expose(), ChallengePurpose::SignIn, errors);
+        let shown = reply.read(&form.guarded, parse).await?;
+        let signed_in = passkeys::sign_in(&reply.actor(&form.guarded), shown).await;
+        let (account, proof) = reply.told(signed_in).await?;
+        let response = welcome(&visit, &services, &account, next, None, proof).await?;
+        // None: the account was changed meanwhile.
+        return Ok(response.unwrap_or_else(|| reply.invalid(Field::Passkey, Message::PasskeyWrong)));
+    }
     let parsed = reply.read(&form.guarded, |errors| parse(&form.login, &form.password, errors)).await?;
     let owner = reply.told(sign_in(&reply.actor(&form.guarded), parsed).await).await?;
-    let next = form.to.target(&visit, &live);
     let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
     // None: the password was changed while this one was verified.
     Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))

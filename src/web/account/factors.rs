@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    AccountFactors, AuthenticatedSession, Factor, RecoveryCode, SessionToken, TotpCode, TotpSecret,
+    AccountFactors, AuthenticatedSession, Factor, Passkey, RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
+use crate::clock::Micros;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
 use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
@@ -22,6 +23,7 @@ use crate::web::http::{
     ApiRequest, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField, Services,
     ServicesData, UnreadBody, WebError, WebResult,
 };
+use crate::web::passkeys;
 use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_required};
 use crate::web::session::{self, Member};
 
@@ -39,6 +41,8 @@ enum FactorAct {
     UseTotp,
     RemoveTotp,
     RenewCodes,
+    AddPasskey,
+    RemovePasskey,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,6 +51,10 @@ pub struct FactorsForm {
     act: FactorAct,
     code: SecretField,
     current_password: SecretField,
+    passkey: SecretField,
+    /// Of a new passkey.
+    label: String,
+    passkey_id: String,
     #[serde(flatten)]
     guarded: GuardedFields,
 }
@@ -65,7 +73,7 @@ async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<Acco
     Ok(services.factor_verifier.factors().of(who.account.id).await?)
 }
 
-fn record(
+pub fn record(
     sender: &Requester,
     services: &Services,
     who: &AuthenticatedSession,
@@ -100,7 +108,8 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if form.act == FactorAct::Confirm {
         let parse = |errors: &mut FieldErrors| {
-            parse_step_up(&who.session, &form.code, (Field::CurrentPassword, &form.current_password), errors)
+            let current = (Field::CurrentPassword, &form.current_password);
+            parse_step_up(&who.session, &form.code, &form.passkey, current, errors)
         };
         let shown = reply.read(&form.guarded, parse).await?;
         let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
@@ -136,12 +145,24 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             codes
         }
         FactorAct::RemoveTotp => {
-            if store.remove(account).await? {
+            if store.remove_totp(account).await? {
                 record(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
             }
             return Ok(visit.see_other(PATH, Some(Flash::TotpRemoved)));
         }
-        FactorAct::RenewCodes if page.factors.totp_since.is_none() => return Ok(reply.plain(Notice::None)),
+        FactorAct::AddPasskey => {
+            let made = (form.passkey.expose(), *visit.browser.bytes());
+            match passkeys::add_by_form(&visit, &services, &who, made, &form.label).await? {
+                Ok(codes) if codes.is_empty() => return Ok(visit.see_other(PATH, Some(Flash::PasskeyAdded))),
+                Ok(codes) => codes,
+                Err((field, message)) => return Ok(reply.invalid(field, message)),
+            }
+        }
+        FactorAct::RemovePasskey => {
+            passkeys::remove(&visit, &services, &who, &form.passkey_id).await?;
+            return Ok(visit.see_other(PATH, Some(Flash::PasskeyRemoved)));
+        }
+        FactorAct::RenewCodes if page.factors.is_empty() => return Ok(reply.plain(Notice::None)),
         FactorAct::RenewCodes => {
             let codes = store.renew_recovery_codes(account).await?;
             record(&visit, &services, &who, Action::FactorAdded, Factor::Recovery);
@@ -155,7 +176,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     Ok(response)
 }
 
-fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
+pub fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
     codes.iter().map(RecoveryCode::expose).collect()
 }
 
@@ -170,6 +191,9 @@ pub struct FactorsPage {
     /// By a factor.
     asks_factor: bool,
     has_password: bool,
+    passkeys: Vec<Passkey>,
+    /// The domain of passkeys here; none where browsers have none.
+    rp_id: Option<String>,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -199,12 +223,15 @@ impl FactorsPage {
             true => services.factor_verifier.factors().proposed_totp(who.account.id).await?,
             false => None,
         };
+        let passkeys = services.factor_verifier.passkeys();
         Ok(Self {
             form: FormPage::new(visit, PATH, Some(login), None),
             login: login.to_owned(),
             factors: factors(services, who).await?,
             confirmed,
-            asks_factor: who.session.asks_factor,
+            asks_factor: who.session.strongest.is_some(),
+            passkeys: passkeys.list(who.account.id).await?,
+            rp_id: passkeys.site().map(|site| site.id.clone()),
             has_password: who.account.password_hash.is_some(),
             proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
@@ -217,6 +244,10 @@ impl FactorsPage {
             (true, _) | (false, true) => "code",
             (false, false) => "current_password",
         })
+    }
+
+    fn moment(&self, at: &Micros) -> Moment {
+        Moment(*at)
     }
 
     fn since(&self) -> Option<Moment> {
@@ -247,7 +278,7 @@ fn issuer(services: &Services) -> String {
 
 /// Prove again who is signed in
 ///
-/// By the password, or by a second factor once the account asks for one. It holds for `[session] confirm`, by default 15
+/// By the password, or by a second factor once the account has one. It holds for `[session] confirm`, by default 15
 /// minutes, and counts as at sign-in.
 #[utoipa::path(
     post,
@@ -276,7 +307,7 @@ pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: Api
     Ok(response)
 }
 
-async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+pub async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
     match services.sessions.is_confirmed(&who.session) {
         true => Ok(()),
         false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),
@@ -353,7 +384,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
 
 /// Remove the authenticator app
 ///
-/// With it go the recovery codes: sign-ins are not asked for a second step any more.
+/// With the account's last factor go its recovery codes, and sign-ins are not asked for a second step any more.
 #[utoipa::path(
     delete,
     path = "/api/v1/totp",
@@ -365,7 +396,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
 )]
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
-    if call.services.factor_verifier.factors().remove(who.account.id).await? {
+    if call.services.factor_verifier.factors().remove_totp(who.account.id).await? {
         record(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
     }
     Ok(HttpResponse::NoContent().finish())
@@ -385,7 +416,7 @@ pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
 )]
 pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
-    if factors(&call.services, &who).await?.totp_since.is_none() {
+    if factors(&call.services, &who).await?.is_empty() {
         return Err(Problem::NotFound.into());
     }
     let codes = call.services.factor_verifier.factors().renew_recovery_codes(who.account.id).await?;

@@ -29,7 +29,7 @@ const CONSOLE: &str = "/admin";
 /// Confirm the password before a change
 ///
 /// An administrator changes something only if the session has confirmed the password, or a second factor where the account
-/// asks for one, within `[session] confirm`, by default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
+/// has one, within `[session] confirm`, by default 15 minutes. A sign-in by password counts as one. The password is verified as at sign-in, and the same limits
 /// count it.
 #[utoipa::path(
     post,
@@ -70,6 +70,7 @@ pub struct ConfirmForm {
     password: SecretField,
     /// Instead, where the account asks for a second factor.
     code: SecretField,
+    passkey: SecretField,
     next: String,
     #[serde(flatten)]
     guarded: GuardedFields,
@@ -107,7 +108,7 @@ async fn confirm(
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     let session = admin.session().ok_or(Problem::Forbidden)?;
     let parse = |errors: &mut FieldErrors| {
-        parse_step_up(session, &form.code, (Field::Password, &form.password), errors)
+        parse_step_up(session, &form.code, &form.passkey, (Field::Password, &form.password), errors)
     };
     let shown = reply.read(&form.guarded, parse).await?;
     let actor = reply.actor(&form.guarded);
@@ -190,10 +191,11 @@ pub struct CarriedForm {
 impl CarriedForm {
     /// Every field of the form, except those that the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
-        const OWN: [&str; 7] = [
+        const OWN: [&str; 8] = [
             "csrf_token",
             "password",
             "code",
+            "passkey",
             "captcha_id",
             "captcha_answer",
             "captcha_altcha",
@@ -210,8 +212,8 @@ pub struct ConfirmPage {
     pub form: FormPage,
     /// It runs after the password is confirmed.
     pub carried: Option<CarriedForm>,
-    /// By a second factor, not by the password.
-    pub asks_factor: bool,
+    /// By this second factor or a weaker one, not by the password.
+    pub strongest: Option<Factor>,
 }
 
 form_page!(ConfirmPage);
@@ -219,20 +221,20 @@ form_page!(ConfirmPage);
 impl ConfirmPage {
     /// The form as it is first shown.
     pub fn new(visit: &PageRequest, user: &str, next: Option<Next>) -> Self {
-        Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None, asks_factor: false }
+        Self { form: FormPage::new(visit, CONFIRM, Some(user), next), carried: None, strongest: None }
     }
 
     fn of(visit: &PageRequest, admin: &Admin, next: Option<Next>) -> Self {
-        let asks_factor = admin.session().is_some_and(|session| session.asks_factor);
-        Self { asks_factor, ..Self::new(visit, admin.login(), next) }
+        let strongest = admin.session().and_then(|session| session.strongest);
+        Self { strongest, ..Self::new(visit, admin.login(), next) }
     }
 
     /// A page with a wait sets no focus, so that its message is read first.
     fn focus(&self) -> &'static str {
-        match (self.notice.wait(), self.asks_factor) {
+        match (self.notice.wait(), self.strongest) {
             (Some(_), _) => "",
-            (None, true) => "code",
-            (None, false) => "password",
+            (None, Some(_)) => "code",
+            (None, None) => "password",
         }
     }
 }

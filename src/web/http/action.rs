@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::accounts::{Account, KnownDevices, Username};
 use crate::captcha::{CaptchaAnswer, RedeemResult};
+use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
@@ -44,8 +45,8 @@ pub enum ActionRefusal {
         captcha_required: bool,
     },
     WrongCode,
-    /// The second factor, or one that was used before.
-    WrongFactor,
+    /// The second factor at this field, or it was used before.
+    WrongFactor(Field),
     /// Codes of the account's app are not compared from here.
     FactorClosed,
     Unfit(Field, PasswordError),
@@ -112,6 +113,20 @@ impl<'a> Actor<'a> {
 
     pub const fn known(&self) -> &KnownDevices {
         &self.known
+    }
+
+    /// The same, where it is told whose challenge was answered.
+    pub fn browser_name(&self) -> Option<[u8; 16]> {
+        self.asker.browser.map(|browser| *browser.bytes())
+    }
+
+    pub fn now(&self) -> Micros {
+        self.sender.now()
+    }
+
+    /// Whether its network is refused, and this browser is unknown at the account.
+    pub fn is_refused(&self, account: &Account) -> bool {
+        self.sender.is_denied(self.live) && self.known.at(account.id).is_none()
     }
 
     pub fn browser(&self) -> Option<&[u8]> {

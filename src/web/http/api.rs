@@ -159,7 +159,7 @@ impl ApiRequest {
             ActionRefusal::WrongCode => {
                 return self.with_quota(CountedAs::Guess, Problem::InvalidCode.respond(), None).into();
             }
-            ActionRefusal::WrongFactor | ActionRefusal::FactorClosed => {
+            ActionRefusal::WrongFactor(_) | ActionRefusal::FactorClosed => {
                 return self.with_quota(CountedAs::Factor, Problem::InvalidFactor.respond(), None).into();
             }
             ActionRefusal::Unfit(field, unfit) => Problem::at(field, unfit.into()),

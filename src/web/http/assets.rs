@@ -46,6 +46,11 @@ pub static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
 pub static PROOF: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("proof", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/proof.js"))
 });
+/// Asks for passkeys, on pages whose forms take them.
+pub static PASSKEYS: LazyLock<Asset> = LazyLock::new(|| {
+    const BODY: &[u8] = include_bytes!("../../../static/passkeys.js");
+    Asset::new("passkeys", "js", "text/javascript; charset=utf-8", BODY)
+});
 pub static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("favicon", "svg", "image/svg+xml", include_bytes!("../../../static/favicon.svg"))
 });
@@ -54,7 +59,7 @@ pub static ICON: LazyLock<Asset> = LazyLock::new(|| {
 /// page has its style while instances are replaced one by one.
 pub async fn serve(request: HttpRequest, file: web::Path<String>) -> Result<HttpResponse, Problem> {
     let asked = file.into_inner();
-    for asset in [&*STYLE, &*DARK, &*SCRIPT, &*PROOF, &*ICON] {
+    for asset in [&*STYLE, &*DARK, &*SCRIPT, &*PROOF, &*PASSKEYS, &*ICON] {
         if asset.url.strip_prefix("/static/") == Some(asked.as_str()) {
             return Ok(asset.body.respond(&request, "public, max-age=31536000, immutable"));
         }

@@ -1,8 +1,9 @@
 //! What the descriptions of calls share: lists of problems, and types that say more of a field than `String`.
 
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::Type;
-use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder};
 
 // A call names its problems under `x-problems`; `web::openapi` makes the refusing answers of them.
 
@@ -96,6 +97,62 @@ pub fn proof_of_work() -> ObjectBuilder {
         .required("parameters")
         .property("signature", text())
         .required("signature")
+}
+
+/// What a challenge for a passkey is for.
+pub fn passkey_purposes() -> ObjectBuilder {
+    one_of(["sign-in", "second-step", "confirm", "add"])
+}
+
+/// `PublicKeyCredential.toJSON()` of an answer. Browsers add fields to it.
+pub fn passkey_assertion() -> ObjectBuilder {
+    credential(&["clientDataJSON", "authenticatorData", "signature"], assertion_example())
+        .description(Some("What `navigator.credentials.get()` answered, as `toJSON()` writes it: binary values in base64url. Other fields of it are passed over."))
+}
+
+pub fn passkey_attestation() -> ObjectBuilder {
+    credential(&["clientDataJSON", "attestationObject"], attestation_example())
+        .description(Some("What `navigator.credentials.create()` answered, as `toJSON()` writes it: binary values in base64url. Other fields of it are passed over."))
+}
+
+fn credential(required: &[&str], example: Value) -> ObjectBuilder {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let object = || {
+        ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+    };
+    let response =
+        required.iter().fold(object(), |response, name| response.property(*name, text()).required(*name));
+    object()
+        .property("id", text())
+        .required("id")
+        .property("response", response)
+        .required("response")
+        .examples([example])
+}
+
+pub fn assertion_example() -> Value {
+    json!({
+        "id": "lm3mWWMeAkJ5uIVnl3JX_g", "type": "public-key",
+        "response": {
+            "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uZ2V0Iiwi4oCm",
+            "authenticatorData": "SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAA",
+            "signature": "MEUCIQDv2dqe3wkQ",
+            "userHandle": "sZu7UdV7QBFg3pX3RI2a7w",
+        },
+    })
+}
+
+pub fn attestation_example() -> Value {
+    json!({
+        "id": "lm3mWWMeAkJ5uIVnl3JX_g", "type": "public-key",
+        "response": {
+            "clientDataJSON": "eyJ0eXBlIjoid2ViYXV0aG4uY3JlYXRlIiwi4oCm",
+            "attestationObject": "o2NmbXRkbm9uZWdhdHRTdG10oGhhdXRoRGF0YQ",
+            "transports": ["internal"],
+        },
+    })
 }
 
 pub fn purposes() -> ObjectBuilder {

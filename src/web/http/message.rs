@@ -25,6 +25,10 @@ pub enum Field {
     Name,
     Scopes,
     ExpiresDays,
+    /// What an authenticator answered.
+    Passkey,
+    /// A passkey's name.
+    Label,
 }
 
 impl Field {
@@ -77,6 +81,15 @@ pub enum Message {
     FactorClosed,
     /// The code is none of the app that is being set up.
     TotpUnconfirmed,
+    /// A passkey that is not known, or whose answer is not accepted.
+    PasskeyWrong,
+    /// Its authenticator has not checked its user.
+    PasskeyUnverified,
+    PasskeyKnown,
+    PasskeysTooMany {
+        max: usize,
+    },
+    PasskeyLabelUnfit,
     CaptchaMissing,
     CaptchaWrong,
     /// A token's name: missing, too long, or with control characters.
@@ -135,6 +148,11 @@ impl Message {
             Self::FactorWrong => locale.t("error.factor-wrong"),
             Self::FactorClosed => locale.t("error.factor-closed"),
             Self::TotpUnconfirmed => locale.t("error.totp-unconfirmed"),
+            Self::PasskeyWrong => locale.t("error.passkey-wrong"),
+            Self::PasskeyUnverified => locale.t("error.passkey-unverified"),
+            Self::PasskeyKnown => locale.t("error.passkey-known"),
+            Self::PasskeysTooMany { max } => t!("error.passkeys-many", locale = code, max = max),
+            Self::PasskeyLabelUnfit => locale.t("error.passkey-label"),
             Self::CaptchaMissing => locale.t("error.captcha-missing"),
             Self::CaptchaWrong => locale.t("error.captcha-wrong"),
             Self::NameUnfit { max } => t!("error.token-name", locale = code, max = max),
@@ -167,9 +185,12 @@ impl Message {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
             Self::NoAccount => StatusCode::NOT_FOUND,
-            Self::CodeWrong | Self::FactorWrong | Self::FactorClosed | Self::TotpUnconfirmed => {
-                StatusCode::UNAUTHORIZED
-            }
+            Self::CodeWrong
+            | Self::FactorWrong
+            | Self::FactorClosed
+            | Self::TotpUnconfirmed
+            | Self::PasskeyWrong => StatusCode::UNAUTHORIZED,
+            Self::PasskeyKnown => StatusCode::CONFLICT,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }

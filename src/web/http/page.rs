@@ -52,6 +52,8 @@ pub struct WebContext {
     pub request_ids: RequestIds,
     /// There is a gateway. Otherwise no page offers codes, and pages that need them do not exist.
     pub sends_codes: bool,
+    /// Browsers have passkeys at this address.
+    pub passkeys: bool,
     /// Where the gateway for development, which sends nothing, shows its codes: on this machine, at this address.
     pub outbox: Option<SocketAddr>,
     /// Set while administrators should look at the overview.
@@ -74,6 +76,7 @@ impl WebContext {
             devices: DeviceCookies::new(master.derive_signing("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
+            passkeys: false,
             outbox: None,
             alarm: Arc::default(),
             clock,
@@ -275,6 +278,7 @@ impl PageRequest {
             flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
             flash_about: self.flash_about.clone(),
             sends_codes: self.edge.sends_codes,
+            passkeys: self.edge.passkeys,
             outbox: self.outbox(),
             alarm: self.edge.alarm.load(Ordering::Relaxed),
             mistaken: false,
@@ -410,6 +414,7 @@ pub struct Layout {
     pub flash: Option<Flash>,
     pub flash_about: String,
     pub sends_codes: bool,
+    pub passkeys: bool,
     pub outbox: Option<String>,
     pub alarm: bool,
     /// The page says what was wrong with what was sent: its title says so first.
@@ -494,6 +499,8 @@ pub enum Flash {
     /// Too much time went by since the first step of a sign-in.
     SecondStepLapsed,
     TotpRemoved,
+    PasskeyAdded,
+    PasskeyRemoved,
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,

@@ -44,6 +44,8 @@ pub enum Problem {
         expires_in: Duration,
     },
     InvalidFactor,
+    /// It opens no account, or its answer is not accepted.
+    InvalidPasskey,
     /// A change of the factors, and who is signed in was not proved lately.
     StepUpRequired {
         methods: Vec<Factor>,
@@ -231,6 +233,7 @@ impl Problem {
             Self::InvalidCredentials { .. }
             | Self::InvalidCode
             | Self::InvalidFactor
+            | Self::InvalidPasskey
             | Self::Unauthenticated => "Cookie realm=\"gatehouse\"",
             // RFC 6750, 3.1.
             Self::TokenMissing => "Bearer realm=\"gatehouse\"",

@@ -25,7 +25,9 @@ kinds! {
     FACTOR_REQUIRED = "factor-required", FORBIDDEN, "Second step required",
         "The first step was right. Send one of methods with POST /api/v1/login/factor and the cookie that came with this answer, within expires_in seconds.";
     INVALID_FACTOR = "invalid-factor", UNAUTHORIZED, "Wrong code",
-        "Send the code that the authenticator app shows now, which it was not used for before, or a recovery code that was not used.";
+        "Send the code that the authenticator app shows now, which it was not used for before, a recovery code that was not used, or what a passkey of the account answers to a fresh challenge.";
+    INVALID_PASSKEY = "invalid-passkey", UNAUTHORIZED, "Passkey not accepted",
+        "Get a challenge from POST /api/v1/passkeys/challenge, and send what the authenticator answers within five minutes, with the same cookies, once. It has to verify its user.";
     STEP_UP_REQUIRED = "step-up-required", FORBIDDEN, "Confirmation required",
         "A change of the second factors requires that who is signed in was proved lately. Send one of methods with POST /api/v1/confirm, or the password if methods is empty, then send the same call again.";
     THROTTLED;

@@ -142,8 +142,9 @@ impl TestApp {
     }
 
     async fn build(ground: Ground, mut setup: Setup) -> Self {
-        let address = format!("127.0.0.1:{}", free_port());
-        let url = format!("http://{address}");
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let url = format!("http://{}:{port}", setup.host);
         let mut default = |key: &str, value: &str| {
             setup.keys.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         };

@@ -1,6 +1,7 @@
 //! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
 
 pub mod app;
+pub mod authenticator;
 pub mod authority;
 pub mod browser;
 pub mod database;

@@ -10,6 +10,8 @@ pub struct Setup {
     pub(super) store: Store,
     /// A server that the test may stop.
     pub(super) own_postgres: bool,
+    /// The host in its URL.
+    pub(super) host: &'static str,
     /// The text of the configuration file.
     pub(super) file: String,
     /// Over the file: `captcha.provider` and the like.
@@ -18,7 +20,7 @@ pub struct Setup {
 
 impl TestApp {
     pub fn on(store: Store) -> Setup {
-        Setup { store, own_postgres: false, file: String::new(), keys: BTreeMap::new() }
+        Setup { store, own_postgres: false, host: "127.0.0.1", file: String::new(), keys: BTreeMap::new() }
     }
 }
 
@@ -26,6 +28,11 @@ impl Setup {
     /// Over a PostgreSQL of its own, whatever the store.
     pub fn own_postgres(self) -> Self {
         Self { own_postgres: true, ..self }
+    }
+
+    /// At a domain instead of an address, as passkeys need it.
+    pub fn at_localhost(self) -> Self {
+        Self { host: "localhost", ..self }
     }
 
     /// The file so far, as its owner has written it.

@@ -66,6 +66,10 @@ struct AccountBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     disabled_since: Option<String>,
+    /// How many it has. Left out in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    passkeys: Option<i64>,
 }
 
 impl AccountBody {
@@ -79,6 +83,7 @@ impl AccountBody {
             has_password: true,
             must_change_password: false,
             disabled_since: None,
+            passkeys: None,
         }
     }
 }
@@ -94,6 +99,7 @@ impl From<Account> for AccountBody {
             has_password: account.password_hash.is_some(),
             must_change_password: account.must_change_password,
             disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
+            passkeys: None,
         }
     }
 }
@@ -176,7 +182,9 @@ pub async fn show(
     id: Path<String>,
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
-    Ok(HttpResponse::Ok().json(AccountBody::from(found(&services, &id).await?)))
+    let account = found(&services, &id).await?;
+    let passkeys = Some(services.factor_verifier.factors().of(account.id).await?.passkeys);
+    Ok(HttpResponse::Ok().json(AccountBody { passkeys, ..account.into() }))
 }
 
 /// Change an account's state
@@ -221,7 +229,7 @@ pub async fn act(
 
 /// Clear the second factors of an account
 ///
-/// For an owner who has lost them: the app and the recovery codes are void, and its sessions end. The same as
+/// For an owner who has lost them: the app, the passkeys and the recovery codes are void, and its sessions end. The same as
 /// `clear-factors`. No token does this to an administrator's account.
 #[utoipa::path(
     delete,

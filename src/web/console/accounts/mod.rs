@@ -187,7 +187,8 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         own: account.id == admin.account.id,
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
-        asks_factor: services.accounts.asks_factor(account.id).await?,
+        has_factors: services.accounts.has_factors(account.id).await?,
+        passkeys: services.factor_verifier.factors().of(account.id).await?.passkeys,
         groups: groups.names().collect::<Vec<_>>().join(" "),
         names: groups.names().map(str::to_owned).collect(),
         account,
@@ -259,8 +260,9 @@ struct AccountView {
     events: String,
     /// Why a change was not made: an act by its name, or [`GROUPS`].
     problem: Option<(&'static str, AccountProblem)>,
-    /// Its sign-ins are asked for a second step.
-    asks_factor: bool,
+    /// There is something to clear.
+    has_factors: bool,
+    passkeys: i64,
     /// As they are, or as they were typed.
     groups: String,
     /// As they are.
@@ -276,7 +278,7 @@ impl AccountView {
             AccountAct::Enable => disabled_at.is_some(),
             AccountAct::EndSessions => true,
             AccountAct::RequireNewPassword => has_password && !must_change_password,
-            AccountAct::ClearFactors => self.asks_factor,
+            AccountAct::ClearFactors => self.has_factors,
             AccountAct::MakeAdmin => !roles.admin && has_password && disabled_at.is_none(),
             AccountAct::UnmakeAdmin => roles.admin,
             AccountAct::Delete => !self.own,
