@@ -35,14 +35,14 @@ pub fn app(
         InitError = (),
     >,
 > {
-    let (codes, has_passkeys) = (edge.sends_codes, edge.passkeys);
+    let codes = edge.sends_codes;
     App::new()
         .app_data(services)
         .app_data(edge)
         .app_data(security)
         .app_data(RouteMetrics::nowhere())
         .configure(extract::configure)
-        .service(api(codes, has_passkeys))
+        .service(api(codes))
         .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
         .service(resource("/api/authz/auth-request").route(route().to(gate::authz::auth_request)))
         .service(resource("/api/authz/ext-authz/{path:.*}").route(route().to(gate::authz::ext_authz)))
@@ -144,7 +144,7 @@ pub fn app(
 }
 
 /// What programs call.
-fn api(codes: bool, has_passkeys: bool) -> Scope {
+fn api(codes: bool) -> Scope {
     scope("/api/v1")
         .service(at("/captcha").on(POST, captcha::issue))
         .service(at("/login").on(POST, sign_in::api))
@@ -166,8 +166,8 @@ fn api(codes: bool, has_passkeys: bool) -> Scope {
                 .on(DELETE, account::factors::api_remove),
         )
         .service(at("/recovery-codes").on(POST, account::factors::api_renew))
-        .service(at("/passkeys/challenge").only_if(has_passkeys).on(POST, passkeys::api_challenge))
-        .service(at("/passkeys/login").only_if(has_passkeys).on(POST, passkeys::api_login))
+        .service(at("/passkeys/challenge").on(POST, passkeys::api_challenge))
+        .service(at("/passkeys/login").on(POST, passkeys::api_login))
         .service(at("/passkeys").on(GET, passkeys::api_list).on(POST, passkeys::api_add))
         .service(at("/passkeys/{id}").on(DELETE, passkeys::api_remove))
         .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))

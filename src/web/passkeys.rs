@@ -341,6 +341,9 @@ pub struct LoginBody {
     extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-passkey", "not-found"])))
 )]
 pub async fn api_login(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
+    if call.services.factor_verifier.passkeys().site().is_none() {
+        return Err(Problem::NotFound.into());
+    }
     let shown = body.passkey.read(ChallengePurpose::SignIn);
     let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), shown).await;
     let (account, proof) = call.told(FORM, signed_in).await?;

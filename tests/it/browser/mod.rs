@@ -14,6 +14,7 @@ mod double_click;
 mod factors;
 mod gallery;
 mod look;
+mod passkeys;
 mod proof;
 mod sign_in;
 mod under_attack;
