@@ -180,7 +180,7 @@ pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure>
         tell!("The password of {login} is not disabled; nothing was changed.");
         return Ok(());
     }
-    record(loaded, &account, "password.enable", "gatehouse admin enable").await?;
+    record(loaded, &account, "password.enable", "gatehouse admin enable", None).await?;
     tell!("Password sign-in re-enabled for {login}.");
     Ok(())
 }
@@ -194,7 +194,8 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
         return Ok(());
     }
     accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;
-    record(loaded, &account, "account-clear-factors", "gatehouse admin clear-factors").await?;
+    let (name, command) = ("account-clear-factors", "gatehouse admin clear-factors");
+    record(loaded, &account, name, command, Some(Action::FactorReset)).await?;
     tell!("The second factors of {login} are gone, and its sessions have ended.");
     Ok(())
 }
@@ -213,6 +214,7 @@ async fn record(
     account: &Account,
     name: &str,
     command: &str,
+    also: Option<Action>,
 ) -> Result<(), CliFailure> {
     let audit = open_record(loaded).await?;
     audit.record(AuditEvent {
@@ -221,6 +223,10 @@ async fn record(
         detail: Some(json!({ "from": command }).to_string()),
         ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
     });
+    if let Some(action) = also {
+        let account = Some(account.recorded());
+        audit.record(AuditEvent { account, ..AuditEvent::new(audit.now(), action, Outcome::Ok) });
+    }
     audit.flush().await;
     Ok(())
 }
