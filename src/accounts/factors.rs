@@ -126,6 +126,11 @@ impl Factors {
         Ok(AccountFactors { totp_since, totp_disabled_at: disabled.map(Micros), recovery_left, passkeys })
     }
 
+    /// Whether an instance runs that would ask nobody for a second step: then no factor is set up.
+    pub async fn is_upgrading(&self) -> Result<bool, DbError> {
+        self.db.is_upgrading(&self.clock).await
+    }
+
     /// A new secret for an app. The one in use stays in use until a code of the new one was right.
     pub async fn propose_totp(&self, account: AccountId) -> Result<TotpSecret, DbError> {
         const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)

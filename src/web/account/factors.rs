@@ -65,6 +65,14 @@ async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<Acco
     Ok(services.factor_verifier.factors().of(who.account.id).await?)
 }
 
+/// Nothing is set up that another instance would not ask for.
+async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError> {
+    match services.factor_verifier.factors().is_upgrading().await? {
+        true => Err(Problem::UpgradeUnfinished.into()),
+        false => Ok(()),
+    }
+}
+
 fn record(
     sender: &Requester,
     services: &Services,
@@ -120,6 +128,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     let codes = match form.act {
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
+            refuse_while_upgrading(&services).await?;
             store.propose_totp(account).await?;
             return Ok(visit.see_other(PATH, None));
         }
@@ -129,6 +138,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
                 errors.take(Field::Code, code)
             };
             let code = reply.read(&form.guarded, parse).await?;
+            refuse_while_upgrading(&services).await?;
             let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
                 return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
             };
@@ -318,10 +328,11 @@ pub struct CodesBody {
     tag = "session",
     responses((status = 201, description = "The secret, told once.", body = ProposalBody)),
     security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
+    extensions(("x-problems" = json!([MEMBER, "step-up-required", "upgrade-unfinished"])))
 )]
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
+    refuse_while_upgrading(&call.services).await?;
     let secret = call.services.factor_verifier.factors().propose_totp(who.account.id).await?;
     let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
     Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
@@ -338,12 +349,13 @@ pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     request_body = UseBody,
     responses((status = 200, description = "In use.", body = CodesBody)),
     security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "invalid-factor"])))
+    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "upgrade-unfinished", "invalid-factor"])))
 )]
 pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest) -> WebResult {
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
     require_confirmed(&call.services, &who).await?;
+    refuse_while_upgrading(&call.services).await?;
     let store = call.services.factor_verifier.factors();
     let codes =
         store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;

@@ -3,6 +3,7 @@
 mod guessing;
 mod pages;
 mod routes;
+mod upgrade;
 
 use std::process::Command;
 use std::time::Duration;
