@@ -326,6 +326,13 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
 }
 
+/// Opens second factors, for commands that run no server.
+pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
+    let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
+}
+
 /// Opens the record of events, for commands that run no server.
 pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
     let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;

@@ -25,6 +25,10 @@ pub const MOST_FACTOR_FAILURES: i64 = 100;
 pub const RECOVERY_CODES: usize = 10;
 
 /// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
+/// `$1` is asked for a second step from `$2` on, if it was not before.
+const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
+    ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 #[serde(rename_all = "kebab-case")]
@@ -161,8 +165,6 @@ impl Factors {
         const USE: &str =
             "UPDATE totp SET secret = pending, pending = NULL, confirmed_at = $2, last_step = $3,
             failures = 0, disabled_at = NULL WHERE account = $1";
-        const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
-            ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
         let now = self.db.now(&self.clock).await?;
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
@@ -179,6 +181,33 @@ impl Factors {
     }
 
     /// Ten new recovery codes. Those from before are void.
+    /// Sets up the app of an account that is created in the same transaction.
+    pub(super) async fn import_totp(
+        &self,
+        tx: &mut Tx,
+        account: AccountId,
+        secret: &TotpSecret,
+    ) -> Result<(), DbError> {
+        const SET_UP: &str = "INSERT INTO totp (account, secret, confirmed_at) VALUES ($1, $2, $3)";
+        let (id, now) = (account.to_string(), tx.now(&self.clock).await?.0);
+        let sealed = self.seal.seal(account, secret, &self.entropy);
+        on_tx!(tx, connection => query(SET_UP).bind(&id).bind(sealed).bind(now).execute(connection).await.map(drop))?;
+        on_tx!(tx, connection => query(REQUIRE).bind(&id).bind(now).execute(connection).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Labels of the account's passkeys, when each was added, and when it was used last.
+    pub async fn passkey_labels(
+        &self,
+        account: AccountId,
+    ) -> Result<Vec<(String, Micros, Option<Micros>)>, DbError> {
+        const SQL: &str =
+            "SELECT label, created_at, last_used_at FROM passkeys WHERE account = $1 ORDER BY created_at, id";
+        let rows: Vec<(String, i64, Option<i64>)> =
+            on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(label, added, used)| (label, Micros(added), used.map(Micros))).collect())
+    }
+
     pub async fn renew_recovery_codes(&self, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let codes = self.hand_out(&mut tx, account).await?;

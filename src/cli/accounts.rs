@@ -59,7 +59,16 @@ async fn import_rows(
     let accounts = open_accounts(loaded).await?;
     // Opened first: without a record nothing is imported.
     let audit = open_record(loaded).await?;
-    let outcome = accounts.import(rows, dry_run).await.map_err(CliFailure::broken)?;
+    let factors =
+        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    if rows.iter().any(|row| row.totp.is_some())
+        && factors.is_upgrading().await.map_err(CliFailure::broken)?
+    {
+        return Err(CliFailure::broken(
+            "totp: an instance of a version before second factors runs, which would ask for none; stop it first; nothing was imported",
+        ));
+    }
+    let outcome = accounts.import(rows, &factors, dry_run).await.map_err(CliFailure::broken)?;
     if outcome == ImportOutcome::Done && !dry_run {
         audit.record(AuditEvent {
             name: Some("account-import"),
@@ -135,7 +144,11 @@ fn summary(rows: &[ImportRow], unverified: usize, dry_run: bool) -> String {
     let mut text = format!("{} {would}", counted(rows.len(), "account", "accounts"));
     let phones = rows.iter().filter(|row| row.phone.is_some()).count();
     let without = rows.iter().filter(|row| row.password_hash.is_none()).count();
-    let _ = write!(text, ": {phones} with a phone number, {without} without a password.");
+    let _ = write!(text, ": {phones} with a phone number, {without} without a password");
+    let _ = match rows.iter().filter(|row| row.totp.is_some()).count() {
+        0 => write!(text, "."),
+        apps => write!(text, ", {apps} with an authenticator app."),
+    };
     if unverified > 0 {
         let numbers = counted(unverified, "phone number", "phone numbers");
         let _ = write!(text, "\n{numbers} left out: not marked \"phone_verified\": true.");
