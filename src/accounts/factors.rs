@@ -1,6 +1,7 @@
 //! Second factors in the database: the authenticator app of an account, its recovery codes, and whether a sign-in is
 //! asked for one of them.
 
+mod reseal;
 mod totp;
 
 use base64::Engine;
@@ -24,11 +25,11 @@ pub const MOST_FACTOR_FAILURES: i64 = 100;
 /// Handed out together.
 pub const RECOVERY_CODES: usize = 10;
 
-/// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
 /// `$1` is asked for a second step from `$2` on, if it was not before.
 const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
     ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
 
+/// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 #[serde(rename_all = "kebab-case")]
@@ -115,7 +116,7 @@ pub struct Factors {
 
 impl Factors {
     pub fn new(db: Db, clock: Clock, entropy: Entropy, master: &MasterKey) -> Self {
-        let seal = SecretSeal::new(master.derive("factor.seal"));
+        let seal = reseal::seal_of(master);
         Self { db, clock, entropy, seal, codes: master.derive("factor.recovery") }
     }
 
@@ -180,7 +181,6 @@ impl Factors {
         Ok(Some(codes))
     }
 
-    /// Ten new recovery codes. Those from before are void.
     /// Sets up the app of an account that is created in the same transaction.
     pub(super) async fn import_totp(
         &self,
@@ -208,6 +208,7 @@ impl Factors {
         Ok(rows.into_iter().map(|(label, added, used)| (label, Micros(added), used.map(Micros))).collect())
     }
 
+    /// Ten new recovery codes. Those from before are void.
     pub async fn renew_recovery_codes(&self, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let codes = self.hand_out(&mut tx, account).await?;

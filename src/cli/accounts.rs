@@ -1,4 +1,4 @@
-//! `gatehouse accounts import | imported` and `gatehouse admin create | enable`
+//! `gatehouse accounts import | imported`, `gatehouse admin create | enable | clear-factors` and `gatehouse key reseal`
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -13,6 +13,7 @@ use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
 use gatehouse::login::PasswordHasher;
+use gatehouse::secret::KeyFile;
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -211,6 +212,41 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
     record(loaded, &account, name, command, Some(Action::FactorReset)).await?;
     tell!("The second factors of {login} are gone, and its sessions have ended.");
     Ok(())
+}
+
+/// After the database was restored beside another key file, or the key file was replaced.
+pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure> {
+    let old = KeyFile::load(old).map_err(|reason| {
+        CliFailure::unusable(format!("OLD: {}", reason.to_string().trim_start_matches("secrets.key_file ")))
+    })?;
+    // A new one would open nothing, and is made at the first start.
+    let new = &loaded.settings.secrets.key_file;
+    KeyFile::load(new).map_err(CliFailure::unusable)?;
+    let factors =
+        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    let done = factors.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let secrets = |count: u64| counted(count as usize, "secret", "secrets");
+    tell!(
+        "{} of authenticator apps sealed under {}; {} already.",
+        secrets(done.sealed),
+        new.display(),
+        secrets(done.kept)
+    );
+    if done.without_codes > 0 {
+        tell!(
+            "Recovery codes cannot be carried over: those of {} are gone, and their owners make new ones on /account/factors.",
+            counted(done.without_codes as usize, "account", "accounts")
+        );
+    }
+    if done.lost.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
+    Err(CliFailure::unusable(format!(
+        "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
+        counted(names.len(), "secret opens", "secrets open"),
+        names.join("\n")
+    )))
 }
 
 async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {
