@@ -22,10 +22,10 @@ use crate::web::http::{
     ApiRequest, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField, Services,
     ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_required};
+use crate::web::second_step::{ConfirmBody, only_phone, parse_step_up, step_up, step_up_required};
 use crate::web::session::{self, Member};
 
-const PATH: &str = "/account/factors";
+pub(super) const PATH: &str = "/account/factors";
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// What a form of the page does.
@@ -52,7 +52,7 @@ pub struct FactorsForm {
 }
 
 /// The session's new token. None if it has ended meanwhile.
-async fn renew(
+pub(super) async fn renew(
     sender: &Requester,
     services: &Services,
     factor: Option<Factor>,
@@ -180,6 +180,8 @@ pub struct FactorsPage {
     /// By a factor.
     asks_factor: bool,
     has_password: bool,
+    /// By an SMS code, which alone opens the account.
+    by_code: bool,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -216,6 +218,7 @@ impl FactorsPage {
             confirmed,
             asks_factor: who.session.asks_factor,
             has_password: who.account.password_hash.is_some(),
+            by_code: only_phone(&who.session, &who.account).is_some(),
             proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })
@@ -257,7 +260,8 @@ fn issuer(services: &Services) -> String {
 
 /// Prove again who is signed in
 ///
-/// By the password, or by a second factor once the account asks for one. It holds for `[session] confirm`, by default 15
+/// By the password, or by a second factor once the account asks for one. An account that only SMS codes open confirms by
+/// a code for its number (`POST /api/v1/sms/codes` with the purpose `verify`). It holds for `[session] confirm`, by default 15
 /// minutes, and counts as at sign-in.
 #[utoipa::path(
     post,
@@ -272,7 +276,7 @@ fn issuer(services: &Services) -> String {
     )),
     security(("session" = [])),
     extensions(("x-problems" = json!([
-        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-factor", "no-password", "password-disabled",
+        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-code", "invalid-factor", "no-password", "password-disabled",
         "step-up-required", "busy"
     ])))
 )]

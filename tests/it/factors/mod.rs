@@ -1,5 +1,6 @@
 //! Second factors: what an account with an authenticator app is asked for, and who gets past it.
 
+mod by_sms;
 mod guessing;
 mod moving;
 mod pages;
