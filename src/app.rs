@@ -247,7 +247,7 @@ impl Application {
             public_url,
             server: settings.server.clone(),
             accounts,
-            forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
+            forms: SubmittedForms::new(sessions.clone(), half_sign_ins.clone(), master.derive("web.form")),
             sessions,
             half_sign_ins,
             factor_verifier,

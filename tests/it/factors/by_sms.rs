@@ -1,4 +1,4 @@
-//! Accounts that SMS codes open: how they set a second step up.
+//! Accounts that SMS codes open: how they set a second step up, and a code's form that is sent twice.
 
 use super::*;
 use crate::support::app::{Store, on_both_stores};
@@ -6,6 +6,7 @@ use crate::support::app::{Store, on_both_stores};
 on_both_stores! {
     an_account_without_a_password_confirms_by_a_code_until_it_has_a_factor,
     a_code_is_entered_on_a_page_before_an_app_is_set_up,
+    a_code_whose_form_is_sent_twice_leads_to_the_second_step_twice,
 }
 
 const PHONE: &str = "+8613800138000";
@@ -63,4 +64,35 @@ async fn a_code_is_entered_on_a_page_before_an_app_is_set_up(store: Store) {
     assert!(browser.get("/account/factors").await.text.contains("propose-totp"));
     set_up(&app, &browser).await;
     assert_eq!(browser.get(PAGE).await.header("location"), "/account/factors", "it has a factor");
+}
+
+async fn a_code_whose_form_is_sent_twice_leads_to_the_second_step_twice(store: Store) {
+    let app = TestApp::on(store).without(&["sms-phone"]).start().await;
+    let owner = by_code(&app).await;
+    let code = owner.code(PHONE, "verify").await;
+    assert_eq!(owner.call("/confirm", json!({ "code": code })).await.status, 204);
+    let (secret, _) = set_up(&app, &owner).await;
+    for (path, purpose, more) in
+        [("/login/code", "login", &[][..]), ("/password/reset", "reset", &[("new_password", PASSWORD)])]
+    {
+        let browser = app.client();
+        let token = browser.get(path).await.csrf_token();
+        let code = browser.code(PHONE, purpose).await;
+        let fields = [&[("phone", PHONE), ("code", &code), ("csrf_token", &token)], more].concat();
+        let (one, two) = tokio::join!(browser.post(path, &fields), browser.post(path, &fields));
+        let three = browser.post(path, &fields).await;
+        for answer in [one, two, three] {
+            assert_eq!((answer.status, answer.header("location")), (303, "/login/factor"), "{}", answer.text);
+            assert!(answer.cookie("gh_session").is_none());
+        }
+        let done = by_totp(&browser, &totp(&app, &secret)).await;
+        assert!([200, 204].contains(&done.status), "{}", done.text);
+        app.advance(STEP);
+        let late = browser.post(path, &fields).await;
+        assert!(
+            late.status != 303 && late.cookie("gh_half").is_none(),
+            "what it began is over: {}",
+            late.text
+        );
+    }
 }
