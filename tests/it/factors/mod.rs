@@ -1,6 +1,7 @@
 //! Second factors: what an account with an authenticator app is asked for, and who gets past it.
 
 mod by_sms;
+mod console;
 mod guessing;
 mod moving;
 mod pages;
