@@ -25,10 +25,6 @@ pub const MOST_FACTOR_FAILURES: i64 = 100;
 /// Handed out together.
 pub const RECOVERY_CODES: usize = 10;
 
-/// `$1` is asked for a second step from `$2` on, if it was not before.
-const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
-    ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
-
 /// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
@@ -141,7 +137,7 @@ impl Factors {
         const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET pending = excluded.pending";
         let secret = TotpSecret::random(&self.entropy);
-        let sealed = self.seal.seal(account, &secret, &self.entropy);
+        let sealed = self.sealed(account, &secret);
         execute!(&self.db => query(SQL).bind(account.to_string()).bind(sealed))?;
         Ok(secret)
     }
@@ -166,6 +162,8 @@ impl Factors {
         const USE: &str =
             "UPDATE totp SET secret = pending, pending = NULL, confirmed_at = $2, last_step = $3,
             failures = 0, disabled_at = NULL WHERE account = $1";
+        const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
+            ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
         let now = self.db.now(&self.clock).await?;
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
@@ -181,19 +179,9 @@ impl Factors {
         Ok(Some(codes))
     }
 
-    /// Sets up the app of an account that is created in the same transaction.
-    pub(super) async fn import_totp(
-        &self,
-        tx: &mut Tx,
-        account: AccountId,
-        secret: &TotpSecret,
-    ) -> Result<(), DbError> {
-        const SET_UP: &str = "INSERT INTO totp (account, secret, confirmed_at) VALUES ($1, $2, $3)";
-        let (id, now) = (account.to_string(), tx.now(&self.clock).await?.0);
-        let sealed = self.seal.seal(account, secret, &self.entropy);
-        on_tx!(tx, connection => query(SET_UP).bind(&id).bind(sealed).bind(now).execute(connection).await.map(drop))?;
-        on_tx!(tx, connection => query(REQUIRE).bind(&id).bind(now).execute(connection).await.map(drop))?;
-        Ok(())
+    /// As the table `totp` has it.
+    pub(super) fn sealed(&self, account: AccountId, secret: &TotpSecret) -> String {
+        self.seal.seal(account, secret, &self.entropy)
     }
 
     /// Labels of the account's passkeys, when each was added, and when it was used last.

@@ -62,11 +62,7 @@ impl Accounts {
             }
             let ids: Vec<_> = rows.iter().map(|_| AccountId::random(&self.entropy)).collect();
             if self.insert_all(&mut tx, rows, &ids).await? == rows.len() as u64 {
-                for (row, id) in rows.iter().zip(&ids) {
-                    if let Some(secret) = &row.totp {
-                        factors.import_totp(&mut tx, *id, secret).await?;
-                    }
-                }
+                self.set_up_apps(&mut tx, rows, &ids, factors).await?;
                 tx.commit().await?;
                 return Ok(ImportOutcome::Done);
             }
@@ -103,6 +99,39 @@ impl Accounts {
             })?;
         }
         Ok(inserted)
+    }
+
+    /// With those that have one: their sign-ins are asked for a second step.
+    async fn set_up_apps(
+        &self,
+        tx: &mut Tx,
+        rows: &[ImportRow],
+        ids: &[AccountId],
+        factors: &Factors,
+    ) -> Result<(), DbError> {
+        let now = tx.now(&self.clock).await?.0;
+        let apps = ids.iter().zip(rows).filter_map(|(id, row)| Some((*id, row.totp.as_ref()?)));
+        for batch in apps.collect::<Vec<_>>().chunks(BATCH) {
+            let values = |columns: usize| {
+                let rows = (0..batch.len()).map(|row| placeholders(row * columns, columns));
+                rows.collect::<Vec<_>>().join(", ")
+            };
+            let sql = format!("INSERT INTO totp (account, secret, confirmed_at) VALUES {}", values(3));
+            on_tx!(&mut *tx, connection => {
+                let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, secret)| {
+                    insert.bind(id.to_string()).bind(factors.sealed(*id, secret)).bind(now)
+                });
+                insert.execute(connection).await.map(drop)
+            })?;
+            let sql = format!("INSERT INTO factor_policies (account, required) VALUES {}", values(2));
+            on_tx!(&mut *tx, connection => {
+                let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, _)| {
+                    insert.bind(id.to_string()).bind(now)
+                });
+                insert.execute(connection).await.map(drop)
+            })?;
+        }
+        Ok(())
     }
 
     /// The slowest imported password that is not replaced yet: the longest time, and the most memory. None if there is
