@@ -55,8 +55,8 @@ pub use passkeys::{
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{
-    AuthenticatedSession, FirstFactor, FormAnswer, FormKey, FormStart, FormTurn, Proof, RepeatedForm,
-    Session, SessionStart, SessionToken, Sessions, SubmittedForms,
+    AuthenticatedSession, FirstFactor, FormAnswer, FormKey, FormStart, FormToken, FormTurn, Proof,
+    RepeatedForm, Session, SessionStart, SessionToken, Sessions, SubmittedForms,
 };
 pub use stored_hash::Phc;
 pub use tokens::{

@@ -253,7 +253,7 @@ impl Application {
             public_url,
             server: settings.server.clone(),
             accounts,
-            forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
+            forms: SubmittedForms::new(sessions.clone(), half_sign_ins.clone(), master.derive("web.form")),
             sessions,
             half_sign_ins,
             factor_verifier,
@@ -342,6 +342,13 @@ async fn open_store(
 pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Result<Accounts, ConnectError> {
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
+}
+
+/// Opens second factors, for commands that run no server.
+pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
+    let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
 }
 
 /// Opens the record of events, for commands that run no server.

@@ -1,4 +1,4 @@
-//! `gatehouse serve | check-config | admin create | admin enable | accounts import | accounts imported | gate print | key |
+//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | accounts import | accounts imported | gate print | key |
 //! limits show`
 
 mod accounts;
@@ -97,7 +97,7 @@ enum AdminCommand {
 enum AccountsCommand {
     /// Create the accounts of a file, all of them or none.
     Import {
-        /// JSON lines with login, password_hash, phone and phone_verified; - reads standard input.
+        /// JSON lines with login, password_hash, phone, phone_verified and totp; - reads standard input.
         file: PathBuf,
         /// Only check the file and the database.
         #[arg(long)]
@@ -134,6 +134,13 @@ enum KeyCommand {
     Use(ConfigOption),
     /// Remove the old key.
     Drop(ConfigOption),
+    /// Seal secrets of authenticator apps anew, after the whole key file was replaced.
+    Reseal {
+        /// The key file under which they were sealed before.
+        old: PathBuf,
+        #[command(flatten)]
+        at: ConfigOption,
+    },
 }
 
 #[derive(Args, Default)]
@@ -189,6 +196,9 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         Command::Key { command: KeyCommand::Add(at) } => take_key_step(&load(&at)?.1, KeyStep::Add),
         Command::Key { command: KeyCommand::Use(at) } => take_key_step(&load(&at)?.1, KeyStep::Use),
         Command::Key { command: KeyCommand::Drop(at) } => take_key_step(&load(&at)?.1, KeyStep::Drop),
+        Command::Key { command: KeyCommand::Reseal { old, at } } => {
+            block_on(accounts::reseal(&load(&at)?.1, &old))?
+        }
         Command::Limits { command: LimitsCommand::Show(at) } => {
             let (source, loaded) = load(&at)?;
             show_limits(&loaded, source.path());

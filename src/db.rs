@@ -1,6 +1,7 @@
 //! The SQL database: SQLite or PostgreSQL, with the same statements for both.
 
 mod health;
+mod instances;
 mod own;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use sqlx::{
 use tokio::sync::Mutex;
 
 use self::health::DbHealth;
+pub use self::instances::{GONE_AFTER, KNOWS};
 use self::own::OwnConnections;
 use crate::clock::{Clock, Micros};
 use crate::outage::DependencyStatus;

@@ -74,6 +74,12 @@ pub fn app(
                 .on(GET, account::phone::show_removal)
                 .on(POST, account::phone::remove),
         )
+        .service(
+            at("/account/factors/code")
+                .only_if(codes)
+                .on(GET, account::factor_code::show)
+                .on(POST, account::factor_code::submit),
+        )
         .service(at("/account/factors").on(GET, account::factors::show).on(POST, account::factors::submit))
         .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
         .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))

@@ -94,12 +94,13 @@ impl AccountAct {
         const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
         const TOTP: &str = "DELETE FROM totp WHERE account = $1";
         const RECOVERY: &str = "DELETE FROM recovery_codes WHERE account = $1";
-        const PASSKEYS: &str = "DELETE FROM passkeys WHERE account = $1";
         const ASKED: &str = "DELETE FROM factor_policies WHERE account = $1";
+        const PASSKEYS: &str = "DELETE FROM passkeys WHERE account = $1";
+        const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
-            Self::ClearFactors => &[SESSIONS, DEVICES, TOTP, PASSKEYS, RECOVERY, ASKED],
-            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS, TOTP, PASSKEYS, RECOVERY, ASKED],
+            Self::ClearFactors => &[SESSIONS, DEVICES, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
+            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
             Self::Enable | Self::UnmakeAdmin => &[],

@@ -1,6 +1,7 @@
 //! Second factors in the database: the authenticator app of an account, its recovery codes, and whether a sign-in is
 //! asked for one of them.
 
+mod reseal;
 mod totp;
 
 use base64::Engine;
@@ -116,7 +117,7 @@ pub struct Factors {
 
 impl Factors {
     pub fn new(db: Db, clock: Clock, entropy: Entropy, master: &MasterKey) -> Self {
-        let seal = SecretSeal::new(master.derive("factor.seal"));
+        let seal = reseal::seal_of(master);
         Self { db, clock, entropy, seal, codes: master.derive("factor.recovery") }
     }
 
@@ -131,12 +132,17 @@ impl Factors {
         Ok(AccountFactors { totp_since, totp_disabled_at: disabled.map(Micros), recovery_left, passkeys })
     }
 
+    /// Whether an instance runs that would ask nobody for a second step: then no factor is set up.
+    pub async fn is_upgrading(&self) -> Result<bool, DbError> {
+        self.db.is_upgrading(&self.clock).await
+    }
+
     /// A new secret for an app. The one in use stays in use until a code of the new one was right.
     pub async fn propose_totp(&self, account: AccountId) -> Result<TotpSecret, DbError> {
         const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET pending = excluded.pending";
         let secret = TotpSecret::random(&self.entropy);
-        let sealed = self.seal.seal(account, &secret, &self.entropy);
+        let sealed = self.sealed(account, &secret);
         execute!(&self.db => query(SQL).bind(account.to_string()).bind(sealed))?;
         Ok(secret)
     }
@@ -176,6 +182,23 @@ impl Factors {
         let codes = self.hand_out(&mut tx, account).await?;
         tx.commit().await?;
         Ok(Some(codes))
+    }
+
+    /// As the table `totp` has it.
+    pub(super) fn sealed(&self, account: AccountId, secret: &TotpSecret) -> String {
+        self.seal.seal(account, secret, &self.entropy)
+    }
+
+    /// Labels of the account's passkeys, when each was added, and when it was used last.
+    pub async fn passkey_labels(
+        &self,
+        account: AccountId,
+    ) -> Result<Vec<(String, Micros, Option<Micros>)>, DbError> {
+        const SQL: &str =
+            "SELECT label, created_at, last_used_at FROM passkeys WHERE account = $1 ORDER BY created_at, id";
+        let rows: Vec<(String, i64, Option<i64>)> =
+            on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|(label, added, used)| (label, Micros(added), used.map(Micros))).collect())
     }
 
     /// Ten new recovery codes. Those from before are void.

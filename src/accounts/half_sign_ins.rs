@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{Row, query, query_as};
+use sqlx::{Row, query, query_as, query_scalar};
 
 use super::sessions::hash_text;
 use super::{Account, DeviceId, FirstFactor, Phc, SessionToken};
@@ -102,6 +102,16 @@ impl HalfSignIns {
         Ok(execute!(&self.db => query(SQL).bind(self.hash(token)))? > 0)
     }
 
+    /// Another token for the one of this hash, in whose place it is, and how long it is still good. None if that has ended.
+    pub(super) async fn renew(&self, hash: &str) -> Result<Option<(HalfToken, Duration)>, DbError> {
+        const SQL: &str = "UPDATE half_sign_ins SET token_hash = $1 WHERE token_hash = $2 AND expires_at > $3
+            RETURNING expires_at";
+        let (token, now) = (HalfToken(SessionToken::random(&self.entropy)), self.db.now(&self.clock).await?);
+        let expires_at: Option<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(self.hash(&token)).bind(hash)
+            .bind(now.0).fetch_optional(pool).await)?;
+        Ok(expires_at.map(|at| (token, Micros(at).since(now))))
+    }
+
     /// Deletes at most `batch` that nobody finished; returns how many.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str =
@@ -111,7 +121,7 @@ impl HalfSignIns {
         Ok(execute!(&self.db => query(SQL).bind(now).bind(i64::from(batch)))?)
     }
 
-    fn hash(&self, token: &HalfToken) -> String {
+    pub(super) fn hash(&self, token: &HalfToken) -> String {
         hash_text(self.key.hash(&[token.0.bytes()]))
     }
 }

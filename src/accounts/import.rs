@@ -6,9 +6,10 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use zeroize::Zeroizing;
 
 use super::stored_hash::HashCost;
-use super::{AccountId, Accounts, Phc, Username};
+use super::{AccountId, Accounts, Factors, Phc, TotpSecret, Username};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::{Phone, PhoneError};
 
@@ -44,7 +45,12 @@ const REMAINING: &str = "SELECT COUNT(*) FROM accounts WHERE substr(password_has
 
 impl Accounts {
     /// Creates the accounts in one transaction; with `dry_run`, only says whether it could.
-    pub async fn import(&self, rows: &[ImportRow], dry_run: bool) -> Result<ImportOutcome, DbError> {
+    pub async fn import(
+        &self,
+        rows: &[ImportRow],
+        factors: &Factors,
+        dry_run: bool,
+    ) -> Result<ImportOutcome, DbError> {
         for _ in 0..TRIES {
             let mut tx = self.db.begin_exclusive(DbLock::on("accounts.import")).await?;
             let conflicts = conflicts(&mut tx, rows).await?;
@@ -54,7 +60,9 @@ impl Accounts {
             if dry_run {
                 return Ok(ImportOutcome::Done);
             }
-            if self.insert_all(&mut tx, rows).await? == rows.len() as u64 {
+            let ids: Vec<_> = rows.iter().map(|_| AccountId::random(&self.entropy)).collect();
+            if self.insert_all(&mut tx, rows, &ids).await? == rows.len() as u64 {
+                self.set_up_apps(&mut tx, rows, &ids, factors).await?;
                 tx.commit().await?;
                 return Ok(ImportOutcome::Done);
             }
@@ -64,11 +72,11 @@ impl Accounts {
     }
 
     /// Returns how many rows were inserted.
-    async fn insert_all(&self, tx: &mut Tx, rows: &[ImportRow]) -> Result<u64, DbError> {
+    async fn insert_all(&self, tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> Result<u64, DbError> {
         // By the clock that messages are counted by, because the two are compared.
         let (created, since) = (self.clock.now(), tx.now(&self.clock).await?);
         let mut inserted = 0;
-        for batch in rows.chunks(BATCH) {
+        for (batch, ids) in rows.chunks(BATCH).zip(ids.chunks(BATCH)) {
             let values: Vec<_> = (0..batch.len()).map(|row| placeholders(row * COLUMNS, COLUMNS)).collect();
             // It must not fail on a key, because PostgreSQL would log the row.
             let sql = format!(
@@ -78,9 +86,9 @@ impl Accounts {
             );
             inserted += on_tx!(&mut *tx, connection => {
                 let mut insert = query(AssertSqlSafe(sql));
-                for ImportRow { login, password_hash, phone, .. } in batch {
+                for (ImportRow { login, password_hash, phone, .. }, id) in batch.iter().zip(ids) {
                     insert = insert
-                        .bind(AccountId::random(&self.entropy).to_string())
+                        .bind(id.to_string())
                         .bind(login.as_str())
                         .bind(password_hash.as_ref().map(Phc::as_str))
                         .bind(created.0)
@@ -91,6 +99,39 @@ impl Accounts {
             })?;
         }
         Ok(inserted)
+    }
+
+    /// With those that have one: their sign-ins are asked for a second step.
+    async fn set_up_apps(
+        &self,
+        tx: &mut Tx,
+        rows: &[ImportRow],
+        ids: &[AccountId],
+        factors: &Factors,
+    ) -> Result<(), DbError> {
+        let now = tx.now(&self.clock).await?.0;
+        let apps = ids.iter().zip(rows).filter_map(|(id, row)| Some((*id, row.totp.as_ref()?)));
+        for batch in apps.collect::<Vec<_>>().chunks(BATCH) {
+            let values = |columns: usize| {
+                let rows = (0..batch.len()).map(|row| placeholders(row * columns, columns));
+                rows.collect::<Vec<_>>().join(", ")
+            };
+            let sql = format!("INSERT INTO totp (account, secret, confirmed_at) VALUES {}", values(3));
+            on_tx!(&mut *tx, connection => {
+                let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, secret)| {
+                    insert.bind(id.to_string()).bind(factors.sealed(*id, secret)).bind(now)
+                });
+                insert.execute(connection).await.map(drop)
+            })?;
+            let sql = format!("INSERT INTO factor_policies (account, required) VALUES {}", values(2));
+            on_tx!(&mut *tx, connection => {
+                let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, _)| {
+                    insert.bind(id.to_string()).bind(now)
+                });
+                insert.execute(connection).await.map(drop)
+            })?;
+        }
+        Ok(())
     }
 
     /// The slowest imported password that is not replaced yet: the longest time, and the most memory. None if there is
@@ -174,6 +215,8 @@ pub struct ImportRow {
     pub login: Username,
     pub password_hash: Option<Phc>,
     pub phone: Option<Phone>,
+    /// Of its authenticator app: it is asked for a second step from the first sign-in.
+    pub totp: Option<TotpSecret>,
 }
 
 /// Something in the file that is wrong. Names no value, so that a log may hold it.
@@ -207,6 +250,7 @@ struct ImportLine {
     phone: Option<Value>,
     phone_verified: Option<Value>,
     password_hash: Option<Value>,
+    totp: Option<Value>,
 }
 
 impl ImportFile {
@@ -264,13 +308,14 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
         let login = self.login(fields.login);
         let password_hash = self.hash(fields.password_hash);
         let phone = self.phone(fields.phone, fields.phone_verified);
+        let totp = self.totp(fields.totp);
         let Some(login) = login.filter(|_| self.file.mistakes.count() == before) else { return };
         if password_hash.is_none() && phone.is_none() {
             let reason =
                 "is missing, and so is a phone with \"phone_verified\": true; nothing would open the account";
             return self.note("password_hash", reason);
         }
-        self.file.rows.push(ImportRow { line, login, password_hash, phone });
+        self.file.rows.push(ImportRow { line, login, password_hash, phone, totp });
     }
 
     fn login(&mut self, value: Option<Value>) -> Option<Username> {
@@ -323,6 +368,14 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
         }
         self.phones.insert(phone.clone(), self.line);
         Some(phone)
+    }
+
+    fn totp(&mut self, value: Option<Value>) -> Option<TotpSecret> {
+        let Value::String(text) = value? else { return self.wrong("totp", "must be a text") };
+        match TotpSecret::import(&Zeroizing::new(text)) {
+            Ok(secret) => Some(secret),
+            Err(reason) => self.wrong("totp", reason),
+        }
     }
 
     fn wrong<T>(&mut self, field: &'static str, reason: &str) -> Option<T> {

@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, Row, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::entry::BoundValues;
-use super::{Account, AccountId, Accounts, Groups, Username};
+use super::{Account, AccountId, Accounts, Factor, Groups, Username};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, from_row, on_db};
 use crate::sms::Phone;
@@ -55,12 +55,15 @@ pub struct ListedAccount {
     pub account: Account,
     pub groups: Groups,
     pub last_sign_in: Option<Micros>,
+    /// The strongest second factor that it has, but for recovery codes.
+    pub factor: Option<Factor>,
 }
 
 from_row!(ListedAccount, row => ListedAccount {
     account: Account::from_row(row)?,
     groups: Groups::stored(row.try_get("group_names")?),
     last_sign_in: row.try_get::<Option<i64>, _>("last_sign_in")?.map(Micros),
+    factor: row.try_get("factor")?,
 });
 
 /// Without accounts that are deleted.
@@ -225,7 +228,9 @@ impl ListQuery {
         let direction = if ascending { "ASC" } else { "DESC" };
         let keys: Vec<_> = (0..self.keys.len()).map(|at| format!("key_{at} {direction}")).collect();
         format!(
-            "SELECT a.*, g.names AS group_names, t.at AS last_sign_in FROM ({}) AS page
+            "SELECT a.*, g.names AS group_names, t.at AS last_sign_in,
+            CASE WHEN EXISTS (SELECT 1 FROM passkeys WHERE account = listed) THEN 'passkey'
+            WHEN EXISTS (SELECT 1 FROM totp WHERE account = listed AND secret IS NOT NULL) THEN 'totp' END AS factor FROM ({}) AS page
             JOIN accounts a ON a.id = listed LEFT JOIN account_groups g ON g.account = listed
             LEFT JOIN last_sign_ins t ON t.account = listed ORDER BY {}",
             self.ids(direction, limit),

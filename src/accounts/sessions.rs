@@ -17,7 +17,9 @@ use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 
-pub use submitted_forms::{FormAnswer, FormKey, FormStart, FormTurn, RepeatedForm, SubmittedForms};
+pub use submitted_forms::{
+    FormAnswer, FormKey, FormStart, FormToken, FormTurn, RepeatedForm, SubmittedForms,
+};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);

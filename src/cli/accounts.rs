@@ -1,4 +1,4 @@
-//! `gatehouse accounts import | imported` and `gatehouse admin create | enable`
+//! `gatehouse accounts import | imported`, `gatehouse admin create | enable | clear-factors` and `gatehouse key reseal`
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -13,6 +13,7 @@ use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
 use gatehouse::login::PasswordHasher;
+use gatehouse::secret::KeyFile;
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -59,7 +60,16 @@ async fn import_rows(
     let accounts = open_accounts(loaded).await?;
     // Opened first: without a record nothing is imported.
     let audit = open_record(loaded).await?;
-    let outcome = accounts.import(rows, dry_run).await.map_err(CliFailure::broken)?;
+    let factors =
+        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    if rows.iter().any(|row| row.totp.is_some())
+        && factors.is_upgrading().await.map_err(CliFailure::broken)?
+    {
+        return Err(CliFailure::broken(
+            "totp: an instance of a version before second factors runs, which would ask for none; stop it first; nothing was imported",
+        ));
+    }
+    let outcome = accounts.import(rows, &factors, dry_run).await.map_err(CliFailure::broken)?;
     if outcome == ImportOutcome::Done && !dry_run {
         audit.record(AuditEvent {
             name: Some("account-import"),
@@ -135,7 +145,11 @@ fn summary(rows: &[ImportRow], unverified: usize, dry_run: bool) -> String {
     let mut text = format!("{} {would}", counted(rows.len(), "account", "accounts"));
     let phones = rows.iter().filter(|row| row.phone.is_some()).count();
     let without = rows.iter().filter(|row| row.password_hash.is_none()).count();
-    let _ = write!(text, ": {phones} with a phone number, {without} without a password.");
+    let _ = write!(text, ": {phones} with a phone number, {without} without a password");
+    let _ = match rows.iter().filter(|row| row.totp.is_some()).count() {
+        0 => write!(text, "."),
+        apps => write!(text, ", {apps} with an authenticator app."),
+    };
     if unverified > 0 {
         let numbers = counted(unverified, "phone number", "phone numbers");
         let _ = write!(text, "\n{numbers} left out: not marked \"phone_verified\": true.");
@@ -180,7 +194,7 @@ pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure>
         tell!("The password of {login} is not disabled; nothing was changed.");
         return Ok(());
     }
-    record(loaded, &account, "password.enable", "gatehouse admin enable").await?;
+    record(loaded, &account, "password.enable", "gatehouse admin enable", None).await?;
     tell!("Password sign-in re-enabled for {login}.");
     Ok(())
 }
@@ -194,9 +208,45 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
         return Ok(());
     }
     accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;
-    record(loaded, &account, "account-clear-factors", "gatehouse admin clear-factors").await?;
+    let (name, command) = ("account-clear-factors", "gatehouse admin clear-factors");
+    record(loaded, &account, name, command, Some(Action::FactorReset)).await?;
     tell!("The second factors of {login} are gone, and its sessions have ended.");
     Ok(())
+}
+
+/// After the database was restored beside another key file, or the key file was replaced.
+pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure> {
+    let old = KeyFile::load(old).map_err(|reason| {
+        CliFailure::unusable(format!("OLD: {}", reason.to_string().trim_start_matches("secrets.key_file ")))
+    })?;
+    // A new one would open nothing, and is made at the first start.
+    let new = &loaded.settings.secrets.key_file;
+    KeyFile::load(new).map_err(CliFailure::unusable)?;
+    let factors =
+        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    let done = factors.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let secrets = |count: u64| counted(count as usize, "secret", "secrets");
+    tell!(
+        "{} of authenticator apps sealed under {}; {} already.",
+        secrets(done.sealed),
+        new.display(),
+        secrets(done.kept)
+    );
+    if done.without_codes > 0 {
+        tell!(
+            "Recovery codes cannot be carried over: those of {} are gone, and their owners make new ones on /account/factors.",
+            counted(done.without_codes as usize, "account", "accounts")
+        );
+    }
+    if done.lost.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
+    Err(CliFailure::unusable(format!(
+        "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
+        counted(names.len(), "secret opens", "secrets open"),
+        names.join("\n")
+    )))
 }
 
 async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {
@@ -213,6 +263,7 @@ async fn record(
     account: &Account,
     name: &str,
     command: &str,
+    also: Option<Action>,
 ) -> Result<(), CliFailure> {
     let audit = open_record(loaded).await?;
     audit.record(AuditEvent {
@@ -221,6 +272,10 @@ async fn record(
         detail: Some(json!({ "from": command }).to_string()),
         ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
     });
+    if let Some(action) = also {
+        let account = Some(account.recorded());
+        audit.record(AuditEvent { account, ..AuditEvent::new(audit.now(), action, Outcome::Ok) });
+    }
     audit.flush().await;
     Ok(())
 }

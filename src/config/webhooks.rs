@@ -36,6 +36,20 @@ pub enum WebhookEvent {
     /// After too many wrong ones in a row.
     #[strum(serialize = "password.disabled")]
     PasswordDisabled,
+    #[strum(serialize = "factor.added")]
+    FactorAdded,
+    /// By its owner, or a recovery code was used up.
+    #[strum(serialize = "factor.removed")]
+    FactorRemoved,
+    /// A wrong one after a right first step.
+    #[strum(serialize = "factor.failed")]
+    FactorFailed,
+    /// By an administrator.
+    #[strum(serialize = "factor.reset")]
+    FactorReset,
+    /// After too many wrong codes in a row.
+    #[strum(serialize = "totp.disabled")]
+    TotpDisabled,
     /// Half, or four fifths, of all messages are spent.
     #[strum(serialize = "sms.total")]
     MessagesSpent,

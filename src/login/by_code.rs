@@ -1,4 +1,4 @@
-//! What an SMS code can do: sign in, set a new password, give a number to an account.
+//! What an SMS code can do: sign in, set a new password, give a number to an account, confirm who is signed in.
 
 use std::sync::Arc;
 
@@ -217,6 +217,12 @@ impl ByCode {
             // The account was changed during its own session, which has ended with that.
             PhoneSet::Gone => Err(CodeRefusal::WrongCode),
         }
+    }
+
+    /// Proves once more that who is signed in has the account's number, which alone opens it.
+    pub async fn confirm(&self, live: &LiveSettings, entry: CodeEntry<'_>) -> Result<(), CodeRefusal> {
+        let guess = self.guess(live, entry, Purpose::Verify).await?;
+        proven(self.codes.check(live, guess).await?).map(drop)
     }
 
     /// Removes an account's number. False if it is the only way to sign in.

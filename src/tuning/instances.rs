@@ -8,12 +8,10 @@ use utoipa::ToSchema;
 
 use super::{Tuning, TuningInner, version_of};
 use crate::clock::{Micros, as_time};
-use crate::db::{DbError, on_db};
+use crate::db::{DbError, GONE_AFTER, KNOWS, on_db};
 
 /// Between two signs of life.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
-/// An instance that was silent for this long is gone.
-const GONE_AFTER: Duration = Duration::from_secs(60);
 
 // As it last reported, and as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -68,8 +66,8 @@ impl Tuning {
     /// Sends a sign of life, and removes instances without one for a minute.
     pub(super) async fn heartbeat(&self) -> Result<(), DbError> {
         const SQL: &str =
-            "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused)
-            VALUES ($1, $2, $3, $4, $5, $4, $6)
+            "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused, knows)
+            VALUES ($1, $2, $3, $4, $5, $4, $6, $7)
             ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, refused = excluded.refused,
                 applied_at = CASE WHEN instances.version = excluded.version THEN instances.applied_at
                     ELSE excluded.applied_at END,
@@ -81,7 +79,7 @@ impl Tuning {
         let refused = live.last_error().or_else(|| live.backend_down());
         on_db!(&self.0.db, pool => {
             query(SQL).bind(instance).bind(host).bind(started_at.0).bind(now.0).bind(&version)
-                .bind(&refused).execute(pool).await.map(drop)
+                .bind(&refused).bind(KNOWS).execute(pool).await.map(drop)
         })?;
         let gone = now.minus(GONE_AFTER);
         on_db!(&self.0.db, pool => query(DROP).bind(gone.0).execute(pool).await.map(drop))?;

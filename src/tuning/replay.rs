@@ -14,6 +14,7 @@
 //!   right within ten minutes from the same address, the estimate takes it for right, otherwise for wrong.
 //!   Attempts that were recorded together are assumed to have come at even intervals.
 //! - Who would have solved a challenge that only the draft asks for. The estimate assumes that nobody does.
+//! - Which right codes of an app a stricter draft would refuse: they count nowhere, and are not recorded.
 //! - What was asked for and then abandoned at the login of another program: it is not recorded.
 //! - Which log counts a refused attempt, if a flood was recorded without its subjects. It keeps its decision.
 //!
@@ -114,7 +115,7 @@ pub struct PreviewReport {
     /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
     pub draft: ComparisonSide,
     /// Limits of which the record does not say enough: changes to them are not tried. `login-device` is one of them unless
-    /// it and `login-account` are in force with rules that are enforced.
+    /// it and `login-account` are in force with rules that are enforced, and `factor-device` unless its own are.
     pub not_replayed: Vec<String>,
     pub read_ms: u64,
     pub replay_ms: u64,
@@ -256,6 +257,7 @@ fn not_replayed(in_force: &Limits, draft: &Limits) -> Vec<String> {
     let replayed = |name| match name {
         LimitName::LoginDevice => counts_devices(in_force, ReplayedLogin::Own),
         LimitName::GuardDevice => counts_devices(in_force, ReplayedLogin::Realm),
+        LimitName::FactorDevice => counts_devices(in_force, ReplayedLogin::Factor),
         name => is_replayed(name),
     };
     let names = draft.iter().map(Limit::name);

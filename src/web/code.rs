@@ -398,6 +398,14 @@ pub const PHONE: FormTexts = FormTexts {
     one_step: false,
     aside: ["phone.no-change", "phone.account", "/account"],
 };
+pub const FACTORS: FormTexts = FormTexts {
+    path: "/account/factors/code",
+    title: "factors.confirm",
+    lead: "factors.confirm-sms",
+    submit: "confirm.submit",
+    current_password: false,
+    ..PHONE
+};
 pub const REMOVAL: FormTexts = FormTexts {
     path: "/account/phone/remove",
     title: "phone.remove-title",

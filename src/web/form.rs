@@ -14,7 +14,9 @@ use serde::de::DeserializeOwned;
 use serde::de::value::{Error, MapDeserializer};
 use zeroize::Zeroize;
 
-use crate::accounts::{FormAnswer, FormKey, FormStart, RepeatedForm, SessionToken, is_state_hash};
+use crate::accounts::{
+    FormAnswer, FormKey, FormStart, FormToken, HalfToken, RepeatedForm, SessionToken, is_state_hash,
+};
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
@@ -463,12 +465,8 @@ fn recognise(visit: &PageRequest, services: &Services, pairs: &[(String, String)
     services.forms.recognise(&parts)
 }
 
-/// What is kept of an answer: where it leads, what is said there, and the session that it starts.
-fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, Option<SessionToken>)> {
-    // Half of a sign-in is begun anew: its cookie is kept nowhere.
-    if set_cookie(response, visit.cookies().half_name).is_some_and(|half| !half.is_empty()) {
-        return None;
-    }
+/// What is kept of an answer: where it leads, what is said there, and the session that it starts, or half of one.
+fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, Option<FormToken>)> {
     let (location, flash) = match response.status() {
         StatusCode::SEE_OTHER => {
             let location = response.headers().get(LOCATION)?.to_str().ok()?;
@@ -481,9 +479,13 @@ fn success(visit: &PageRequest, response: &HttpResponse) -> Option<(FormAnswer, 
         StatusCode::CREATED => (visit.pattern(), Some(Flash::AlreadyMade)),
         _ => return None,
     };
-    let token = set_cookie(response, visit.cookies().session_name);
+    let cookie = |name| set_cookie(response, name);
+    // A whole sign-in removes the cookie of its half.
+    let half = cookie(visit.cookies().half_name).and_then(|token| HalfToken::parse(&token));
+    let session = || cookie(visit.cookies().session_name).and_then(|token| SessionToken::parse(&token));
+    let token = half.map(FormToken::Half).or_else(|| session().map(FormToken::Session));
     let flash = flash.map(|flash| flash.code().to_owned());
-    Some((FormAnswer { location, flash }, token.and_then(|token| SessionToken::parse(&token))))
+    Some((FormAnswer { location, flash }, token))
 }
 
 fn set_cookie(response: &HttpResponse, name: &str) -> Option<String> {
@@ -505,6 +507,9 @@ fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> Ht
     if let Some((token, account)) = again.session {
         visit.begin_session(&mut response, &token, services.session_lasts);
         visit.remember_device(&mut response, &account);
+    }
+    if let Some((token, lasts)) = again.half {
+        visit.begin_half(&mut response, &token, lasts);
     }
     response
 }

@@ -128,6 +128,7 @@ async fn add(
     (made, browser): (AttestationJson, Option<[u8; 16]>),
     label: &PasskeyLabel,
 ) -> Result<Result<(Passkey, Vec<RecoveryCode>), AddRefusal>, WebError> {
+    factors::refuse_while_upgrading(services).await?;
     let AttestationFields { client_data, attestation_object, transports } = made.response;
     let made = Attestation {
         browser,
@@ -438,7 +439,7 @@ pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult 
     request_body = AddBody,
     responses((status = 201, description = "Added.", body = AddedBody)),
     security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "csrf", "step-up-required"])))
+    extensions(("x-problems" = json!([BODY, MEMBER, "csrf", "step-up-required", "upgrade-unfinished"])))
 )]
 pub async fn api_add(body: Json<AddBody>, Member(who): Member, call: ApiRequest) -> WebResult {
     let AddBody { passkey, label } = body.into_inner();

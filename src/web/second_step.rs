@@ -13,7 +13,9 @@ use crate::accounts::{
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
+use crate::sms::{Phone, SmsCode};
 use crate::web::captcha::CaptchaBlock;
+use crate::web::code::parse_sent_code;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
 };
@@ -129,9 +131,11 @@ pub enum StepUp {
     /// In this field.
     Password(Field, Password),
     Factor(FactorGuess),
+    /// For this number, which alone opens the account.
+    Code(Phone, SmsCode),
 }
 
-/// The factor that was proved; None for the password.
+/// The factor that was proved; None for a first one.
 pub async fn step_up(
     by: &Actor<'_>,
     account: &Account,
@@ -139,8 +143,19 @@ pub async fn step_up(
 ) -> Result<Option<Factor>, ActionRefusal> {
     match shown {
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
+        StepUp::Code(phone, code) => {
+            let solved = by.redeem().await?;
+            by.services.by_code.confirm(by.live, by.entry(&phone, &code, solved)).await?;
+            Ok(None)
+        }
         StepUp::Password(field, password) => by.verify(account, password, field).await.map(|_| None),
     }
+}
+
+/// The number that alone opens the account, and so may confirm who is signed in.
+pub fn only_phone<'a>(session: &Session, account: &'a Account) -> Option<&'a Phone> {
+    let alone = account.password_hash.is_none() && !account.roles.admin && session.strongest.is_none();
+    account.phone.as_ref().filter(|_| alone)
 }
 
 /// From a form that has the fields of one of the two.
@@ -173,6 +188,9 @@ pub struct ConfirmBody {
     /// The answer to a challenge for `confirm`.
     #[schema(schema_with = describe::passkey_assertion, required = false)]
     passkey: Option<AssertionJson>,
+    /// For the number of an account that has neither a password nor a second factor.
+    #[schema(value_type = Option<String>)]
+    code: Option<SecretField>,
     pub captcha: Option<CaptchaSolution>,
 }
 
@@ -183,6 +201,9 @@ impl ConfirmBody {
         session: &Session,
         account: &Account,
     ) -> Result<StepUp, Problem> {
+        if let (Some(code), Some(phone)) = (&self.code, only_phone(session, account)) {
+            return Ok(StepUp::Code(phone.clone(), parse_sent_code(code)?));
+        }
         let shown = self.passkey.as_ref().map(|passkey| passkey.guess(ChallengePurpose::Confirm));
         match (&self.password, session.strongest.is_some()) {
             (Some(_), true) => Err(step_up_required(services, session, account.id).await?),

@@ -85,6 +85,7 @@ fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
         _ if request.method().is_safe() => visit.here(),
         "/account/phone" => "/account/phone",
         "/account/phone/remove" => "/account/phone/remove",
+        "/account/factors/code" => "/account/factors",
         "/account/export" => "/account/export",
         "/account/delete" => "/account/delete",
         _ => "/account",

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::audit::{Action, Audit, EventEntry, EventFilter, FROM_DEVICE, Outcome};
+use crate::audit::{Action, Audit, DEVICE_FIRST, EventEntry, EventFilter, FROM_DEVICE, Outcome};
 use crate::clock::{Micros, iso};
 use crate::config::WebhookEvent;
 use crate::db::DbError;
@@ -14,6 +14,17 @@ use crate::tuning::{LimitsChange, Tuning};
 const MOST: u32 = 100;
 /// The history holds whole documents.
 const MOST_CHANGES: u32 = 5;
+/// What is told of the record. Each is read apart: an index finds it, and many of one kind hide none of another.
+const RECORDED: [Action; 8] = [
+    Action::Attack,
+    Action::PasswordDisabled,
+    Action::Budget,
+    Action::FactorAdded,
+    Action::FactorRemoved,
+    Action::FactorFailed,
+    Action::FactorReset,
+    Action::TotpDisabled,
+];
 
 /// One thing to tell. Carries no name, number or address in clear.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +61,7 @@ pub struct NoticeSources {
 impl NoticeSources {
     pub async fn since(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
         let mut notices = Vec::new();
-        for action in [Action::Attack, Action::PasswordDisabled, Action::Budget] {
+        for action in RECORDED {
             let filter = EventFilter { actions: vec![action], since: Some(since), ..EventFilter::default() };
             let page = self.audit.log().page(&filter, None, MOST).await?;
             notices.extend(page.entries.iter().filter_map(|entry| self.of_event(entry)));
@@ -77,15 +88,29 @@ impl NoticeSources {
                 (event, data)
             }
             Action::PasswordDisabled => {
-                let link = match &entry.account {
-                    Some(account) => format!("/admin/lookup?account={:016x}", account.key),
-                    None => "/admin/events?action=password-disabled".to_owned(),
-                };
                 let device = entry.name.as_deref() == Some(FROM_DEVICE);
                 (
                     WebhookEvent::PasswordDisabled,
-                    json!({ "account": entry.account, "device": device, "console": self.link(&link) }),
+                    json!({ "account": entry.account, "device": device, "console": self.account_link(entry) }),
                 )
+            }
+            // What was refused was not compared.
+            Action::FactorFailed if entry.outcome != Outcome::Wrong => return None,
+            Action::FactorFailed => {
+                let device = entry.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST));
+                let console = self.account_link(entry);
+                let data = json!({ "account": entry.account, "factor": entry.name, "device": device, "console": console });
+                (WebhookEvent::FactorFailed, data)
+            }
+            Action::FactorAdded | Action::FactorRemoved | Action::FactorReset | Action::TotpDisabled => {
+                let event = match entry.action {
+                    Action::FactorAdded => WebhookEvent::FactorAdded,
+                    Action::FactorRemoved => WebhookEvent::FactorRemoved,
+                    Action::FactorReset => WebhookEvent::FactorReset,
+                    _ => WebhookEvent::TotpDisabled,
+                };
+                let console = self.account_link(entry);
+                (event, json!({ "account": entry.account, "factor": entry.name, "console": console }))
             }
             Action::Budget => {
                 let part = match entry.name.as_deref()? {
@@ -128,6 +153,13 @@ impl NoticeSources {
             "console": self.link("/admin/limits/history"),
         });
         WebhookNotice::new(WebhookEvent::LimitsChanged, change.id.as_bytes(), change.at, data)
+    }
+
+    fn account_link(&self, entry: &EventEntry) -> String {
+        self.link(&match &entry.account {
+            Some(account) => format!("/admin/lookup?account={:016x}", account.key),
+            None => format!("/admin/events?action={}", entry.action.into_str()),
+        })
     }
 
     fn link(&self, path: &str) -> String {

@@ -8,6 +8,7 @@ mod files;
 mod gate;
 mod key_rotation;
 mod output;
+mod resealing;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

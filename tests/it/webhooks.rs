@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
+use gatehouse::accounts::Username;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -11,6 +13,7 @@ use tokio::net::TcpListener;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
+use crate::factors;
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::Setup;
 use crate::tuning::rig;
@@ -93,6 +96,7 @@ on_both_stores!(
     of_two_instances_one_tells_what_happened,
     what_fails_is_tried_again_under_the_same_id,
     a_receiver_is_told_what_it_asked_for,
+    what_becomes_of_second_factors_is_told,
 );
 
 async fn of_two_instances_one_tells_what_happened(store: Store) {
@@ -171,6 +175,57 @@ async fn a_receiver_is_told_what_it_asked_for(store: Store) {
     assert_eq!(rig::save(&boss, &version, &json!({ "sms-phone": { "rules": [] } })).await.status, 200);
     let told = received(&some, 1).await;
     assert_eq!(message(&told[0])["type"], "limits.changed");
+}
+
+async fn what_becomes_of_second_factors_is_told(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
+    let setup = TestApp::on(store).set("webhooks", format!("[{hook}]"));
+    let app = setup.without(&["factor-account"]).start().await;
+    let mut told = 0;
+    let mut next = async |count: usize| {
+        let requests = received(&server, told + count).await;
+        let mut messages: Vec<Value> = requests[told..].iter().map(message).collect();
+        told += count;
+        messages.sort_by_key(|message| message["type"].as_str().unwrap().to_owned());
+        messages
+    };
+    let owner = factors::owner(&app, "alice").await;
+    let added = &next(1).await[0];
+    assert_eq!((&added["type"], &added["data"]["factor"]), (&json!("factor.added"), &json!("totp")));
+    assert_eq!(added["data"]["account"]["mask"], "al…");
+    let id = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap().id;
+
+    let thief = app.client();
+    factors::first_step(&thief, "alice").await;
+    for (browser, is_known) in [(&thief, false), (&owner.browser, true)] {
+        factors::first_step(browser, "alice").await;
+        assert_eq!(factors::by_totp(browser, factors::WRONG_CODE).await.problem(), "invalid-factor");
+        let failed = &next(1).await[0];
+        assert_eq!((&failed["type"], &failed["data"]["device"]), (&json!("factor.failed"), &json!(is_known)));
+    }
+    assert_eq!(factors::by_recovery(&owner.browser, &owner.recovery[0]).await.status, 200);
+    let used = &next(1).await[0];
+    assert_eq!((&used["type"], &used["data"]["factor"]), (&json!("factor.removed"), &json!("recovery")));
+
+    let boss = rig::admin(&app, "boss").await;
+    let reset = boss.http.delete(format!("{}/api/v1/admin/accounts/{id}/factors", boss.url));
+    let reset = reset.json(&json!({ "reason": "a lost telephone" })).send().await.unwrap();
+    assert_eq!(reset.status(), 204);
+    assert_eq!(next(1).await[0]["type"], "factor.reset");
+
+    let owner = factors::owner(&app, "boris").await;
+    assert_eq!(next(1).await[0]["type"], "factor.added");
+    factors::first_step(&thief, "boris").await;
+    join_all((0..100).map(|_| factors::by_totp(&thief, factors::WRONG_CODE))).await;
+    let disabled = next(101).await;
+    assert_eq!(disabled[100]["type"], "totp.disabled");
+    assert!(disabled[..100].iter().all(|message| message["type"] == "factor.failed"));
+    drop(owner);
+    for request in &server.received_requests().await.unwrap() {
+        let text = String::from_utf8_lossy(&request.body);
+        assert!(!["alice", "boris", "telephone"].iter().any(|word| text.contains(word)), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,47 @@ fn a_sealed_secret_opens_for_its_account_under_its_key_only() {
 }
 
 #[test]
+fn a_secret_of_another_system_is_read_as_it_is_written_there() {
+    let letters = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+    let uri = secret().uri("Shop", "ada");
+    for text in [
+        letters.to_owned(),
+        letters.to_lowercase(),
+        "gezd gnbv gy3t qojq gezd gnbv gy3t qojq".to_owned(),
+        format!("{letters}===="),
+        uri.to_string(),
+        format!("{}&algorithm=SHA1&digits=6&period=30&image=x", *uri),
+        format!("OTPAUTH://TOTP/ada?secret={}", letters.to_lowercase()),
+    ] {
+        assert!(TotpSecret::import(&text) == Ok(secret()), "{text}");
+    }
+    let old = TotpSecret::import("GEZDGNBVGY3TQOJQ").expect("80 bits, as the first apps had");
+    assert_eq!(*old.base32(), "GEZDGNBVGY3TQOJQ");
+    let (entropy, account) = (Entropy::seeded(7), AccountId::from([1; 16]));
+    let seal = SecretSeal::new(SubKey::from_bytes([1; 32]));
+    assert!(seal.open(account, &seal.seal(account, &old, &entropy)) == Some(old));
+}
+
+#[test]
+fn a_secret_whose_codes_would_be_others_is_refused() {
+    let with = |more: &str| format!("otpauth://totp/ada?secret=GEZDGNBVGY3TQOJQ{more}");
+    for (text, reason) in [
+        (with("&algorithm=SHA256"), "must have the algorithm SHA1"),
+        (with("&digits=8"), "must have 6 digits"),
+        (with("&period=60"), "must have a period of 30 seconds"),
+        (with("&secret=GEZDGNBVGY3TQOJQ"), "has more than one secret"),
+        ("otpauth://totp/ada?issuer=x".into(), "has no secret"),
+        ("otpauth://hotp/ada?secret=GEZDGNBVGY3TQOJQ".into(), "is not of the kind otpauth://totp/"),
+        ("GEZDGNBVGY3TQOJ0".into(), "is neither base32 nor an otpauth: address"),
+        ("GEZDGNBVGY3TQ".into(), "must have 10 to 64 bytes, which are 16 to 103 letters in base32"),
+        (String::new(), "must have 10 to 64 bytes, which are 16 to 103 letters in base32"),
+        ("A".repeat(112), "must have 10 to 64 bytes, which are 16 to 103 letters in base32"),
+    ] {
+        assert_eq!(TotpSecret::import(&text).err(), Some(reason), "{text}");
+    }
+}
+
+#[test]
 fn the_address_for_an_app_escapes_what_it_holds() {
     let uri = secret().uri("Shop & Söhne", "ada lovelace");
     assert_eq!(

@@ -1,11 +1,14 @@
 //! Codes of authenticator apps (RFC 6238): SHA-1, six digits, 30 seconds, which is what all of them can.
 
+use std::ops::RangeInclusive;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha1::Sha1;
+use url::Url;
 use url::form_urlencoded::byte_serialize;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -18,9 +21,12 @@ const STEP_MICROS: i64 = 30_000_000;
 /// Codes of the step before and the step after are right, too: clocks differ, and typing takes a while.
 const STEPS_BESIDE: i64 = 1;
 
-/// 160 random bits, as RFC 4226 recommends.
+/// Bytes of a secret from another system: from the 80 bits of the first apps to the block of SHA-1.
+const IMPORTED: RangeInclusive<usize> = 10..=64;
+
+/// 160 random bits, as RFC 4226 recommends; from another system, what that has made.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct TotpSecret([u8; 20]);
+pub struct TotpSecret(Vec<u8>);
 
 hidden_debug!(TotpSecret);
 
@@ -40,12 +46,38 @@ impl TotpCode {
 
 impl TotpSecret {
     pub fn random(entropy: &Entropy) -> Self {
-        Self(entropy.bytes())
+        Self(entropy.bytes::<20>().to_vec())
     }
 
     #[cfg(test)]
-    pub(super) const fn of(bytes: [u8; 20]) -> Self {
-        Self(bytes)
+    pub(super) fn of(bytes: [u8; 20]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// From another system: in base32, or an `otpauth:` address, of the one kind that is compared here. An error says
+    /// what is wrong with it, without a part of it.
+    pub fn import(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        let secret = match text.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("otpauth:")) {
+            true => secret_of_uri(text)?,
+            false => Zeroizing::new(text.to_owned()),
+        };
+        let letters: Zeroizing<String> = Zeroizing::new(
+            secret
+                .trim_end_matches('=')
+                .chars()
+                .filter(|c| !c.is_whitespace() && *c != '-')
+                .map(|c| c.to_ascii_uppercase())
+                .collect(),
+        );
+        let bytes = BASE32_NOPAD
+            .decode(letters.as_bytes())
+            .map_err(|_| "is neither base32 nor an otpauth: address")?;
+        let secret = Self(bytes);
+        match IMPORTED.contains(&secret.0.len()) {
+            true => Ok(secret),
+            false => Err("must have 10 to 64 bytes, which are 16 to 103 letters in base32"),
+        }
     }
 
     /// As it is typed into an app.
@@ -81,6 +113,26 @@ impl TotpSecret {
     }
 }
 
+/// What an address of Google's "Key Uri Format" has, if its codes are those that are compared here.
+fn secret_of_uri(text: &str) -> Result<Zeroizing<String>, &'static str> {
+    let uri = Url::parse(text).map_err(|_| "is not an address that can be read")?;
+    if !uri.host_str().is_some_and(|kind| kind.eq_ignore_ascii_case("totp")) {
+        return Err("is not of the kind otpauth://totp/");
+    }
+    let mut secret = None;
+    for (name, value) in uri.query_pairs() {
+        match &*name {
+            "secret" if secret.is_some() => return Err("has more than one secret"),
+            "secret" => secret = Some(Zeroizing::new(value.into_owned())),
+            "algorithm" if !value.eq_ignore_ascii_case("SHA1") => return Err("must have the algorithm SHA1"),
+            "digits" if value != "6" => return Err("must have 6 digits"),
+            "period" if value != "30" => return Err("must have a period of 30 seconds"),
+            _ => {}
+        }
+    }
+    secret.ok_or("has no secret")
+}
+
 /// Seals secrets for the database, each for its account.
 #[derive(Clone)]
 pub struct SecretSeal(SubKey);
@@ -92,14 +144,14 @@ impl SecretSeal {
 
     pub fn seal(&self, account: AccountId, secret: &TotpSecret, entropy: &Entropy) -> String {
         let nonce: [u8; NONCE_LEN] = entropy.bytes();
-        let mut sealed = secret.0.to_vec();
+        let mut sealed = secret.0.clone();
         self.cipher()
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(account.as_bytes()),
                 &mut sealed,
             )
-            .expect("20 bytes can be sealed");
+            .expect("so few bytes can be sealed");
         URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
     }
 
@@ -110,7 +162,7 @@ impl SecretSeal {
         let mut sealed = Zeroizing::new(sealed.to_vec());
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let open = self.cipher().open_in_place(nonce, Aad::from(account.as_bytes()), &mut sealed).ok()?;
-        Some(TotpSecret((&*open).try_into().ok()?))
+        Some(TotpSecret(open.to_vec()))
     }
 
     fn cipher(&self) -> LessSafeKey {

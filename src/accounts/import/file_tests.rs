@@ -46,6 +46,23 @@ fn a_number_is_taken_only_if_it_was_verified() {
 }
 
 #[test]
+fn a_secret_of_an_app_is_read_or_its_field_is_named() {
+    let with = |totp: &str| row("alice").replace('}', &format!(r#","totp":{totp}}}"#));
+    for totp in [r#""gezdgnbvgy3tqojq""#, r#""otpauth://totp/a?secret=GEZDGNBVGY3TQOJQ""#] {
+        let file = read(with(totp));
+        assert_eq!(*file.rows[0].totp.as_ref().expect(totp).base32(), "GEZDGNBVGY3TQOJQ");
+    }
+    assert_eq!(read(with("null")).rows[0].totp, None);
+    for (totp, reason) in [
+        ("7", "must be a text"),
+        (r#""hunter2!""#, "is neither base32 nor an otpauth: address"),
+        (r#""otpauth://totp/a?secret=GEZDGNBVGY3TQOJQ&digits=8""#, "must have 6 digits"),
+    ] {
+        assert_eq!(mistake(&with(totp)), ("totp", reason.to_owned()));
+    }
+}
+
+#[test]
 fn a_role_or_any_other_field_is_refused() {
     for (line, named) in [
         (r#"{"login":"a1","password_hash":"x","roles":["admin"]}"#, "unknown field `roles`"),

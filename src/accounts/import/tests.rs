@@ -1,9 +1,10 @@
 use super::*;
-use crate::accounts::{AccountAct, ImportFile, Roles, ShownBy, Username};
+use crate::accounts::{AccountAct, Factors, ImportFile, Roles, ShownBy, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
+use crate::secret::MasterKey;
 
 const CHEAP: &str = "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
 const SLOW: &str = "$2b$12$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
@@ -13,6 +14,11 @@ const LARGE: &str =
 async fn accounts(database: &TestDatabase) -> Accounts {
     let db = Db::connect(&database.url).await.unwrap();
     Accounts::new(db, Clock::manual(Micros(1_000_000)), Entropy::Os)
+}
+
+fn factors(accounts: &Accounts) -> Factors {
+    let master = MasterKey::from_bytes([1; 32]);
+    Factors::new(accounts.db.clone(), accounts.clock.clone(), accounts.entropy.clone(), &master)
 }
 
 fn rows(text: &str) -> Vec<ImportRow> {
@@ -42,7 +48,7 @@ async fn all_accounts_of_a_file_are_created(database: TestDatabase) {
     let phone = "{\"login\":\"zoe\",\"phone\":\"+8613800138000\",\"phone_verified\":true}\n";
     let text: String = (0..250).map(|number| row(&format!("user{number}"), CHEAP)).collect();
     let rows = rows(&format!("{text}{phone}"));
-    assert_eq!(accounts.import(&rows, false).await.unwrap(), ImportOutcome::Done);
+    assert_eq!(accounts.import(&rows, &factors(&accounts), false).await.unwrap(), ImportOutcome::Done);
     for row in &rows {
         let account = accounts.find(&row.login).await.unwrap().unwrap();
         assert_eq!((&account.password_hash, &account.phone), (&row.password_hash, &row.phone));
@@ -72,15 +78,18 @@ async fn if_one_cannot_be_created_none_is(database: TestDatabase) {
         (3, ImportConflict::PhoneTaken),
     ]);
     for dry_run in [true, false] {
-        assert_eq!(accounts.import(&rows, dry_run).await.unwrap(), refused);
+        assert_eq!(accounts.import(&rows, &factors(&accounts), dry_run).await.unwrap(), refused);
     }
     assert_eq!(accounts.find(&name("new")).await.unwrap(), None);
-    assert_eq!(accounts.import(&rows[..1], false).await.unwrap(), ImportOutcome::Done);
+    assert_eq!(accounts.import(&rows[..1], &factors(&accounts), false).await.unwrap(), ImportOutcome::Done);
 }
 
 async fn a_dry_run_writes_nothing(database: TestDatabase) {
     let accounts = accounts(&database).await;
-    assert_eq!(accounts.import(&rows(&row("alice", CHEAP)), true).await.unwrap(), ImportOutcome::Done);
+    assert_eq!(
+        accounts.import(&rows(&row("alice", CHEAP)), &factors(&accounts), true).await.unwrap(),
+        ImportOutcome::Done
+    );
     assert_eq!(accounts.find(&name("alice")).await.unwrap(), None);
 }
 
@@ -90,7 +99,7 @@ async fn of_imports_of_one_file_at_once_one_writes_it(database: TestDatabase) {
     let tasks: Vec<_> = (0..4)
         .map(|_| {
             let (accounts, rows) = (accounts.clone(), rows(&text));
-            tokio::spawn(async move { accounts.import(&rows, false).await.unwrap() })
+            tokio::spawn(async move { accounts.import(&rows, &factors(&accounts), false).await.unwrap() })
         })
         .collect();
     let mut done = 0;
@@ -105,7 +114,7 @@ async fn the_dearest_is_known_until_each_hash_is_replaced(database: TestDatabase
     accounts.create(&name("own"), &Phc::stored("$argon2id$…".into()), Roles::default()).await.unwrap();
     assert_eq!(accounts.slowest_imported().await.unwrap(), None);
     let rows = rows(&[row("cheap", CHEAP), row("slow", SLOW), row("large", LARGE)].concat());
-    accounts.import(&rows, false).await.unwrap();
+    accounts.import(&rows, &factors(&accounts), false).await.unwrap();
     let slowest_hash =
         async || accounts.slowest_imported().await.unwrap().map(|cost| (cost.millis, cost.memory_mib));
     let account = async |login| accounts.find(&name(login)).await.unwrap().unwrap();

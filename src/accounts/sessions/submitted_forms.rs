@@ -12,6 +12,7 @@ use sqlx::{query, query_as};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{Account, SessionToken, Sessions, hash_text};
+use crate::accounts::{HalfSignIns, HalfToken};
 use crate::db::{DbError, execute, on_db};
 use crate::secret::SubKey;
 
@@ -44,10 +45,20 @@ pub struct RepeatedForm {
     pub answer: FormAnswer,
     /// If it started a session: its new token, and its account.
     pub session: Option<(SessionToken, Account)>,
+    /// If it was the first step of a sign-in: its new token, and how long it is good.
+    pub half: Option<(HalfToken, Duration)>,
+}
+
+/// What a form began, by the token that its browser was given.
+#[derive(Debug, Clone)]
+pub enum FormToken {
+    Session(SessionToken),
+    Half(HalfToken),
 }
 
 pub struct SubmittedForms {
     sessions: Sessions,
+    halves: HalfSignIns,
     key: SubKey,
     turns: Arc<WaitQueue<FormKey>>,
     /// With how often each was answered again.
@@ -69,11 +80,11 @@ pub struct FormTurn {
 
 impl SubmittedForms {
     /// `key` is the key of the hashes by which forms are recognised; every instance needs the same.
-    pub fn new(sessions: Sessions, key: SubKey) -> Self {
+    pub fn new(sessions: Sessions, halves: HalfSignIns, key: SubKey) -> Self {
         let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);
         let finished = quick_cache::sync::Cache::new(REMEMBERED);
         let outlasting = Arc::new(Semaphore::new(MOST_OUTLASTING));
-        Self { sessions, key, turns, finished, outlasting }
+        Self { sessions, halves, key, turns, finished, outlasting }
     }
 
     /// Permission to go on after the client has hung up. None if too many do: then the form ends with its client,
@@ -94,7 +105,7 @@ impl SubmittedForms {
             None => None,
         };
         if let Some(repeats) = self.finished.get(&form).filter(|repeats| *repeats < MOST_REPEATS)
-            && let Some(repeated) = self.sessions.repeat_form(form).await?
+            && let Some(repeated) = self.repeat(form).await?
         {
             self.finished.insert(form, repeats + 1);
             return Ok(FormStart::Repeated(Box::new(repeated)));
@@ -102,9 +113,14 @@ impl SubmittedForms {
         Ok(FormStart::First(FormTurn { form, _turn: turn }))
     }
 
-    /// It has succeeded. `token` is that of the session that it started.
-    pub async fn finish(&self, turn: &FormTurn, answer: &FormAnswer, token: Option<&SessionToken>) {
-        match self.sessions.finish_form(turn.form, answer, token).await {
+    /// It has succeeded, and began what the token opens.
+    pub async fn finish(&self, turn: &FormTurn, answer: &FormAnswer, token: Option<&FormToken>) {
+        let (session, half) = match token {
+            Some(FormToken::Session(token)) => (Some(token), None),
+            Some(FormToken::Half(token)) => (None, Some(self.halves.hash(token))),
+            None => (None, None),
+        };
+        match self.sessions.finish_form(turn.form, answer, session, half).await {
             Ok(()) => self.finished.insert(turn.form, 0),
             // If it is sent again, it is answered as a form of its own.
             Err(error) => tracing::debug!(%error, "a form's answer could not be kept"),
@@ -113,7 +129,16 @@ impl SubmittedForms {
 
     /// It has failed: perhaps because another instance has just answered the same form.
     pub async fn find_elsewhere(&self, turn: &FormTurn) -> Result<Option<RepeatedForm>, DbError> {
-        self.sessions.repeat_form(turn.form).await
+        self.repeat(turn.form).await
+    }
+
+    /// As it ended within the last minute. None if what it began has ended since.
+    async fn repeat(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
+        let Some((repeated, half)) = self.sessions.repeat_form(form).await? else { return Ok(None) };
+        let Some(half) = half else { return Ok(Some(repeated)) };
+        let Some((token, lasts)) = self.halves.renew(&half).await? else { return Ok(None) };
+        self.sessions.keep_half(form, self.halves.hash(&token)).await?;
+        Ok(Some(RepeatedForm { half: Some((token, lasts)), ..repeated }))
     }
 }
 
@@ -124,30 +149,40 @@ impl Sessions {
         form: FormKey,
         answer: &FormAnswer,
         token: Option<&SessionToken>,
+        half: Option<String>,
     ) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO finished_forms (form, at, location, flash, session)
-            VALUES ($1, $2, $3, $4, (SELECT id FROM sessions WHERE token_hash = $5))
+        const SQL: &str = "INSERT INTO finished_forms (form, at, location, flash, session, half)
+            VALUES ($1, $2, $3, $4, (SELECT id FROM sessions WHERE token_hash = $5), $6)
             ON CONFLICT (form) DO UPDATE SET at = excluded.at, location = excluded.location,
-            flash = excluded.flash, session = excluded.session";
+            flash = excluded.flash, session = excluded.session, half = excluded.half";
         let now = self.db.now(&self.clock).await?;
         let hash = token.map(|token| self.hash(token));
         execute!(&self.db => query(SQL).bind(hash_text(form.0)).bind(now.0).bind(&answer.location)
-            .bind(&answer.flash).bind(&hash))?;
+            .bind(&answer.flash).bind(&hash).bind(&half))?;
+        Ok(())
+    }
+
+    /// The half of a sign-in that the form began has another token now, of this hash.
+    async fn keep_half(&self, form: FormKey, half: String) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE finished_forms SET half = $1 WHERE form = $2";
+        execute!(&self.db => query(SQL).bind(&half).bind(hash_text(form.0))).map(drop)?;
         Ok(())
     }
 
     /// How the same form ended within the last minute. If it started a session, the session gets a new token,
     /// because the browser may not have received the first one. None if that session has ended: who signed out must
-    /// not be signed in again by a form that somebody sends once more.
-    pub(super) async fn repeat_form(&self, form: FormKey) -> Result<Option<RepeatedForm>, DbError> {
-        const FIND: &str = "SELECT location, flash, session FROM finished_forms WHERE form = $1 AND at > $2";
+    /// not be signed in again by a form that somebody sends once more. With it the hash of the half of a sign-in.
+    async fn repeat_form(&self, form: FormKey) -> Result<Option<(RepeatedForm, Option<String>)>, DbError> {
+        const FIND: &str =
+            "SELECT location, flash, session, half FROM finished_forms WHERE form = $1 AND at > $2";
         const RENEW: &str = "UPDATE sessions SET token_hash = $1 WHERE id = $2 AND idle_until > $3";
+        type Row = (String, Option<String>, Option<String>, Option<String>);
         let now = self.db.now(&self.clock).await?;
-        let row: Option<(String, Option<String>, Option<String>)> = on_db!(&self.db, pool => query_as(FIND)
+        let row: Option<Row> = on_db!(&self.db, pool => query_as(FIND)
             .bind(hash_text(form.0)).bind(now.minus(RECOGNISED).0).fetch_optional(pool).await)?;
-        let Some((location, flash, session)) = row else { return Ok(None) };
-        let answer = FormAnswer { location, flash };
-        let Some(session) = session else { return Ok(Some(RepeatedForm { answer, session: None })) };
+        let Some((location, flash, session, half)) = row else { return Ok(None) };
+        let repeated = RepeatedForm { answer: FormAnswer { location, flash }, session: None, half: None };
+        let Some(session) = session else { return Ok(Some((repeated, half))) };
         let token = SessionToken(self.entropy.bytes());
         let renewed = execute!(&self.db => query(RENEW).bind(self.hash(&token)).bind(session)
             .bind(self.clock.now().0))?;
@@ -155,7 +190,7 @@ impl Sessions {
             return Ok(None);
         }
         let account = self.find(&token).await?.map(|found| found.account);
-        Ok(account.map(|account| RepeatedForm { answer, session: Some((token, account)) }))
+        Ok(account.map(|account| (RepeatedForm { session: Some((token, account)), ..repeated }, half)))
     }
 
     /// Deletes at most `batch` forms that are no longer recognised; returns how many.

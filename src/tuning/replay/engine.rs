@@ -71,7 +71,7 @@ pub struct ReplayEngine<'r> {
     from: Micros,
     logs: [LimitLogs; COUNT],
     /// By [`ReplayedLogin`].
-    devices: [DevicesCounted; 2],
+    devices: [DevicesCounted; 3],
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
     queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
@@ -93,7 +93,7 @@ impl<'r> ReplayEngine<'r> {
             rows,
             from,
             logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
-            devices: [ReplayedLogin::Own, ReplayedLogin::Realm].map(devices),
+            devices: [ReplayedLogin::Own, ReplayedLogin::Realm, ReplayedLogin::Factor].map(devices),
             queues: HashMap::new(),
             due: BinaryHeap::new(),
             scheduled: 0,
@@ -207,7 +207,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
+    /// The draft's decision on an attempt. Once a known device's log blocks, its passwords count as a stranger's; of
     /// two refusals it gets the milder.
     fn evaluate(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.evaluate_by(attempt, now);
@@ -216,7 +216,7 @@ impl<'r> ReplayEngine<'r> {
                 decision: ReplayDecision::Refused { then: RuleAction::Block, .. },
                 retry_after,
             },
-            Some((_, as_stranger)),
+            Some((ReplayedLogin::Own | ReplayedLogin::Realm, as_stranger)),
         ) = (own, attempt.action.from_device())
         else {
             return own;

@@ -35,11 +35,17 @@ pub struct RecordRead {
 }
 
 /// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
-const ACTIONS: [(&str, ReplayAction); 13] = [
+const ACTIONS: [(&str, ReplayAction); 16] = [
     ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
     ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
     ("action = 'attempt' AND SUBSTR(detail, 1, 10) = '{\"device\":'", ReplayAction::DeviceAttempt),
     ("action = 'attempt'", ReplayAction::Attempt),
+    (
+        "action = 'factor-failed' AND name = 'totp' AND SUBSTR(detail, 1, 10) = '{\"device\":'",
+        ReplayAction::DeviceFactor,
+    ),
+    ("action = 'factor-failed' AND name = 'totp'", ReplayAction::Factor),
+    ("action = 'factor-failed'", ReplayAction::FactorElsewhere),
     ("action = 'send'", ReplayAction::Send),
     ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
     (
@@ -96,7 +102,7 @@ fn sql() -> String {
             CAST({action} + 32 * {outcome} + 1024 * {limit} + 32768 * COALESCE(rule, 0) + 1048576 * noted
                 + 2097152 * solved + 4194304 * CASE WHEN detail = '{NOT_FORGIVEN}' THEN 1 ELSE 0 END AS BIGINT),
             account_key, address_key, network_key, phone_key, prefix_key,
-            CASE WHEN action = 'sign-in' AND name = 'device' OR action = 'attempt' OR action = 'captcha'
+            CASE WHEN action = 'sign-in' AND name = 'device' OR action IN ('attempt', 'captcha', 'factor-failed')
                 OR action = 'admin' AND (limit_name LIKE 'guard-%' OR limit_name LIKE 'program-%') THEN detail END,
             CASE WHEN action IN ('attempt', 'send') THEN name END
         FROM events WHERE (at, id) > ($1, $2) AND at < $3 AND {action} < 31 ORDER BY at, id LIMIT $4"

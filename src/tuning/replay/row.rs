@@ -26,12 +26,14 @@ pub const KINDS: usize = 6;
 /// The number for no subject.
 pub const NOBODY: u32 = u32::MAX;
 
-/// Where a password was tried.
+/// Where a password, or what follows it, was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayedLogin {
     Own,
     /// Another program's.
     Realm,
+    /// The second step, by a code of an app.
+    Factor,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +51,11 @@ pub enum ReplayAction {
     /// A guess at a code that the number's own log does not count: it came from the browser that requested
     /// the code, or there was no code.
     GuessApart,
+    /// A wrong code of an app. Right ones count nowhere, and are not recorded.
+    Factor,
+    DeviceFactor,
+    /// A wrong recovery code or passkey, which counts for its address alone.
+    FactorElsewhere,
     Send,
     /// The same for another program that checks the code here. Its requester and prefix belong to the program.
     VerifySend,
@@ -66,11 +73,16 @@ pub enum ReplayAction {
 impl ReplayAction {
     /// Whether a password or a code is compared: it takes its slot in the logs before its outcome is known.
     pub const fn is_compared(self) -> bool {
-        self.is_password() || matches!(self, Self::Guess | Self::DeviceGuess | Self::GuessApart)
+        let is_code = matches!(self, Self::Guess | Self::DeviceGuess | Self::GuessApart);
+        self.is_password() || is_code || self.is_factor()
     }
 
     pub const fn is_password(self) -> bool {
         matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Attempt | Self::DeviceAttempt)
+    }
+
+    const fn is_factor(self) -> bool {
+        matches!(self, Self::Factor | Self::DeviceFactor | Self::FactorElsewhere)
     }
 
     pub const fn is_send(self) -> bool {
@@ -81,11 +93,12 @@ impl ReplayAction {
         matches!(self, Self::Answer | Self::AttemptAnswer)
     }
 
-    /// For a password from a known device: whose login it is at, and what it counts as if devices are strangers.
+    /// For a guess from a known device: whose login it is at, and what it counts as if devices are strangers.
     pub const fn from_device(self) -> Option<(ReplayedLogin, Self)> {
         match self {
             Self::DeviceSignIn => Some((ReplayedLogin::Own, Self::SignIn)),
             Self::DeviceAttempt => Some((ReplayedLogin::Realm, Self::Attempt)),
+            Self::DeviceFactor => Some((ReplayedLogin::Factor, Self::Factor)),
             _ => None,
         }
     }
@@ -270,7 +283,11 @@ fn find_honest(rows: &mut [ReplayRow]) {
             | ReplayAction::Send
             | ReplayAction::VerifySend
             | ReplayAction::RelaySend => PHONE,
-            ReplayAction::Register
+            // Whoever guesses a factor has the right password, so that a right one soon tells nothing of them.
+            ReplayAction::Factor
+            | ReplayAction::DeviceFactor
+            | ReplayAction::FactorElsewhere
+            | ReplayAction::Register
             | ReplayAction::Answer
             | ReplayAction::AttemptAnswer
             | ReplayAction::Clear => continue,
@@ -296,9 +313,9 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// Drawn images are not recorded one by one; the budgets of programs, and codes of apps, are not replayed.
+/// Drawn images are not recorded one by one; the budgets of programs are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Factor) && limit.subject() != LimitSubject::Program
+    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
 }
 
 /// By their numbers.
@@ -314,6 +331,7 @@ pub fn counts_devices(limits: &Limits, login: ReplayedLogin) -> bool {
     match login {
         ReplayedLogin::Own => enforced(&limits.login_device) && enforced(&limits.login_account),
         ReplayedLogin::Realm => enforced(&limits.guard_device) && enforced(&limits.guard_account),
+        ReplayedLogin::Factor => enforced(&limits.factor_device),
     }
 }
 
@@ -383,6 +401,9 @@ pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = Lo
         ReplayAction::DeviceSignIn => &[(LoginDevice, All)],
         ReplayAction::Attempt => &[(GuardAccount, All), (GuardAddress, All), (GuardNetwork, All)],
         ReplayAction::DeviceAttempt => &[(GuardDevice, All)],
+        ReplayAction::Factor => &[(FactorAccount, All)],
+        ReplayAction::DeviceFactor => &[(FactorDevice, All)],
+        ReplayAction::FactorElsewhere => &[(LoginAddress, All)],
         ReplayAction::AttemptAnswer => &[(GuardAddress, All), (GuardNetwork, All)],
         ReplayAction::Guess => &[(SmsGuess, All), (LoginAddress, All), (LoginNetwork, All)],
         ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, All), (LoginNetwork, All)],

@@ -24,7 +24,7 @@ pub async fn show_deletion(visit: PageRequest, Member(who): Member, services: Se
     show_form(&visit, &services, &who, &DELETION).await
 }
 
-/// `POST /account/export`: the account, its sessions and its recent sign-ins as a JSON file. Events name it by a
+/// `POST /account/export`: the account, its second factors without their secrets, its sessions and its recent sign-ins as a JSON file. Events name it by a
 /// keyed hash only, and are left out.
 pub async fn export(
     visit: PageRequest,
@@ -81,6 +81,12 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
     let sign_ins = sign_ins.into_iter().map(|sign_in| {
         json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
     });
+    let store = services.factor_verifier.factors();
+    let factors = store.of(account.id).await?;
+    let passkeys = store.passkey_labels(account.id).await?;
+    let passkeys = passkeys.into_iter().map(|(label, added, used)| {
+        json!({ "label": label, "added_at": time(added), "last_used_at": used.map(time) })
+    });
     Ok(json!({
         "exported_at": time(visit.now()),
         "account": {
@@ -91,6 +97,11 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "groups": groups.names().collect::<Vec<_>>(),
             "created_at": time(account.created_at),
             "has_password": account.password_hash.is_some(),
+        },
+        "factors": {
+            "app_since": factors.totp_since.map(time),
+            "recovery_codes_left": factors.recovery_left,
+            "passkeys": passkeys.collect::<Vec<_>>(),
         },
         "sessions": sessions.collect::<Vec<_>>(),
         "sign_ins": sign_ins.collect::<Vec<_>>(),

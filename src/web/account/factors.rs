@@ -24,10 +24,10 @@ use crate::web::http::{
     ServicesData, UnreadBody, WebError, WebResult,
 };
 use crate::web::passkeys;
-use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_required};
+use crate::web::second_step::{ConfirmBody, only_phone, parse_step_up, step_up, step_up_required};
 use crate::web::session::{self, Member};
 
-const PATH: &str = "/account/factors";
+pub(super) const PATH: &str = "/account/factors";
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// What a form of the page does.
@@ -60,7 +60,7 @@ pub struct FactorsForm {
 }
 
 /// The session's new token. None if it has ended meanwhile.
-async fn renew(
+pub(super) async fn renew(
     sender: &Requester,
     services: &Services,
     factor: Option<Factor>,
@@ -71,6 +71,14 @@ async fn renew(
 
 async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<AccountFactors, WebError> {
     Ok(services.factor_verifier.factors().of(who.account.id).await?)
+}
+
+/// Nothing is set up that another instance would not ask for.
+pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError> {
+    match services.factor_verifier.factors().is_upgrading().await? {
+        true => Err(Problem::UpgradeUnfinished.into()),
+        false => Ok(()),
+    }
 }
 
 pub fn record(
@@ -129,6 +137,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     let codes = match form.act {
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
+            refuse_while_upgrading(&services).await?;
             store.propose_totp(account).await?;
             return Ok(visit.see_other(PATH, None));
         }
@@ -138,6 +147,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
                 errors.take(Field::Code, code)
             };
             let code = reply.read(&form.guarded, parse).await?;
+            refuse_while_upgrading(&services).await?;
             let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
                 return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
             };
@@ -194,6 +204,8 @@ pub struct FactorsPage {
     passkeys: Vec<Passkey>,
     /// The domain of passkeys here; none where browsers have none.
     rp_id: Option<String>,
+    /// By an SMS code, which alone opens the account.
+    by_code: bool,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -233,6 +245,7 @@ impl FactorsPage {
             passkeys: passkeys.list(who.account.id).await?,
             rp_id: passkeys.site().map(|site| site.id.clone()),
             has_password: who.account.password_hash.is_some(),
+            by_code: only_phone(&who.session, &who.account).is_some(),
             proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })
@@ -278,7 +291,8 @@ fn issuer(services: &Services) -> String {
 
 /// Prove again who is signed in
 ///
-/// By the password, or by a second factor once the account has one. It holds for `[session] confirm`, by default 15
+/// By the password, or by a second factor once the account has one. An account that only SMS codes open confirms by
+/// a code for its number (`POST /api/v1/sms/codes` with the purpose `verify`). It holds for `[session] confirm`, by default 15
 /// minutes, and counts as at sign-in.
 #[utoipa::path(
     post,
@@ -293,7 +307,7 @@ fn issuer(services: &Services) -> String {
     )),
     security(("session" = [])),
     extensions(("x-problems" = json!([
-        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-factor", "no-password", "password-disabled",
+        BODY, ATTEMPT, MEMBER, "invalid-credentials", "invalid-code", "invalid-factor", "no-password", "password-disabled",
         "step-up-required", "busy"
     ])))
 )]
@@ -349,10 +363,11 @@ pub struct CodesBody {
     tag = "session",
     responses((status = 201, description = "The secret, told once.", body = ProposalBody)),
     security(("session" = [])),
-    extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
+    extensions(("x-problems" = json!([MEMBER, "step-up-required", "upgrade-unfinished"])))
 )]
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
+    refuse_while_upgrading(&call.services).await?;
     let secret = call.services.factor_verifier.factors().propose_totp(who.account.id).await?;
     let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
     Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
@@ -369,12 +384,13 @@ pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     request_body = UseBody,
     responses((status = 200, description = "In use.", body = CodesBody)),
     security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "invalid-factor"])))
+    extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required", "upgrade-unfinished", "invalid-factor"])))
 )]
 pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest) -> WebResult {
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
     require_confirmed(&call.services, &who).await?;
+    refuse_while_upgrading(&call.services).await?;
     let store = call.services.factor_verifier.factors();
     let codes =
         store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;

@@ -1,6 +1,7 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
 pub mod data;
+pub mod factor_code;
 pub mod factors;
 pub mod phone;
 

@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Denied,
     /// A form that was too old, or not ours.
     ForeignForm,
+    /// A server runs that would not ask for what was to be set up.
+    Upgrading,
     NotFound,
     MethodNotAllowed,
     TooLarge,
@@ -36,6 +38,7 @@ impl ErrorKind {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
             Self::Forbidden | Self::Denied | Self::ForeignForm => StatusCode::FORBIDDEN,
+            Self::Upgrading => StatusCode::CONFLICT,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -53,6 +56,7 @@ impl ErrorKind {
             Self::Forbidden => ("page-error.forbidden-title", "page-error.forbidden-text"),
             Self::Denied => ("page-error.denied-title", "page-error.denied-text"),
             Self::ForeignForm => ("page-error.foreign-title", "page-error.foreign-text"),
+            Self::Upgrading => ("problem.upgrade-unfinished.title", "problem.upgrade-unfinished.about"),
             Self::NotFound => ("page-error.not-found-title", "page-error.not-found-text"),
             Self::MethodNotAllowed => ("page-error.method-title", "page-error.method-text"),
             Self::TooLarge => ("page-error.large-title", "page-error.large-text"),
@@ -64,13 +68,15 @@ impl ErrorKind {
         }
     }
 
-    /// A page says less than a problem: what its status means, and two refusals by name.
+    /// A page says less than a problem: what its status means, and three refusals by name.
     fn of(problem: &Problem) -> Self {
         match problem {
             Problem::Denied => Self::Denied,
             Problem::Csrf => Self::ForeignForm,
+            Problem::UpgradeUnfinished => Self::Upgrading,
             other => match other.kind().status {
                 StatusCode::UNAUTHORIZED => Self::Forbidden,
+                StatusCode::CONFLICT => Self::BadRequest,
                 // Of those with one status, the first.
                 status => {
                     let kind = Self::VARIANTS.iter().find(|kind| kind.status() == status);

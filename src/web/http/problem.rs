@@ -105,6 +105,8 @@ pub enum Problem {
     AccountDisabled,
     LastAdministrator,
     PasswordChangeRequired,
+    /// An instance lives that would not ask for what was to begin.
+    UpgradeUnfinished,
     InvalidInput {
         errors: Vec<InputError>,
     },

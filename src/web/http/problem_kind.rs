@@ -85,6 +85,8 @@ kinds! {
         "Make another account an administrator with POST /api/v1/admin/accounts/{id}/make-admin first. Administrators do not disable or delete their own account here.";
     PASSWORD_CHANGE_REQUIRED = "password-change-required", FORBIDDEN, "Password change required",
         "The current password is a one-time password. Change it on /account. Until then, only GET /api/v1/session and POST /api/v1/logout are allowed.";
+    UPGRADE_UNFINISHED = "upgrade-unfinished", CONFLICT, "An upgrade of the servers is not finished",
+        "A server of a version before second factors still runs, and would ask for none. Nothing was changed. Send the same call again once all are upgraded.";
     INVALID_INPUT = "invalid-input", UNPROCESSABLE_ENTITY, "Invalid input",
         "Correct the fields listed in errors and send the call again.";
     PRECONDITION_REQUIRED = "precondition-required", PRECONDITION_REQUIRED, "If-Match required",

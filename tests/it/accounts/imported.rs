@@ -29,7 +29,9 @@ on_both_stores!(
 async fn import(app: &TestApp) {
     let file = ImportFile::read(ROWS.as_bytes(), |phone| Phone::parse(phone, "CN")).unwrap();
     assert_eq!(file.mistakes.count(), 0, "{:?}", file.mistakes);
-    assert_eq!(app.services.accounts.import(&file.rows, false).await.unwrap(), ImportOutcome::Done);
+    let factors = app.services.factor_verifier.factors();
+    let imported = app.services.accounts.import(&file.rows, factors, false).await.unwrap();
+    assert_eq!(imported, ImportOutcome::Done);
 }
 
 async fn hash(app: &TestApp, login: &str) -> String {

@@ -1,9 +1,13 @@
 //! Second factors: what an account with an authenticator app is asked for, and who gets past it.
 
+mod by_sms;
+mod console;
 mod guessing;
+mod moving;
 mod pages;
 mod passkeys;
 mod routes;
+mod upgrade;
 
 use std::process::Command;
 use std::time::Duration;

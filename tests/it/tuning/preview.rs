@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rig::{admin, shown, with_max};
+use crate::factors;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -19,6 +20,7 @@ on_both_stores!(
     a_replay_clears_no_log_for_a_subject_that_it_has_none_of,
     a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in,
     a_known_device_has_its_own_log_and_its_own_figures_in_a_replay,
+    codes_of_an_app_are_replayed_for_the_account_and_for_each_known_device,
 );
 
 async fn preview(boss: &Client, body: Value) -> Answer {
@@ -164,6 +166,62 @@ async fn drafts_are_tried_by_administrators_only() {
     user.register("alice", PASSWORD).await;
     assert_eq!(preview(&app.client(), json!({ "limits": {} })).await.problem(), "unauthenticated");
     assert_eq!(preview(&user, json!({ "limits": {} })).await.problem(), "forbidden");
+}
+
+async fn codes_of_an_app_are_replayed_for_the_account_and_for_each_known_device(store: Store) {
+    let app = TestApp::start(store).await;
+    let (boss, owner) = (admin(&app, "boss").await, factors::owner(&app, "alice").await);
+    let thief = app.client();
+    for (browser, guesses) in [(&thief, 7), (&owner.browser, 3)] {
+        factors::first_step(browser, "alice").await;
+        for guess in 0..guesses {
+            app.advance(SECOND);
+            let answer = factors::by_totp(browser, factors::WRONG_CODE).await;
+            let refused = if guess < 5 { "invalid-factor" } else { "throttled" };
+            assert_eq!(answer.problem(), refused, "{guess}");
+        }
+    }
+    for _ in 0..2 {
+        app.advance(SECOND);
+        assert_eq!(factors::by_recovery(&thief, "aaaa-bbbb-cccc-dddd").await.problem(), "invalid-factor");
+    }
+    app.advance(SECOND);
+    app.services.audit.flush().await;
+    let (_, limits) = shown(&boss).await;
+    let tried = async |limit: &str, rules: Value| {
+        let mut draft = limits.clone();
+        draft[limit]["rules"] = rules;
+        preview(&boss, json!({ "limits": draft })).await.body
+    };
+    let of = |report: &Value, side: &str, name: &str| {
+        let limits = report[side]["limits"].as_array().unwrap();
+        let limit = limits.iter().find(|limit| limit["name"] == name).unwrap_or_else(|| panic!("{report:#}"));
+        ["attempts", "admitted", "challenged", "throttled"].map(|figure| limit[figure].as_u64().unwrap())
+    };
+    let same = preview(&boss, json!({ "limits": limits })).await.body;
+    assert_eq!(same["draft"], same["current"]);
+    assert_eq!(of(&same, "current", "factor-account"), [7, 5, 0, 2]);
+    assert_eq!(of(&same, "current", "factor-device"), [3, 3, 0, 0]);
+    let untried = same["not_replayed"].as_array().unwrap();
+    assert!(untried.iter().all(|name| !name.as_str().unwrap().starts_with("factor-")), "{untried:?}");
+    let rule = |max: u32| json!([{ "max": max, "window": "1h", "then": "block" }]);
+    let stricter = tried("factor-account", rule(3)).await;
+    assert_eq!(of(&stricter, "draft", "factor-account"), [7, 3, 0, 4]);
+    assert_eq!(
+        of(&stricter, "draft", "factor-device"),
+        [3, 3, 0, 0],
+        "a stranger's guesses count for no device"
+    );
+    let looser = tried("factor-account", rule(7)).await;
+    assert_eq!(of(&looser, "draft", "factor-account"), [7, 7, 0, 0]);
+    assert_eq!(looser["draft"]["all"]["unknown"], 2, "what was refused might have been right");
+    // Without a limit of its own, a device is a stranger.
+    let strangers = tried("factor-device", json!([])).await;
+    assert_eq!(of(&strangers, "draft", "factor-account"), [10, 5, 0, 5]);
+    // Recovery codes count for their address.
+    let once = json!([{ "max": 1, "window": "1h", "then": "captcha" }]);
+    assert_eq!(of(&same, "current", "login-address")[2], 0);
+    assert_eq!(of(&tried("login-address", once).await, "draft", "login-address")[2], 1);
 }
 
 async fn a_known_device_has_its_own_log_and_its_own_figures_in_a_replay(store: Store) {

@@ -7,7 +7,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountKey, AccountRole, AccountSearch, AccountState,
-    Groups, GroupsError,
+    Factor, Groups, GroupsError,
 };
 use crate::audit::words_of;
 use crate::sms::Phone;
@@ -66,6 +66,10 @@ struct AccountBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     disabled_since: Option<String>,
+    /// The strongest that it has, `passkey` or `totp`; left out if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    second_factor: Option<Factor>,
     /// How many it has. Left out in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
@@ -84,12 +88,13 @@ impl AccountBody {
             must_change_password: false,
             disabled_since: None,
             passkeys: None,
+            second_factor: None,
         }
     }
 }
 
-impl From<Account> for AccountBody {
-    fn from(account: Account) -> Self {
+impl AccountBody {
+    fn of(account: &Account, second_factor: Option<Factor>) -> Self {
         Self {
             id: account.id.to_string(),
             login: account.login.as_str().to_owned(),
@@ -100,6 +105,7 @@ impl From<Account> for AccountBody {
             must_change_password: account.must_change_password,
             disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
             passkeys: None,
+            second_factor,
         }
     }
 }
@@ -162,7 +168,8 @@ pub async fn list(
     let search = AccountSearch { login, phone, role, state, group, by, reversed: false };
     let page = services.accounts.page(&search, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
-    let accounts = page.entries.into_iter().map(|listed| AccountBody::from(listed.account)).collect();
+    let accounts =
+        page.entries.iter().map(|listed| AccountBody::of(&listed.account, listed.factor)).collect();
     Ok(HttpResponse::Ok().json(AccountList { accounts, next }))
 }
 
@@ -183,8 +190,10 @@ pub async fn show(
     services: ServicesData,
 ) -> Result<HttpResponse, Problem> {
     let account = found(&services, &id).await?;
-    let passkeys = Some(services.factor_verifier.factors().of(account.id).await?.passkeys);
-    Ok(HttpResponse::Ok().json(AccountBody { passkeys, ..account.into() }))
+    let factors = services.factor_verifier.factors().of(account.id).await?;
+    let factor = factors.methods().into_iter().find(|factor| *factor != Factor::Recovery);
+    let passkeys = Some(factors.passkeys);
+    Ok(HttpResponse::Ok().json(AccountBody { passkeys, ..AccountBody::of(&account, factor) }))
 }
 
 /// Change an account's state

@@ -1,0 +1,53 @@
+//! `/account/factors/code`: before they set a second step up, owners of accounts that only SMS codes open show that the
+//! number is theirs.
+
+use crate::captcha::CaptchaForm;
+use crate::sms::Purpose;
+use crate::web::captcha::CaptchaBlock;
+use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
+use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
+use crate::web::http::{Field, Message, PageRequest, ServicesData, UnreadBody, WebResult};
+use crate::web::second_step::{StepUp, only_phone, step_up};
+use crate::web::session::{self, Member};
+
+use super::factors::{self, renew};
+
+const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+
+pub async fn show(visit: PageRequest, Member(who): Member) -> WebResult {
+    let Some(phone) = only_phone(&who.session, &who.account) else {
+        return Ok(visit.see_other(factors::PATH, None));
+    };
+    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
+    let page = page.at(CodeStep::asking(phone.as_str()));
+    Ok(page.again(Notice::None, CaptchaBlock::Absent).respond(&visit))
+}
+
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+/// The session is looked up last: the same form before this one has given it another token.
+async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
+    let who = session::require(&visit, &services, factors::PATH).await?;
+    let Some(own) = only_phone(&who.session, &who.account) else {
+        return Ok(visit.see_other(factors::PATH, None));
+    };
+    let live = visit.live(&services);
+    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
+    let show = page.shown_again(&visit, &live, &form.fields);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    page.before_entry(&reply, Purpose::Verify, &form).await?;
+    let (phone, code) = reply.read(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await?;
+    if phone != *own {
+        return Ok(reply.invalid(Field::Code, Message::CodeWrong));
+    }
+    let shown = StepUp::Code(phone, code);
+    let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
+    let Some(token) = renew(&visit, &services, factor).await? else {
+        return Ok(visit.see_other("/login", None));
+    };
+    let mut response = visit.see_other(factors::PATH, None);
+    visit.begin_session(&mut response, &token, services.session_lasts);
+    Ok(response)
+}

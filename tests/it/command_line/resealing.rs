@@ -1,0 +1,105 @@
+//! Apps that come with an import, and their secrets when the whole key file is replaced.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use crate::factors::{by_recovery, by_totp};
+use crate::support::app::Client;
+use crate::support::database::TestDatabase;
+use crate::support::process::Home;
+
+/// Of "correct horse".
+const HASH: &str = "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
+const SECRET: &str = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+/// More than one batch.
+const MANY: usize = 150;
+
+#[tokio::test]
+async fn secrets_are_sealed_under_another_key_file() {
+    resealed(TestDatabase::sqlite()).await;
+    resealed(TestDatabase::postgres().await).await;
+}
+
+fn row(login: &str) -> String {
+    format!("{{\"login\":\"{login}\",\"password_hash\":\"{HASH}\",\"totp\":\"{SECRET}\"}}\n")
+}
+
+fn import(home: &Home, rows: &str) {
+    let done = home.run_with_input(&["accounts", "import", "-"], rows);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stdout.contains(" with an authenticator app."), "{}", done.stdout);
+}
+
+/// The code that an app shows so many seconds from now.
+fn code(ahead: u64) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + ahead;
+    let args = ["--totp", "--base32", "--now", &format!("@{now}"), SECRET];
+    let made = Command::new("oathtool").args(args).output().expect("oathtool (scripts/setup installs it)");
+    String::from_utf8(made.stdout).unwrap().trim().to_owned()
+}
+
+async fn asked(browser: &Client) -> Vec<String> {
+    let first = browser.login("alice", "correct horse").await;
+    assert_eq!((first.status, first.problem()), (403, "factor-required"), "{}", first.text);
+    serde_json::from_value(first.body["methods"].clone()).unwrap()
+}
+
+fn key(home: &Home, name: &str, byte: u8) {
+    std::fs::write(home.path(name), [byte; 32]).unwrap();
+    std::fs::set_permissions(home.path(name), Permissions::from_mode(0o600)).unwrap();
+}
+
+async fn resealed(database: TestDatabase) {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__DATABASE__URL", database.url.clone());
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "old.key");
+    key(&home, "old.key", 1);
+    import(&home, &(0..MANY).map(|number| row(&format!("user{number}"))).collect::<String>());
+    import(&home, &row("alice"));
+    let running = home.start(&["serve"]).await;
+    let browser = running.client();
+    assert_eq!(asked(&browser).await, ["totp"]);
+    assert_eq!(by_totp(&browser, &code(0)).await.status, 200);
+    let made = browser.call("/recovery-codes", json!({})).await;
+    let recovery = made.body["recovery_codes"][0].as_str().expect("a code").to_owned();
+    drop(running);
+
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "new.key");
+    let missing = home.run(&["key", "reseal", "old.key"]);
+    assert_eq!(missing.code, Some(2), "{}", missing.stdout);
+    assert!(missing.stderr.contains("new.key"), "{}", missing.stderr);
+    key(&home, "new.key", 2);
+    import(&home, &row("boris"));
+    let done = home.run(&["key", "reseal", "old.key"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+    assert_eq!(
+        done.stdout,
+        "151 secrets of authenticator apps sealed under new.key; 1 secret already.\n\
+        Recovery codes cannot be carried over: those of 1 account are gone, and their owners make new ones on \
+        /account/factors.\n"
+    );
+    let again = home.run(&["key", "reseal", "old.key"]).stdout;
+    assert_eq!(again, "0 secrets of authenticator apps sealed under new.key; 152 secrets already.\n");
+
+    let running = home.start(&["serve"]).await;
+    let browser = running.client();
+    assert_eq!(asked(&browser).await, ["totp"]);
+    assert_eq!(by_recovery(&browser, &recovery).await.problem(), "invalid-factor");
+    // The next one: that of now was used.
+    let right = by_totp(&browser, &code(30)).await;
+    assert_eq!(right.status, 200, "{}", right.text);
+    drop(running);
+
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "third.key");
+    key(&home, "third.key", 3);
+    let lost = home.run(&["key", "reseal", "old.key"]);
+    assert_eq!(lost.code, Some(2), "{}", lost.stdout);
+    assert!(lost.stderr.starts_with("152 secrets open under neither key file."), "{}", lost.stderr);
+    assert!(lost.stderr.contains("\nalice\n"), "{}", lost.stderr);
+    let cleared = home.run(&["admin", "clear-factors", "alice"]);
+    assert_eq!(cleared.stdout, "The second factors of alice are gone, and its sessions have ended.\n");
+}

@@ -1,0 +1,46 @@
+//! While an instance of a version before second factors runs, nobody sets them up.
+
+use gatehouse::db::Db;
+use sqlx::query;
+
+use super::*;
+use crate::support::app::{Store, on_both_stores};
+
+on_both_stores! {
+    while_an_older_instance_runs_no_app_is_set_up,
+}
+
+/// As an instance writes it that knows no second factors.
+const OLDER: &str = "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused)
+    VALUES ('older', 'host:1', $1, $1, 'v', $1, NULL)";
+
+async fn while_an_older_instance_runs_no_app_is_set_up(store: Store) {
+    let app = TestApp::start(store).await;
+    let owner = owner(&app, "alice").await;
+    let browser = app.client();
+    browser.register("boris", PASSWORD).await;
+    let proposed = browser.call("/totp", json!({})).await;
+    let code = totp(&app, proposed.body["secret"].as_str().expect("a secret"));
+    let now = app.clock.now().0;
+    match &Db::connect(&app.database).await.unwrap() {
+        Db::Sqlite(pools) => drop(query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.unwrap()),
+        Db::Postgres(pools) => {
+            drop(query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.unwrap())
+        }
+    }
+    let refused = put(&browser, "/totp", json!({ "code": code })).await;
+    assert_eq!((refused.status, refused.problem()), (409, "upgrade-unfinished"), "{}", refused.text);
+    assert_eq!(browser.call("/totp", json!({})).await.problem(), "upgrade-unfinished");
+    for fields in [&[("act", "propose-totp")][..], &[("act", "use-totp"), ("code", &code)]] {
+        let page = browser.submit("/account/factors", "/account/factors", fields).await;
+        assert_eq!(page.status, 409);
+        assert!(page.text.contains("An upgrade of the servers is not finished"), "{}", page.text);
+    }
+    // Those that are there are asked for, and can be taken away.
+    first_step(&owner.browser, "alice").await;
+    assert_eq!(by_totp(&owner.browser, &totp(&app, &owner.secret)).await.status, 200);
+    app.advance(Duration::from_secs(60));
+    let code = totp(&app, proposed.body["secret"].as_str().unwrap());
+    let used = put(&browser, "/totp", json!({ "code": code })).await;
+    assert_eq!(used.status, 200, "a minute of silence: {}", used.text);
+}
