@@ -147,7 +147,8 @@ impl Application {
             entropy.clone(),
             master.derive("session.token"),
             settings.session,
-        );
+        )
+        .under(live.clone());
         let half_sign_ins =
             HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
         let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
@@ -158,7 +159,8 @@ impl Application {
             entropy.clone(),
             master.derive("app.session"),
             settings.session,
-        );
+        )
+        .under(live.clone());
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));

@@ -75,6 +75,7 @@ pub fn app(
                 .on(POST, account::phone::remove),
         )
         .service(at("/account/factors").on(GET, account::factors::show).on(POST, account::factors::submit))
+        .service(at("/account/factors/policy").on(POST, account::factor_policy::submit))
         .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
         .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
         .service(at("/account/sessions/revoke").on(POST, account::revoke))
@@ -165,6 +166,12 @@ fn api(codes: bool) -> Scope {
                 .on(PUT, account::factors::api_use)
                 .on(DELETE, account::factors::api_remove),
         )
+        .service(
+            at("/factors")
+                .on(GET, account::factor_policy::api_show)
+                .on(PUT, account::factor_policy::api_switch),
+        )
+        .service(at("/factors/trusted/{device}").on(DELETE, account::factor_policy::api_distrust))
         .service(at("/recovery-codes").on(POST, account::factors::api_renew))
         .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))
         .service(at("/limits/{name}/peek").on(POST, programs::limits::peek))

@@ -10,7 +10,7 @@ use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AccountId, Accounts, SessionId};
+use super::{AccountId, SessionId};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -102,8 +102,8 @@ pub enum TotpResult {
 
 #[derive(Clone)]
 pub struct Factors {
-    db: Db,
-    clock: Clock,
+    pub(super) db: Db,
+    pub(super) clock: Clock,
     entropy: Entropy,
     seal: SecretSeal,
     codes: SubKey,
@@ -248,10 +248,11 @@ impl Factors {
 
     /// Takes every factor away: no sign-in is asked for one any more. Sessions go on. False if there was none.
     pub async fn remove(&self, account: AccountId) -> Result<bool, DbError> {
-        const TABLES: [&str; 3] = [
+        const TABLES: [&str; 4] = [
             "DELETE FROM totp WHERE account = $1",
             "DELETE FROM recovery_codes WHERE account = $1",
-            "DELETE FROM factor_policies WHERE account = $1",
+            "DELETE FROM trusted_devices WHERE account = $1",
+            "UPDATE factor_policies SET required = 0 WHERE account = $1 AND required > 0",
         ];
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
@@ -269,14 +270,9 @@ impl Factors {
     }
 }
 
-impl Accounts {
-    /// Whether its sign-ins are asked for a second step.
-    pub async fn asks_factor(&self, account: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT COUNT(*) FROM factor_policies WHERE account = $1 AND required > 0";
-        let asks: i64 =
-            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
-        Ok(asks > 0)
-    }
+/// What a session has proved, as it is stored; nothing where the browser was trusted instead.
+pub(super) fn proved(methods: Option<&str>, at: Option<i64>) -> Option<(Factor, Micros)> {
+    methods.and_then(|method| method.parse().ok()).zip(at.map(Micros))
 }
 
 /// Notes in a session that a factor was proved in it.

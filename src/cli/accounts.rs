@@ -189,8 +189,8 @@ pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure>
 pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
     let (accounts, account) = account(loaded, name).await?;
     let login = account.login.as_str();
-    if !accounts.asks_factor(account.id).await.map_err(CliFailure::broken)? {
-        tell!("{login} is not asked for a second step; nothing was changed.");
+    if !accounts.has_factors(account.id).await.map_err(CliFailure::broken)? {
+        tell!("{login} has no second factor; nothing was changed.");
         return Ok(());
     }
     accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;

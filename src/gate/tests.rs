@@ -42,6 +42,8 @@ fn visitor(login: &str, groups: &[&str]) -> AppVisitor {
         must_change_password: false,
         signed_in_at: NOW,
         verified_at: NOW,
+        factor: None,
+        setup: None,
         idle_until: NOW.plus(HOUR),
     }
 }

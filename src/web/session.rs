@@ -62,10 +62,26 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     })
 }
 
+/// What is open, with all below it, to an account that has to set a second factor up before everything else.
+const SETUP: [&str; 5] =
+    ["/account/factors", "/api/v1/confirm", "/api/v1/factors", "/api/v1/totp", "/api/v1/passkeys"];
+
+fn is_setup(path: &str) -> bool {
+    let under =
+        |open: &str| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    SETUP.into_iter().any(under)
+}
+
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
     let (services, edge) = app_data(request)?;
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
-        return Ok(who);
+        if !who.opens_only_setup() || is_setup(request.path()) {
+            return Ok(who);
+        }
+        return Err(match page_visit(request) {
+            Some(visit) => visit.set_factor_up_first().into(),
+            None => Problem::FactorSetupRequired.into(),
+        });
     }
     Err(match page_visit(request) {
         Some(visit) => visit.sign_in_first(back(&visit, request)).into(),
@@ -87,13 +103,15 @@ fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
         "/account/phone/remove" => "/account/phone/remove",
         "/account/export" => "/account/export",
         "/account/delete" => "/account/delete",
+        path if path.starts_with("/account/factors") => "/account/factors",
         _ => "/account",
     }
 }
 
+/// Also one that opens nothing but the setup of a second factor: each caller here sees to that.
 async fn find(services: &Services, token: Option<&str>) -> Result<Option<AuthenticatedSession>, DbError> {
     match token.and_then(SessionToken::parse) {
-        Some(token) => services.sessions.find(&token).await,
+        Some(token) => services.sessions.recognise(&token).await,
         None => Ok(None),
     }
 }
@@ -112,17 +130,21 @@ pub async fn require(
     services: &Services,
     page: &str,
 ) -> Result<AuthenticatedSession, WebError> {
-    signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page).into())
+    let who = signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page))?;
+    if who.opens_only_setup() && !is_setup(page) {
+        return Err(visit.set_factor_up_first().into());
+    }
+    Ok(who)
 }
 
 /// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
-/// second step, `half` with a sign-in that opens nothing but that. None if the password was changed since the account
+/// second step, `half` with a sign-in that opens nothing but that. `trusts`: this browser is not asked for it again. None if the password was changed since the account
 /// was verified.
 async fn begin(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    proof: Proof,
+    (proof, trusts): (Proof, bool),
     target: &str,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
@@ -131,7 +153,11 @@ async fn begin(
     match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
         SessionStart::Begun(token) => {
             sender.begin_session(&mut whole, &token, services.session_lasts);
-            sender.remember_device(&mut whole, account);
+            let device = sender.remember_device(&mut whole, account);
+            if trusts {
+                let (live, agent) = (services.live.snapshot(), sender.sign_in_client().user_agent);
+                services.factor_verifier.factors().trust(account.id, device, &live.factors, &agent).await?;
+            }
             Ok(Some(whole))
         }
         SessionStart::FactorMissing => {
@@ -147,12 +173,13 @@ async fn begin(
     }
 }
 
-/// The answer to the second step of a sign-in, whose proof is whole. None as at the first.
+/// The answer to the second step of a sign-in, whose proof is whole, and whether the browser is trusted from now on. None
+/// as at the first.
 pub async fn complete(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    proof: Proof,
+    proof: (Proof, bool),
     answer: HttpResponse,
 ) -> Result<Option<HttpResponse>, DbError> {
     // A second factor was proved, so none is asked for.
@@ -191,7 +218,7 @@ pub async fn welcome(
         false => next.unwrap_or(home).as_str().to_owned(),
     };
     let (whole, half) = (visit.see_other(&target, flash), visit.see_other(SECOND_STEP, None));
-    begin(visit, services, account, proof.into(), &target, whole, |_, _| half).await
+    begin(visit, services, account, (proof.into(), false), &target, whole, |_, _| half).await
 }
 
 /// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
@@ -206,6 +233,9 @@ pub async fn unless_signed_in(
     let next = to.target(&visit, &live);
     let Some(who) = signed_in(&visit, services).await? else { return Ok(page(&visit, next, Notice::None)) };
     let home = Next::home();
+    if who.opens_only_setup() {
+        return Ok(visit.set_factor_up_first());
+    }
     if who.account.must_change_password {
         return Ok(visit.see_other(&Next::after(home.as_str(), next.as_ref()), None));
     }
@@ -311,7 +341,8 @@ pub async fn welcome_program(
 ) -> Result<Option<HttpResponse>, Problem> {
     let whole = response.json(UserBody::from(account));
     let half = |methods, lasts| Problem::FactorRequired { methods, expires_in: lasts }.respond();
-    Ok(begin(call, &call.services, account, proof.into(), Next::home().as_str(), whole, half).await?)
+    Ok(begin(call, &call.services, account, (proof.into(), false), Next::home().as_str(), whole, half)
+        .await?)
 }
 
 /// Who is signed in

@@ -110,6 +110,8 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
             must_change_password: false,
             signed_in_at: NOW,
             verified_at: if has_password { NOW } else { Micros(0) },
+            factor: None,
+            setup: None,
             idle_until: NOW.plus(HOUR),
         });
     }

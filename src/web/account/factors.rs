@@ -9,6 +9,7 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::factor_policy::PolicySection;
 use crate::accounts::{
     AccountFactors, AuthenticatedSession, Factor, RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };
@@ -25,7 +26,7 @@ use crate::web::http::{
 use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_required};
 use crate::web::session::{self, Member};
 
-const PATH: &str = "/account/factors";
+pub(super) const PATH: &str = "/account/factors";
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// What a form of the page does.
@@ -170,6 +171,7 @@ pub struct FactorsPage {
     /// By a factor.
     asks_factor: bool,
     has_password: bool,
+    policy: PolicySection,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -206,6 +208,7 @@ impl FactorsPage {
             confirmed,
             asks_factor: who.session.asks_factor,
             has_password: who.account.password_hash.is_some(),
+            policy: PolicySection::of(visit, services, who).await?,
             proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })
@@ -247,7 +250,7 @@ fn issuer(services: &Services) -> String {
 
 /// Prove again who is signed in
 ///
-/// By the password, or by a second factor once the account asks for one. It holds for `[session] confirm`, by default 15
+/// By the password, or by a second factor once the account has one. It holds for `[session] confirm`, by default 15
 /// minutes, and counts as at sign-in.
 #[utoipa::path(
     post,
@@ -276,7 +279,10 @@ pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: Api
     Ok(response)
 }
 
-async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+pub(super) async fn require_confirmed(
+    services: &Services,
+    who: &AuthenticatedSession,
+) -> Result<(), WebError> {
     match services.sessions.is_confirmed(&who.session) {
         true => Ok(()),
         false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),

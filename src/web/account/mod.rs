@@ -1,6 +1,7 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
 pub mod data;
+pub mod factor_policy;
 pub mod factors;
 pub mod phone;
 
@@ -265,6 +266,7 @@ async fn page(
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
         asks_factor: current.asks_factor,
+        setup_by: current.setup.map(|setup| Moment(setup.by)),
     })
 }
 
@@ -378,7 +380,10 @@ pub struct AccountPage {
     pub disabled: Option<Moment>,
     /// This browser cannot use the password either.
     pub closed: bool,
+    /// It has a second factor.
     pub asks_factor: bool,
+    /// By when it has to have one.
+    pub setup_by: Option<Moment>,
 }
 
 form_page!(AccountPage);

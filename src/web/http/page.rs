@@ -23,7 +23,9 @@ use rust_i18n::t;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
-use crate::accounts::{Account, DeviceCookies, HalfToken, KnownDevices, SessionToken, SignInClient};
+use crate::accounts::{
+    Account, DeviceCookies, DeviceId, HalfToken, KnownDevices, SessionToken, SignInClient,
+};
 use crate::clock::{Clock, Micros};
 use crate::config::{Brand, LiveSettings};
 use crate::entropy::Entropy;
@@ -166,9 +168,10 @@ impl Requester {
     }
 
     /// Call this only after somebody has proved that the account is theirs: the account then knows the browser.
-    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        let cookie = self.edge.devices.remember(&self.known_devices(), account);
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) -> DeviceId {
+        let (device, cookie) = self.edge.devices.renew(&self.known_devices(), account);
         set(response, self.edge.cookies.device(cookie));
+        device
     }
 
     /// The token of a sign-in that lacks its second step.
@@ -351,6 +354,11 @@ impl PageRequest {
         self.see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
     }
 
+    /// To the page on which a second factor is set up: nothing else opens before.
+    pub fn set_factor_up_first(&self) -> HttpResponse {
+        self.see_other("/account/factors", None)
+    }
+
     /// To the account page: a one-time password must be changed before `page` is shown.
     pub fn change_password_first(&self, page: &str) -> HttpResponse {
         self.see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
@@ -494,6 +502,9 @@ pub enum Flash {
     /// Too much time went by since the first step of a sign-in.
     SecondStepLapsed,
     TotpRemoved,
+    SecondStepOn,
+    SecondStepOff,
+    BrowserDistrusted,
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,

@@ -28,6 +28,8 @@ kinds! {
         "Send the code that the authenticator app shows now, which it was not used for before, or a recovery code that was not used.";
     STEP_UP_REQUIRED = "step-up-required", FORBIDDEN, "Confirmation required",
         "A change of the second factors requires that who is signed in was proved lately. Send one of methods with POST /api/v1/confirm, or the password if methods is empty, then send the same call again.";
+    FACTOR_SETUP_REQUIRED = "factor-setup-required", FORBIDDEN, "Second factor required",
+        "This account must have a second factor, and the time to set one up has passed. Set one up on /account/factors, or with POST /api/v1/totp. Until then, nothing else opens but POST /api/v1/confirm and POST /api/v1/logout.";
     THROTTLED;
     BUSY;
     UNAVAILABLE;

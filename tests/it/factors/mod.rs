@@ -2,6 +2,7 @@
 
 mod guessing;
 mod pages;
+mod policy;
 mod routes;
 
 use std::process::Command;

@@ -187,7 +187,7 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         own: account.id == admin.account.id,
         events: subject_link::events_of(SubjectKind::Account, key, None),
         problem: None,
-        asks_factor: services.accounts.asks_factor(account.id).await?,
+        asks_factor: services.accounts.has_factors(account.id).await?,
         groups: groups.names().collect::<Vec<_>>().join(" "),
         names: groups.names().map(str::to_owned).collect(),
         account,
