@@ -37,7 +37,7 @@ pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
-pub use factor_policy::{FactorPolicy, FactorSetup, TrustedDevice};
+pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, SessionId};

@@ -10,8 +10,8 @@ use actix_web::{
 };
 
 use crate::web::console::{
-    access as console_access, accounts, apps, confirm, event_search, events, find, limits, lookup, messages,
-    overview, tokens,
+    access as console_access, accounts, apps, confirm, event_search, events, factors, find, limits, lookup,
+    messages, overview, tokens,
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
@@ -60,6 +60,7 @@ pub fn app(
         .service(at("/login/factor").on(GET, second_step::show).on(POST, second_step::submit))
         .service(at("/logout").on(POST, session::logout))
         .service(at("/register").on(GET, register::show).on(POST, register::submit))
+        .service(at("/confirm").on(GET, account::confirm::show).on(POST, account::confirm::submit))
         .service(at("/account").on(GET, account::show))
         .service(at("/.well-known/change-password").on(GET, account::change_here))
         .service(at("/account/password").on(POST, account::change_password))
@@ -100,6 +101,7 @@ pub fn app(
         .service(at("/admin/apps").on(GET, apps::show))
         .service(at("/admin/apps/form").on(GET, apps::form::show).on(POST, apps::form::submit))
         .service(at("/admin/apps/edit").on(GET, apps::show_editor).on(POST, apps::submit))
+        .service(at("/admin/factors").on(GET, factors::show).on(POST, factors::submit))
         .service(at("/admin/limits").on(GET, limits::show))
         .service(
             at("/admin/limits/edit/{limit}").on(GET, limits::editor::show).on(POST, limits::editor::submit),

@@ -3,7 +3,7 @@
 
 use sqlx::{Row, query, query_as, query_scalar};
 
-use super::{AccountId, Accounts, DeviceId, Factors};
+use super::{AccountId, Accounts, DeviceId, EntryCount, Factors, MOST_NAMED, NamedAccount};
 use crate::clock::Micros;
 use crate::config::FactorSettings;
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
@@ -158,6 +158,61 @@ impl Accounts {
         let has: i64 =
             on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
         Ok(has > 0)
+    }
+}
+
+/// What other `[factors]` would mean today, for accounts that may sign in.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FactorsTrial {
+    /// Without a factor, and with time left to set one up.
+    pub enrol: EntryCount,
+    /// The same, whose time has passed, so that they could open nothing else.
+    pub shut: EntryCount,
+    /// With a factor that their sign-ins are not asked for today, and would be.
+    pub asked: EntryCount,
+}
+
+impl Accounts {
+    /// Counts what `after` would mean, and what it would change against `before`, in one pass over the accounts.
+    pub async fn try_factors(
+        &self,
+        before: &FactorSettings,
+        after: &FactorSettings,
+    ) -> Result<FactorsTrial, DbError> {
+        // Whose time has not begun has all of it, if there is any.
+        const SQL: &str = concat!(
+            "WITH had AS MATERIALIZED (SELECT a.id, a.login, CASE WHEN ",
+            has_factor!("a.id"),
+            " THEN 1 ELSE 0 END AS has, (SELECT since FROM factor_policies WHERE account = a.id) AS since,
+                CASE WHEN ",
+            asks_factor!("a.id", "$2"),
+            " THEN 1 ELSE 0 END AS asked FROM accounts a
+                WHERE a.disabled_at IS NULL AND a.deleted_at IS NULL AND ",
+            must_have_factor!("a.id", "$1"),
+            "),
+            told AS (SELECT id, login, CASE WHEN has = 1 THEN 'asked'
+                WHEN COALESCE(since, $3) + $4 <= $3 THEN 'shut' ELSE 'enrol' END AS what
+                FROM had WHERE has = 0 OR asked = 0),
+            placed AS (SELECT id, login, what, COUNT(*) OVER (PARTITION BY what) AS count,
+                ROW_NUMBER() OVER (PARTITION BY what ORDER BY login) AS place FROM told)
+            SELECT id, login, what, count FROM placed WHERE place <= $5 ORDER BY place"
+        );
+        let grace = i64::try_from(after.grace.as_micros()).unwrap_or(i64::MAX);
+        let now = self.clock.now().0;
+        let rows: Vec<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(SQL)
+            .bind(after.required_of()).bind(before.required_of()).bind(now).bind(grace).bind(MOST_NAMED as i64)
+            .fetch_all(pool).await)?;
+        let mut trial = FactorsTrial::default();
+        for (id, login, what, count) in rows {
+            let counted = match what.as_str() {
+                "asked" => &mut trial.asked,
+                "shut" => &mut trial.shut,
+                _ => &mut trial.enrol,
+            };
+            counted.count = count.unsigned_abs();
+            counted.first.push(NamedAccount { id, login });
+        }
+        Ok(trial)
     }
 }
 

@@ -10,8 +10,9 @@ use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AccountId, SessionId};
+use super::{AccountId, SessionId, session_changes};
 use crate::clock::{Clock, Micros};
+use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey, hidden_debug};
@@ -85,6 +86,12 @@ impl AccountFactors {
             (self.recovery_left > 0, Factor::Recovery),
         ];
         have.into_iter().filter_map(|(has, factor)| has.then_some(factor)).collect()
+    }
+
+    /// Those with which an application is content.
+    pub fn fit_for(self, needed: AppFactor) -> Vec<Factor> {
+        let fits = |factor: &Factor| needed != AppFactor::Passkey || *factor == Factor::Passkey;
+        self.methods().into_iter().filter(fits).collect()
     }
 }
 
@@ -168,6 +175,7 @@ impl Factors {
         on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).execute(connection).await.map(drop))?;
         on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
         prove(&mut tx, session, Factor::Totp, now).await?;
+        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         tx.commit().await?;
         Ok(Some(codes))

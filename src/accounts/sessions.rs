@@ -190,15 +190,18 @@ impl Sessions {
     ) -> Result<Option<SessionToken>, DbError> {
         const SQL: &str =
             "UPDATE sessions SET token_hash = $1, verified_at = CASE WHEN $4 = 1 THEN $2 ELSE verified_at END
-            WHERE token_hash = $3 AND idle_until > $2 RETURNING id";
+            WHERE token_hash = $3 AND idle_until > $2 RETURNING id, account";
         let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
         let (hash, by_password) = (self.hash(&fresh), i64::from(factor.is_none()));
+        let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin().await?;
-        let renewed: Option<SessionId> = on_tx!(&mut tx, connection => query_scalar(SQL).bind(hash).bind(now.0)
+        let renewed: Option<(SessionId, String)> = on_tx!(&mut tx, connection => query_as(SQL).bind(hash).bind(now.0)
             .bind(self.hash(token)).bind(by_password).fetch_optional(connection).await)?;
-        let Some(session) = renewed else { return Ok(None) };
+        let Some((session, account)) = renewed else { return Ok(None) };
         if let Some(factor) = factor {
             factors::prove(&mut tx, session, factor, now).await?;
+            // Applications learn of it.
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
         }
         tx.commit().await?;
         Ok(Some(fresh))

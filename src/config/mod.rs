@@ -29,7 +29,7 @@ mod webhooks;
 mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
-pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
+pub use apps::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use brand::{Brand, Colour, Logo};

@@ -12,9 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession, Factor, Proof, SessionStart, SessionToken};
-use crate::config::LiveSettings;
+use crate::config::{AppFactor, LiveSettings};
 use crate::db::DbError;
-use crate::gate::{TooOld, too_old};
+use crate::gate::{TooOld, lacks_factor, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::{Requester, set_all};
@@ -63,8 +63,8 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
 }
 
 /// What is open, with all below it, to an account that has to set a second factor up before everything else.
-const SETUP: [&str; 5] =
-    ["/account/factors", "/api/v1/confirm", "/api/v1/factors", "/api/v1/totp", "/api/v1/passkeys"];
+const SETUP: [&str; 6] =
+    [SET_UP, CONFIRM, "/api/v1/confirm", "/api/v1/factors", "/api/v1/totp", "/api/v1/passkeys"];
 
 fn is_setup(path: &str) -> bool {
     let under =
@@ -202,6 +202,9 @@ async fn end(
 
 /// The page of the second step.
 pub const SECOND_STEP: &str = "/login/factor";
+/// Where somebody who is signed in proves it again.
+pub const CONFIRM: &str = "/confirm";
+const SET_UP: &str = "/account/factors";
 
 /// The answer to a successful sign-in, or to its first step; None if it is no longer valid.
 pub async fn welcome(
@@ -243,7 +246,10 @@ pub async fn unless_signed_in(
         None => next.unwrap_or(home).as_str().to_owned(),
         Some(app) => match sign_in_anew(&visit, &live, &who, app) {
             Some(why) => return Ok(page(&visit, next, why)),
-            None => let_in(services, &who, app).await?,
+            None => match next_factor(&visit, services, &live, &who, app).await? {
+                Some(first) => return Ok(first),
+                None => let_in(services, &who, app).await?,
+            },
         },
     };
     Ok(visit.see_other(&leads, None))
@@ -264,6 +270,33 @@ fn sign_in_anew(
         TooOld::Password if who.account.password_hash.is_none() => Some(Notice::PasswordForPart),
         TooOld::Password => Some(Notice::PasswordAgain),
     }
+}
+
+/// Where somebody proves the second factor that an application asks for first, or sets one up.
+async fn next_factor(
+    visit: &PageRequest,
+    services: &Services,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> Result<Option<HttpResponse>, DbError> {
+    let Some(needed) = lacked(visit, live, who, to) else { return Ok(None) };
+    let fit = services.factor_verifier.factors().of(who.account.id).await?.fit_for(needed);
+    Ok(Some(match (fit.is_empty(), needed) {
+        (false, _) => visit.see_other(&Next::to_app(to.clone()).by_way_of(CONFIRM), None),
+        (true, AppFactor::Passkey) => visit.see_other_about(SET_UP, Some(Flash::AppAsksPasskey), &to.name),
+        (true, _) => visit.see_other_about(SET_UP, Some(Flash::AppAsksFactor), &to.name),
+    }))
+}
+
+/// What an application asks for that this session has not proved lately enough.
+pub fn lacked(
+    visit: &PageRequest,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> Option<AppFactor> {
+    lacks_factor(to.to.app(&live.apps)?, to.to.target(), who.session.factor, visit.now())
 }
 
 /// Where the browser of a session gets one at an application's host. Without the state that it was given there, it

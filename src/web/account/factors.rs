@@ -27,7 +27,7 @@ use crate::web::second_step::{ConfirmBody, parse_step_up, step_up, step_up_requi
 use crate::web::session::{self, Member};
 
 pub(super) const PATH: &str = "/account/factors";
-const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+pub(super) const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// What a form of the page does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -53,7 +53,7 @@ pub struct FactorsForm {
 }
 
 /// The session's new token. None if it has ended meanwhile.
-async fn renew(
+pub(super) async fn renew(
     sender: &Requester,
     services: &Services,
     factor: Option<Factor>,

@@ -1,5 +1,6 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
+pub mod confirm;
 pub mod data;
 pub mod factor_policy;
 pub mod factors;

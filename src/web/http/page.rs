@@ -503,6 +503,8 @@ pub enum Flash {
     SecondStepLapsed,
     TotpRemoved,
     SecondStepOn,
+    AppAsksFactor,
+    AppAsksPasskey,
     SecondStepOff,
     BrowserDistrusted,
     PhoneSet,
@@ -521,6 +523,7 @@ pub enum Flash {
     AccessSaved,
     AccessEnded,
     AppsSaved,
+    FactorsSaved,
     AccountDisabled,
     AccountEnabled,
     AccountSignedOut,
@@ -540,7 +543,12 @@ impl Flash {
     }
 
     pub const fn tone(self) -> &'static str {
-        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade | Self::SearchEnded) {
+        if self.is_for_the_signed_out()
+            || matches!(
+                self,
+                Self::AlreadyMade | Self::SearchEnded | Self::AppAsksFactor | Self::AppAsksPasskey
+            )
+        {
             "warn"
         } else {
             "good"

@@ -1,9 +1,11 @@
 //! Second factors: what an account with an authenticator app is asked for, and who gets past it.
 
+mod applications;
 mod guessing;
 mod pages;
 mod policy;
 mod routes;
+mod trial;
 
 use std::process::Command;
 use std::time::Duration;
