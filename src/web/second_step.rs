@@ -32,8 +32,8 @@ const FORM: CaptchaForm = CaptchaForm::Login;
 #[serde(default)]
 pub struct FactorForm {
     pub code: SecretField,
-    /// Present if the box is ticked.
-    pub trust: Option<String>,
+    /// Not empty if the box is ticked.
+    pub trust: String,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
@@ -248,7 +248,7 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),
         None => visit.see_other(&half.target, None),
     };
-    let done = finish(&visit, &services, (&token, &half), (factor, form.trust.is_some()), answer).await?;
+    let done = finish(&visit, &services, (&token, &half), (factor, !form.trust.is_empty()), answer).await?;
     Ok(done.unwrap_or_else(|| lapsed(&visit)))
 }
 

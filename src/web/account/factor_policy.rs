@@ -1,5 +1,5 @@
-//! `/account/factors/policy` and `/api/v1/factors`: whether sign-ins to the account are asked for the second step, which
-//! browsers are not, and by when a factor has to be set up.
+//! `/account/factors/policy` and `/api/v1/factors`: whether sign-ins to the account are asked for the second step, and
+//! which browsers are not.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Json, Path};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::factors::{PATH, require_confirmed};
-use crate::accounts::{AuthenticatedSession, DeviceId, Factor, FactorSetup, TrustedDevice};
+use crate::accounts::{AuthenticatedSession, DeviceId, Factor, TrustedDevice};
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::web::http::describe::{BODY, MEMBER};
 use crate::web::http::page::Requester;
 use crate::web::http::{
-    ApiRequest, Device, Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
+    ApiRequest, Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::session::Member;
 
@@ -86,53 +86,6 @@ pub async fn submit(
     let done = switch(&visit, &services, &who, asks).await?;
     let flash = if asks { Flash::SecondStepOn } else { Flash::SecondStepOff };
     Ok(visit.see_other(PATH, done.then_some(flash)))
-}
-
-/// What the page of factors says besides them.
-#[derive(Clone)]
-pub struct PolicySection {
-    /// By the owner's wish.
-    pub asks: bool,
-    /// By `[factors]`, whatever the owner wishes.
-    pub required: bool,
-    pub setup: Option<FactorSetup>,
-    pub trusted: Vec<TrustedRow>,
-}
-
-#[derive(Clone)]
-pub struct TrustedRow {
-    pub device: String,
-    pub browser: Device,
-    pub until: Moment,
-    pub here: bool,
-}
-
-impl PolicySection {
-    pub async fn of(
-        visit: &PageRequest,
-        services: &Services,
-        who: &AuthenticatedSession,
-    ) -> Result<Self, WebError> {
-        let (store, live) = (services.factor_verifier.factors(), services.live.snapshot());
-        let policy = store.policy(who.account.id, &live.factors.required_of()).await?;
-        let here = visit.known_devices().at(who.account.id).map(|device| device.id);
-        let row = |TrustedDevice { device, until, user_agent }: TrustedDevice| TrustedRow {
-            device: device.to_string(),
-            browser: Device::parse(&user_agent),
-            until: Moment(until),
-            here: here == Some(device),
-        };
-        let trusted = store.trusted(who.account.id, &live.factors).await?.into_iter().map(row).collect();
-        Ok(Self { asks: policy.asks, required: policy.required, setup: who.session.setup, trusted })
-    }
-
-    pub fn setup_by(&self) -> Option<Moment> {
-        self.setup.filter(|setup| !setup.overdue).map(|setup| Moment(setup.by))
-    }
-
-    pub fn overdue(&self) -> bool {
-        self.setup.is_some_and(|setup| setup.overdue)
-    }
 }
 
 // The same as calls.

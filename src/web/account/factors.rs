@@ -9,7 +9,7 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::factor_policy::PolicySection;
+use super::policy_section::PolicySection;
 use crate::accounts::{
     AccountFactors, AuthenticatedSession, Factor, RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };

@@ -5,6 +5,7 @@ pub mod data;
 pub mod factor_policy;
 pub mod factors;
 pub mod phone;
+mod policy_section;
 
 use std::borrow::Cow;
 use std::time::Duration;

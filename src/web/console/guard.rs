@@ -307,7 +307,7 @@ async fn authorize(
         (account.login.as_str().to_owned(), AdminCredential::Session(Box::new(session)));
     let admin = Admin { account, services: services.clone(), client, credential, shown };
     let denial = match admin.denial(kind, ours, path) {
-        Some(DenialReason::Foreign) => Some(DenialReason::Foreign),
+        Some(DenialReason::Foreign) if path.starts_with("/api/") => Some(DenialReason::Foreign),
         _ if must_set_up => Some(DenialReason::FactorToSetUp),
         denial => denial,
     };

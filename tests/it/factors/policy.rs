@@ -44,6 +44,7 @@ async fn the_owner_turns_the_question_off_and_keeps_the_factors(store: Store) {
     let by_password = other.call("/confirm", json!({ "password": PASSWORD })).await;
     assert_eq!(by_password.problem(), "step-up-required");
     assert_eq!(delete(&other, "/totp").await.problem(), "step-up-required");
+    app.advance(Duration::from_secs(1));
     let on = owner.browser.submit("/account/factors", "/account/factors/policy", &[("act", "ask")]).await;
     assert_eq!((on.status, on.header("location")), (303, "/account/factors"));
     first_step(&app.client(), "alice").await;

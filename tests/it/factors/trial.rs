@@ -1,8 +1,6 @@
 //! Whom `[factors]` asks for what is told before it is saved.
 
-use gatehouse::accounts::{
-    AccountAct, FirstFactor, Groups, Phc, Roles, SessionStart, SignInClient, Username,
-};
+use gatehouse::accounts::{AccountAct, FirstFactor, Groups, Roles, SessionStart, SignInClient, Username};
 use gatehouse::db::Db;
 
 use sqlx::query;
@@ -36,8 +34,10 @@ async fn make_up(app: &TestApp) -> Vec<Username> {
     const SINCE: &str = "INSERT INTO factor_policies (account, required, since) VALUES ($1, 0, $2)";
     let db = Db::connect(&app.database).await.unwrap();
     let (accounts, now) = (&app.services.accounts, app.clock.now());
-    let phc: Phc = serde_json::from_value(json!("x")).unwrap();
-    let mut logins = Vec::new();
+    app.register("a-password").await;
+    let found = accounts.find(&Username::parse("a-password").unwrap()).await.unwrap().unwrap();
+    let phc = found.password_hash.unwrap();
+    let mut logins = vec![found.login];
     for number in 0..ACCOUNTS {
         let login = Username::parse(&format!("user-{number:04}")).unwrap();
         let roles = Roles { admin: number % 7 == 0 };
