@@ -4,6 +4,7 @@ mod administration;
 mod app_sessions;
 mod devices;
 mod entry;
+mod factor_policy;
 mod factors;
 mod half_sign_ins;
 mod id;
@@ -37,6 +38,7 @@ pub use devices::{DeviceCookies, KnownDevice, KnownDevices, SignInClient, device
 pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
+pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, PasskeyId, SessionId};
@@ -333,8 +335,9 @@ pub enum ShownBy<'a> {
     Password(i64),
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
-    /// By a code sent to the account's number, at an account that asks for no second step.
-    Phone(&'a Phone),
+    /// By a code sent to the account's number, at an account that asks for no second step; with
+    /// [`FactorSettings::required_of`].
+    Phone(&'a Phone, &'a str),
     /// By such a code and a second factor.
     PhoneAndFactor(&'a Phone),
 }
@@ -347,10 +350,13 @@ const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_chan
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
     WHERE id = $2 AND password_version = $3 AND disabled_at IS NULL AND NOT EXISTS (SELECT 1 FROM device_failures
     WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
-const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+const SET_PROVEN: &str = concat!(
+    "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND ($4 = 1
-    OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = $2 AND required > 0)) RETURNING password_version";
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND ($4 = 1 OR NOT ",
+    factor_policy::asks_factor!("$2", "$5"),
+    ") RETURNING password_version"
+);
 
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an
@@ -365,6 +371,7 @@ impl Accounts {
     ) -> Result<Option<i64>, DbError> {
         const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
         const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
+        const END_TRUST: &str = "DELETE FROM trusted_devices WHERE account = $1";
         let account = id.to_string();
         let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
@@ -374,18 +381,16 @@ impl Accounts {
                 ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
                 ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
                     .bind(&account).bind(version).bind(device.to_string()),
-                ShownBy::Phone(phone) => {
-                    query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()).bind(0_i64)
-                }
-                ShownBy::PhoneAndFactor(phone) => {
-                    query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()).bind(1_i64)
-                }
+                ShownBy::Phone(phone, required_of) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
+                    .bind(phone.as_str()).bind(0_i64).bind(required_of),
+                ShownBy::PhoneAndFactor(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
+                    .bind(phone.as_str()).bind(1_i64).bind(""),
             };
             set.fetch_optional(connection).await
         })?;
         if version.is_some() {
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
-            for sql in [END_SESSIONS, FORGET_DEVICES] {
+            for sql in [END_SESSIONS, FORGET_DEVICES, END_TRUST] {
                 on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
             }
             tx.commit().await?;

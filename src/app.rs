@@ -148,7 +148,8 @@ impl Application {
             entropy.clone(),
             master.derive("session.token"),
             settings.session,
-        );
+        )
+        .under(live.clone());
         let half_sign_ins =
             HalfSignIns::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.half"));
         let factors = Factors::new(db.clone(), clock.clone(), entropy.clone(), &master);
@@ -164,7 +165,8 @@ impl Application {
             entropy.clone(),
             master.derive("app.session"),
             settings.session,
-        );
+        )
+        .under(live.clone());
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));

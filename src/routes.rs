@@ -10,8 +10,8 @@ use actix_web::{
 };
 
 use crate::web::console::{
-    access as console_access, accounts, apps, confirm, event_search, events, find, limits, lookup, messages,
-    overview, tokens,
+    access as console_access, accounts, apps, confirm, event_search, events, factors, find, limits, lookup,
+    messages, overview, tokens,
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
@@ -60,6 +60,7 @@ pub fn app(
         .service(at("/login/factor").on(GET, second_step::show).on(POST, second_step::submit))
         .service(at("/logout").on(POST, session::logout))
         .service(at("/register").on(GET, register::show).on(POST, register::submit))
+        .service(at("/confirm").on(GET, account::confirm::show).on(POST, account::confirm::submit))
         .service(at("/account").on(GET, account::show))
         .service(at("/.well-known/change-password").on(GET, account::change_here))
         .service(at("/account/password").on(POST, account::change_password))
@@ -81,6 +82,7 @@ pub fn app(
                 .on(POST, account::factor_code::submit),
         )
         .service(at("/account/factors").on(GET, account::factors::show).on(POST, account::factors::submit))
+        .service(at("/account/factors/policy").on(POST, account::factor_policy::submit))
         .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
         .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
         .service(at("/account/sessions/revoke").on(POST, account::revoke))
@@ -105,6 +107,7 @@ pub fn app(
         .service(at("/admin/apps").on(GET, apps::show))
         .service(at("/admin/apps/form").on(GET, apps::form::show).on(POST, apps::form::submit))
         .service(at("/admin/apps/edit").on(GET, apps::show_editor).on(POST, apps::submit))
+        .service(at("/admin/factors").on(GET, factors::show).on(POST, factors::submit))
         .service(at("/admin/limits").on(GET, limits::show))
         .service(
             at("/admin/limits/edit/{limit}").on(GET, limits::editor::show).on(POST, limits::editor::submit),
@@ -171,6 +174,12 @@ fn api(codes: bool) -> Scope {
                 .on(PUT, account::factors::api_use)
                 .on(DELETE, account::factors::api_remove),
         )
+        .service(
+            at("/factors")
+                .on(GET, account::factor_policy::api_show)
+                .on(PUT, account::factor_policy::api_switch),
+        )
+        .service(at("/factors/trusted/{device}").on(DELETE, account::factor_policy::api_distrust))
         .service(at("/recovery-codes").on(POST, account::factors::api_renew))
         .service(at("/passkeys/challenge").on(POST, passkeys::api_challenge))
         .service(at("/passkeys/login").on(POST, passkeys::api_login))

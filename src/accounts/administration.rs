@@ -91,6 +91,7 @@ impl AccountAct {
         const SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
         const SIGN_INS: &str = "DELETE FROM sign_ins WHERE account = $1";
         const DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
+        const TRUSTED: &str = "DELETE FROM trusted_devices WHERE account = $1";
         const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
         const TOTP: &str = "DELETE FROM totp WHERE account = $1";
         const RECOVERY: &str = "DELETE FROM recovery_codes WHERE account = $1";
@@ -98,9 +99,11 @@ impl AccountAct {
         const PASSKEYS: &str = "DELETE FROM passkeys WHERE account = $1";
         const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1";
         match self {
-            Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
-            Self::ClearFactors => &[SESSIONS, DEVICES, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
-            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
+            Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES, TRUSTED],
+            Self::ClearFactors => &[SESSIONS, DEVICES, TRUSTED, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
+            Self::Delete => {
+                &[SESSIONS, DEVICES, TRUSTED, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES]
+            }
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
             Self::Enable | Self::UnmakeAdmin => &[],

@@ -1,15 +1,18 @@
 //! Sessions at the hosts of applications. Each belongs to a session here and ends with it, has a token of its own,
 //! and opens nothing at any other host.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as};
 
+use super::factor_policy::{FactorState, factor_columns};
 use super::sessions::{TOUCH_EVERY, hash_text};
-use super::{AccountId, Groups, SessionId, SessionSettings, SessionToken, Username};
+use super::{AccountId, Factor, FactorSetup, Groups, SessionId, SessionSettings, SessionToken, Username};
 use crate::clock::{Clock, Micros};
+use crate::config::LiveHandle;
 use crate::db::{Db, DbError, execute, from_row, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
@@ -34,6 +37,10 @@ pub struct AppVisitor {
     pub signed_in_at: Micros,
     /// When the password was last entered; the earliest time if never.
     pub verified_at: Micros,
+    /// The second factor that was proved, and when last.
+    pub factor: Option<(Factor, Micros)>,
+    /// It has none, and must set one up.
+    pub setup: Option<FactorSetup>,
     /// When it ends if it is not used.
     pub idle_until: Micros,
 }
@@ -45,6 +52,8 @@ pub struct AppSessions {
     entropy: Entropy,
     key: SubKey,
     settings: SessionSettings,
+    /// For `[factors]`; none without a configuration, as in tests.
+    live: Option<LiveHandle>,
 }
 
 /// What a code gets for the browser that brings it.
@@ -69,7 +78,13 @@ pub struct AppTokenHash([u8; 32]);
 impl AppSessions {
     /// `key` is the key for hashing tokens and codes.
     pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
-        Self { db, clock, entropy, key, settings }
+        Self { db, clock, entropy, key, settings, live: None }
+    }
+
+    /// Obeys `[factors]` as it is in force.
+    #[must_use]
+    pub fn under(self, live: LiveHandle) -> Self {
+        Self { live: Some(live), ..self }
     }
 
     /// A code with which the browser of this session, whose state at `host` is known, gets a session there. It ends the
@@ -136,20 +151,25 @@ impl AppSessions {
     /// Who is signed in at a host; None if the token is unknown there, or its session has ended. Records at most once
     /// a minute that the session is in use.
     pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
-        const SQL: &str =
+        const SQL: &str = concat!(
             "SELECT s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
-            s.verified_at, a.login, a.must_change_password, g.names AS groups FROM app_sessions p
+            s.verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at, ",
+            factor_columns!("s.account", "$3"),
+            " FROM app_sessions p
             JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account
-            LEFT JOIN account_groups g ON g.account = s.account
+            LEFT JOIN session_proofs f ON f.session = s.id LEFT JOIN account_groups g ON g.account = s.account
             WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
-            AND (EXISTS (SELECT 1 FROM session_proofs WHERE session = s.id) OR NOT EXISTS (SELECT 1
-                FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))";
+            AND (f.session IS NOT NULL OR NOT EXISTS (SELECT 1
+                FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))"
+        );
         const TOUCH: &str = "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE id = $3 AND last_seen < $1 AND idle_until > $1";
         let now = self.clock.now();
+        let policy = self.live.as_ref().map(|live| Arc::clone(&live.snapshot().factors)).unwrap_or_default();
         let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(hash_text(token.0)).bind(now.0)
-            .fetch_optional(pool).await)?;
+            .bind(policy.required_of()).fetch_optional(pool).await)?;
         let Some(row) = row else { return Ok(None) };
-        let StoredVisitor { mut visitor, last_seen, ends_at } = row;
+        let StoredVisitor { mut visitor, last_seen, ends_at, factors } = row;
+        visitor.setup = factors.setup(&self.db, visitor.account, now, &policy).await?;
         if now.since(Micros(last_seen)) >= TOUCH_EVERY {
             visitor.idle_until = now.plus(self.settings.idle).min(Micros(ends_at));
             execute!(&self.db => query(TOUCH).bind(now.0).bind(visitor.idle_until.0)
@@ -229,12 +249,14 @@ struct StoredVisitor {
     visitor: AppVisitor,
     last_seen: i64,
     ends_at: i64,
+    factors: FactorState,
 }
 
 from_row!(StoredVisitor, row => StoredVisitor {
     visitor: AppVisitor::from_row(row)?,
     last_seen: row.try_get("last_seen")?,
     ends_at: row.try_get("ends_at")?,
+    factors: FactorState::from_row(row)?,
 });
 
 from_row!(AppVisitor, row => AppVisitor {
@@ -245,5 +267,7 @@ from_row!(AppVisitor, row => AppVisitor {
     must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
     signed_in_at: Micros(row.try_get("created_at")?),
     verified_at: Micros(row.try_get("verified_at")?),
+    factor: super::factors::proved(row.try_get("methods")?, row.try_get("factor_at")?),
+    setup: None,
     idle_until: Micros(row.try_get("idle_until")?),
 });

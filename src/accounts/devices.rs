@@ -83,6 +83,11 @@ impl DeviceCookies {
     /// The cookie for a browser in which somebody has proved that an account is theirs. A device that is
     /// already known there keeps its id: a copy of its cookie shares its guesses and gets no more.
     pub fn remember(&self, known: &KnownDevices, account: &Account) -> String {
+        self.renew(known, account).1
+    }
+
+    /// The same, with what the device is called there.
+    pub fn renew(&self, known: &KnownDevices, account: &Account) -> (DeviceId, String) {
         let id = known
             .at(account.id)
             .filter(|device| device.password_version == account.password_version)
@@ -91,7 +96,7 @@ impl DeviceCookies {
         let others = known.0.iter().filter(|device| device.account != account.id);
         let entries: Vec<String> =
             [&newest].into_iter().chain(others).take(MOST).map(|device| self.write(device)).collect();
-        entries.join(&SEPARATOR.to_string())
+        (id, entries.join(&SEPARATOR.to_string()))
     }
 
     fn read(&self, text: &str) -> Option<KnownDevice> {

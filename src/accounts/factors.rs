@@ -11,8 +11,10 @@ use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::{AccountId, Accounts, SessionId};
+use super::factor_policy::has_factor;
+use super::{AccountId, SessionId, session_changes};
 use crate::clock::{Clock, Micros};
+use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey, hidden_debug};
@@ -92,6 +94,12 @@ impl AccountFactors {
     pub const fn is_empty(self) -> bool {
         self.totp_since.is_none() && self.passkeys == 0
     }
+
+    /// Those with which an application is content.
+    pub fn fit_for(self, needed: AppFactor) -> Vec<Factor> {
+        let fits = |factor: &Factor| needed != AppFactor::Passkey || *factor == Factor::Passkey;
+        self.methods().into_iter().filter(fits).collect()
+    }
 }
 
 /// What a code of an app is worth.
@@ -108,8 +116,8 @@ pub enum TotpResult {
 
 #[derive(Clone)]
 pub struct Factors {
-    db: Db,
-    clock: Clock,
+    pub(super) db: Db,
+    pub(super) clock: Clock,
     entropy: Entropy,
     seal: SecretSeal,
     codes: SubKey,
@@ -179,6 +187,7 @@ impl Factors {
         on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).execute(connection).await.map(drop))?;
         on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
         prove(&mut tx, session, Factor::Totp, now).await?;
+        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         let codes = self.hand_out(&mut tx, account).await?;
         tx.commit().await?;
         Ok(Some(codes))
@@ -295,40 +304,22 @@ impl Factors {
     }
 }
 
-impl Accounts {
-    /// Whether its sign-ins are asked for a second step.
-    pub async fn asks_factor(&self, account: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT COUNT(*) FROM factor_policies WHERE account = $1 AND required > 0";
-        let asks: i64 =
-            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
-        Ok(asks > 0)
-    }
-
-    /// Whether there is anything that [`AccountAct::ClearFactors`](super::AccountAct::ClearFactors) takes away.
-    pub async fn has_factors(&self, account: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT (SELECT COUNT(*) FROM factor_policies WHERE account = $1 AND required > 0)
-            + (SELECT COUNT(*) FROM totp WHERE account = $1 AND secret IS NOT NULL)
-            + (SELECT COUNT(*) FROM passkeys WHERE account = $1)";
-        let has: i64 =
-            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
-        Ok(has > 0)
-    }
-}
-
-/// What nobody is asked for any more goes: recovery codes stand in for an app or a passkey.
+/// What nobody is asked for any more goes: recovery codes stand in for an app or a passkey, and so does trust.
 pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
-    const TABLES: [&str; 2] = [
-        "DELETE FROM recovery_codes WHERE account = $1
-            AND NOT EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)",
-        "DELETE FROM factor_policies WHERE account = $1
-            AND NOT EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)",
+    const TABLES: [&str; 3] = [
+        concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
+        concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
+        concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
     ];
     for sql in TABLES {
         on_tx!(tx, connection => query(sql).bind(account.to_string()).execute(connection).await.map(drop))?;
     }
     Ok(())
+}
+
+/// What a session has proved, as it is stored; nothing where the browser was trusted instead.
+pub(super) fn proved(methods: Option<&str>, at: Option<i64>) -> Option<(Factor, Micros)> {
+    methods.and_then(|method| method.parse().ok()).zip(at.map(Micros))
 }
 
 /// Notes in a session that a factor was proved in it.

@@ -229,10 +229,10 @@ impl ListQuery {
         let keys: Vec<_> = (0..self.keys.len()).map(|at| format!("key_{at} {direction}")).collect();
         format!(
             "SELECT a.*, g.names AS group_names, t.at AS last_sign_in,
-            CASE WHEN EXISTS (SELECT 1 FROM passkeys WHERE account = listed) THEN 'passkey'
-            WHEN EXISTS (SELECT 1 FROM totp WHERE account = listed AND secret IS NOT NULL) THEN 'totp' END AS factor FROM ({}) AS page
+            {} AS factor FROM ({}) AS page
             JOIN accounts a ON a.id = listed LEFT JOIN account_groups g ON g.account = listed
             LEFT JOIN last_sign_ins t ON t.account = listed ORDER BY {}",
+            super::factor_policy::strongest_factor!("listed"),
             self.ids(direction, limit),
             keys.join(", ")
         )

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::IntoStaticStr;
 
-use super::{Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, SessionId, factors};
+use super::{Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, SessionId, factors, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -270,6 +270,7 @@ impl Passkeys {
             return Ok(Err(AddRefusal::Known));
         }
         factors::prove(&mut tx, session, Factor::Passkey, now).await?;
+        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         let left: i64 =
             on_tx!(&mut tx, connection => query_scalar(LEFT).bind(&id).fetch_one(connection).await)?;
         let codes = if left == 0 { self.factors.hand_out(&mut tx, account).await? } else { Vec::new() };

@@ -3,6 +3,7 @@
 
 mod submitted_forms;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -10,9 +11,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::{Account, AccountId, DeviceId, Factor, SessionId, SignInClient, factors, session_changes};
+use super::factor_policy::{FactorState, asks_factor, factor_columns, strongest_factor};
+use super::{
+    Account, AccountId, DeviceId, Factor, FactorSetup, SessionId, SignInClient, factors, session_changes,
+};
 use crate::clock::{Clock, Micros};
-use crate::config::SessionSettings;
+use crate::config::{FactorSettings, LiveHandle, SessionSettings};
 use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
@@ -42,10 +46,10 @@ pub struct Session {
     pub verified_at: Micros,
     /// The second factor that was proved in it, and when last.
     pub factor: Option<(Factor, Micros)>,
-    /// The account asks for a second factor.
-    pub asks_factor: bool,
-    /// The strongest that the account has, by which its owner confirms changes: a passkey or an app.
+    /// The strongest second factor that the account has, by which its owner confirms changes: a passkey or an app.
     pub strongest: Option<Factor>,
+    /// It has none, and must set one up.
+    pub setup: Option<FactorSetup>,
     /// The client's address, masked.
     pub network: String,
     pub user_agent: String,
@@ -92,6 +96,14 @@ pub struct AuthenticatedSession {
     pub account: Account,
 }
 
+impl AuthenticatedSession {
+    /// The account must have a second factor, has none, and the time for that has passed. A one-time password is changed
+    /// before.
+    pub fn opens_only_setup(&self) -> bool {
+        !self.account.must_change_password && self.session.setup.is_some_and(|setup| setup.overdue)
+    }
+}
+
 from_row!(AuthenticatedSession, row => AuthenticatedSession {
     session: Session::from_row(row)?,
     account: Account::from_row(row)?,
@@ -104,42 +116,72 @@ pub struct Sessions {
     entropy: Entropy,
     key: SubKey,
     settings: SessionSettings,
+    /// For `[factors]`; none without a configuration, as in tests.
+    live: Option<LiveHandle>,
 }
+
+struct FoundSession {
+    found: AuthenticatedSession,
+    factors: FactorState,
+}
+
+from_row!(FoundSession, row => FoundSession {
+    found: AuthenticatedSession::from_row(row)?,
+    factors: FactorState::from_row(row)?,
+});
 
 impl Sessions {
     /// `key` is the key for hashing tokens: without it, a copy of the table opens nothing.
     pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
-        Self { db, clock, entropy, key, settings }
+        Self { db, clock, entropy, key, settings, live: None }
+    }
+
+    /// Obeys `[factors]` as it is in force.
+    #[must_use]
+    pub fn under(self, live: LiveHandle) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
+    fn policy(&self) -> Arc<FactorSettings> {
+        self.live.as_ref().map(|live| Arc::clone(&live.snapshot().factors)).unwrap_or_default()
+    }
+
+    /// The session of the token, if it opens anything; None also while its account has to set a second factor up first.
+    pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
+        Ok(self.recognise(token).await?.filter(|found| !found.opens_only_setup()))
     }
 
     /// The session of the token; None if it is unknown, ended or expired, or was begun without the second step that
     /// its account asked for by then, by an instance that knows none. Records at most once a minute that the session
-    /// is in use; every other request only reads.
-    pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
-        const SQL: &str =
+    /// is in use; every other request only reads. It may be one that opens nothing: see
+    /// [`AuthenticatedSession::opens_only_setup`].
+    pub async fn recognise(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
+        const SQL: &str = concat!(
             "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
-            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, f.required,
-            CASE WHEN EXISTS (SELECT 1 FROM passkeys k WHERE k.account = s.account) THEN 'passkey'
-            WHEN EXISTS (SELECT 1 FROM totp t WHERE t.account = s.account AND t.secret IS NOT NULL) THEN 'totp' END
-            AS strongest, a.* FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
+            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, ",
+            factor_columns!("s.account", "$3"),
+            ", a.* FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
             LEFT JOIN factor_policies f ON f.account = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
-            AND (p.session IS NOT NULL OR COALESCE(f.required, 0) = 0 OR s.created_at < f.required)";
+            AND (p.session IS NOT NULL OR COALESCE(f.required, 0) = 0 OR s.created_at < f.required)"
+        );
         const TOUCH: &str =
             "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
         let now = self.clock.now();
         let hash = self.hash(token);
-        let mut found: Option<AuthenticatedSession> =
-            on_db!(&self.db, pool => query_as(SQL).bind(&hash).bind(now.0).fetch_optional(pool).await)?;
-        if let Some(AuthenticatedSession { session, .. }) = &mut found
-            && now.since(session.last_seen) >= TOUCH_EVERY
-        {
+        let policy = self.policy();
+        let found: Option<FoundSession> = on_db!(&self.db, pool => query_as(SQL).bind(&hash).bind(now.0)
+            .bind(policy.required_of()).fetch_optional(pool).await)?;
+        let Some(FoundSession { mut found, factors }) = found else { return Ok(None) };
+        let session = &mut found.session;
+        session.setup = factors.setup(&self.db, session.account, now, &policy).await?;
+        if now.since(session.last_seen) >= TOUCH_EVERY {
             session.last_seen = now;
             session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
             let (seen, idle_until) = (now.0, session.idle_until.0);
             execute!(&self.db => query(TOUCH).bind(seen).bind(idle_until).bind(hash))?;
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     /// The account's password, or a second factor, was just proved in this session. Replaces its token, and the old
@@ -152,15 +194,18 @@ impl Sessions {
     ) -> Result<Option<SessionToken>, DbError> {
         const SQL: &str =
             "UPDATE sessions SET token_hash = $1, verified_at = CASE WHEN $4 = 1 THEN $2 ELSE verified_at END
-            WHERE token_hash = $3 AND idle_until > $2 RETURNING id";
+            WHERE token_hash = $3 AND idle_until > $2 RETURNING id, account";
         let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
         let (hash, by_password) = (self.hash(&fresh), i64::from(factor.is_none()));
+        let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin().await?;
-        let renewed: Option<SessionId> = on_tx!(&mut tx, connection => query_scalar(SQL).bind(hash).bind(now.0)
+        let renewed: Option<(SessionId, String)> = on_tx!(&mut tx, connection => query_as(SQL).bind(hash).bind(now.0)
             .bind(self.hash(token)).bind(by_password).fetch_optional(connection).await)?;
-        let Some(session) = renewed else { return Ok(None) };
+        let Some((session, account)) = renewed else { return Ok(None) };
         if let Some(factor) = factor {
             factors::prove(&mut tx, session, factor, now).await?;
+            // Applications learn of it.
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
         }
         tx.commit().await?;
         Ok(Some(fresh))
@@ -177,12 +222,13 @@ impl Sessions {
 
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
-        const SQL: &str = "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
-            ends_at, verified_at, network, user_agent, methods, factor_at, (SELECT required FROM factor_policies
-            WHERE account = $1) AS required, CASE WHEN EXISTS (SELECT 1 FROM passkeys WHERE account = $1) THEN 'passkey'
-            WHEN EXISTS (SELECT 1 FROM totp WHERE account = $1 AND secret IS NOT NULL) THEN 'totp' END AS strongest
-            FROM sessions LEFT JOIN session_proofs ON session = id
-            WHERE account = $1 AND idle_until > $2 ORDER BY last_seen DESC, id LIMIT 100";
+        const SQL: &str = concat!(
+            "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
+            ends_at, verified_at, network, user_agent, methods, factor_at, ",
+            strongest_factor!("$1"),
+            " AS strongest FROM sessions LEFT JOIN session_proofs ON session = id
+            WHERE account = $1 AND idle_until > $2 ORDER BY last_seen DESC, id LIMIT 100"
+        );
         let now = self.clock.now().0;
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now).fetch_all(pool).await)?)
     }
@@ -280,9 +326,9 @@ from_row!(Session, row => Session {
     idle_until: Micros(row.try_get("idle_until")?),
     ends_at: Micros(row.try_get("ends_at")?),
     verified_at: Micros(row.try_get("verified_at")?),
-    factor: row.try_get::<Option<Factor>, _>("methods")?.zip(row.try_get::<Option<i64>, _>("factor_at")?.map(Micros)),
-    asks_factor: row.try_get::<Option<i64>, _>("required")?.is_some_and(|since| since > 0),
+    factor: factors::proved(row.try_get("methods")?, row.try_get("factor_at")?),
     strongest: row.try_get("strongest")?,
+    setup: None,
     network: row.try_get("network")?,
     user_agent: row.try_get("user_agent")?,
 });
@@ -293,23 +339,30 @@ from_row!(Session, row => Session {
 /// The parameters of both, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
 /// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11
 /// hash of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known
-/// device, $15 the second factor, if one was proved, $16 when. A session is inserted only if the password or the number
+/// device, $15 the second factor, if one was proved, $16 when, $17 the known device that may be trusted, $18 of whom
+/// `[factors]` requires a factor. A session is inserted only if the password or the number
 /// that was verified still belongs to the account and still opens it, and with a second factor if the account asks for
-/// one; if none was inserted, nothing else happens. Returns 1 if one was, 0 if a second factor is asked for.
-const SQLITE: &str =
-    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+/// one, unless the device is trusted; if none was inserted, nothing else happens. Returns 1 if one was, 0 if a second
+/// factor is asked for.
+const SQLITE: &str = concat!(
+    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
     RETURNING CASE WHEN EXISTS (SELECT 1 FROM sessions WHERE token_hash = $1) THEN 1
-    WHEN $15 IS NULL AND EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0) THEN 0 END";
+    WHEN $15 IS NULL AND ",
+    asks_factor!("$8", "$18"),
+    " THEN 0 END"
+);
 
 /// SQLite's form of a statement that does several things: a view with a trigger on INSERT. As one statement
 /// it is its own transaction and wakes its caller once; as seven statements between BEGIN and COMMIT it cost
 /// several times as much in waking. The numbers are literals, because a statement is planned anew whenever a
 /// parameter is bound to its LIMIT. 100 sessions are kept, the new one and the 99 others used last; few
 /// accounts have more, and a count finds them.
-const SQLITE_SETUP: &str = "
+const SQLITE_SETUP: &str = concat!(
+    "
     CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
-        account, password_version, verified_at, replaces, id, by_password, device, factor, factor_at)
-        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+        account, password_version, verified_at, replaces, id, by_password, device, factor, factor_at, trusted,
+        required_of)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
     CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
         INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
             network, user_agent, verified_at)
@@ -319,10 +372,14 @@ const SQLITE_SETUP: &str = "
             AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
                 AND device = NEW.device AND spent_at IS NOT NULL) END
-            AND (NEW.factor IS NOT NULL
-                OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = NEW.account AND required > 0));
+            AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
+                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now) OR NOT ",
+    asks_factor!("NEW.account", "NEW.required_of"),
+    ");
         INSERT INTO session_proofs (session, methods, factor_at)
-            SELECT id, NEW.factor, NEW.factor_at FROM sessions WHERE id = NEW.session AND NEW.factor IS NOT NULL;
+            SELECT id, COALESCE(NEW.factor, 'trusted'), COALESCE(NEW.factor_at, 0) FROM sessions
+            WHERE id = NEW.session AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
+                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now));
         INSERT OR IGNORE INTO session_changes (id, account, at)
             SELECT NEW.session || account, account, NEW.now FROM sessions
             WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
@@ -343,23 +400,28 @@ const SQLITE_SETUP: &str = "
             WHERE token_hash = NEW.token_hash;
         DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE account = NEW.account
             ORDER BY signed_in_at DESC, id LIMIT -1 OFFSET 20);
-    END";
+    END"
+);
 
 /// One statement, whose parts all see the tables as they were before it. The account's row is locked, so a
 /// simultaneous change of the password is waited for, or waits and ends this session; another sign-in of this
 /// account waits. One that waited may leave a row too many, which the next one removes.
-const POSTGRES: &str = "WITH started AS (
+const POSTGRES: &str = concat!(
+    "WITH trusted AS (SELECT 1 FROM trusted_devices WHERE account = $8 AND device = $17 AND until > $3),
+    started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
         WHERE id = $8 AND password_version = $9 AND disabled_at IS NULL
         AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
             ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
             AND device = $14 AND spent_at IS NOT NULL) END
-        AND (CAST($15 AS TEXT) IS NOT NULL
-            OR NOT EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0))
+        AND (CAST($15 AS TEXT) IS NOT NULL OR EXISTS (SELECT 1 FROM trusted) OR NOT ",
+    asks_factor!("$8", "$18"),
+    ")
         FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
     proved AS (INSERT INTO session_proofs (session, methods, factor_at)
-        SELECT $2, $15, $16 FROM started WHERE CAST($15 AS TEXT) IS NOT NULL),
+        SELECT $2, COALESCE($15, 'trusted'), COALESCE($16, 0) FROM started
+        WHERE CAST($15 AS TEXT) IS NOT NULL OR EXISTS (SELECT 1 FROM trusted)),
     replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started) RETURNING account),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
@@ -373,8 +435,10 @@ const POSTGRES: &str = "WITH started AS (
     forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins
         WHERE account = (SELECT account FROM started) ORDER BY signed_in_at DESC, id OFFSET 19))
     SELECT CAST(CASE WHEN EXISTS (SELECT 1 FROM started) THEN 1
-        WHEN CAST($15 AS TEXT) IS NULL AND EXISTS (SELECT 1 FROM factor_policies WHERE account = $8 AND required > 0)
-        THEN 0 END AS BIGINT)";
+        WHEN CAST($15 AS TEXT) IS NULL AND ",
+    asks_factor!("$8", "$18"),
+    " THEN 0 END AS BIGINT)"
+);
 
 impl Sessions {
     /// Starts a session for an account as it was when it was verified, and ends the session that the browser came
@@ -401,6 +465,11 @@ impl Sessions {
         };
         let (factor, factor_at) =
             proof.second.map(|(factor, at)| (<&'static str>::from(factor), at.0)).unzip();
+        let policy = self.policy();
+        // Its cookie is as good as the password that it was given with.
+        let known = client.devices.at(account.id).filter(|_| policy.trusts_devices());
+        let known = known.filter(|device| device.password_version == account.password_version);
+        let (trusted, required_of) = (known.map(|device| device.id.to_string()), policy.required_of());
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
         let (id, version) = (account.id.to_string(), account.password_version);
@@ -423,6 +492,8 @@ impl Sessions {
                     .bind(device)
                     .bind(factor)
                     .bind(factor_at)
+                    .bind(trusted)
+                    .bind(required_of)
             };
         }
         let started: Vec<Option<i64>> = match &self.db {

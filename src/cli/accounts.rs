@@ -204,7 +204,7 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
     let (accounts, account) = account(loaded, name).await?;
     let login = account.login.as_str();
     if !accounts.has_factors(account.id).await.map_err(CliFailure::broken)? {
-        tell!("{login} has no second factors; nothing was changed.");
+        tell!("{login} has no second factor; nothing was changed.");
         return Ok(());
     }
     accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;

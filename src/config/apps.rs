@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use strum::IntoStaticStr;
 use url::Url;
 use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::limits::is_custom_name;
 use super::reader::{ParseResult, SectionReader};
-use super::values::{duration, span_text};
+use super::values::{duration, span_text, word};
 
 /// The applications, found by host. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,6 +38,27 @@ pub struct App {
     pub public: Vec<PathPattern>,
     #[schema(required = false)]
     pub parts: Vec<AppPart>,
+    /// What its visitors have to prove besides.
+    #[serde(skip_serializing_if = "AppFactor::is_none")]
+    #[schema(required = false)]
+    pub factor: AppFactor,
+}
+
+/// `second`: any second factor; `passkey`: that one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, IntoStaticStr, ToSchema)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppFactor {
+    #[default]
+    None,
+    Second,
+    Passkey,
+}
+
+impl AppFactor {
+    pub const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
 }
 
 /// Paths that require more.
@@ -56,6 +78,13 @@ pub struct AppPart {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
     #[schema(value_type = Option<String>)]
     pub password_within: Option<Duration>,
+    #[serde(skip_serializing_if = "AppFactor::is_none")]
+    #[schema(required = false)]
+    pub factor: AppFactor,
+    /// The same of the second factor, which it asks for, too.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_span")]
+    #[schema(value_type = Option<String>)]
+    pub factor_within: Option<Duration>,
 }
 
 /// As the document takes it.
@@ -188,7 +217,8 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
     let who = section.list("who", MOST, who).unwrap_or_default();
     let public = section.list("public", MOST, PathPattern::read).unwrap_or_default();
     let parts = section.tables("parts", MOST, part).unwrap_or_default();
-    Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()? })
+    let factor = section.value("factor", AppFactor::None, factor);
+    Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()?, factor })
 }
 
 fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
@@ -197,11 +227,21 @@ fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
     let who = section.list("who", MOST, who);
     let signed_in_within = section.optional("signed_in_within", age);
     let password_within = section.optional("password_within", age);
-    let asks_nothing = who.is_none() && signed_in_within.is_none() && password_within.is_none();
-    if asks_nothing && !section.failed() {
-        section.refuse_table("requires nothing; add who, signed_in_within or password_within");
+    let factor = section.value("factor", AppFactor::None, factor);
+    let factor_within = section.optional("factor_within", age);
+    let ages = [signed_in_within, password_within, factor_within];
+    if who.is_none() && factor.is_none() && ages.iter().all(Option::is_none) && !section.failed() {
+        section.refuse_table(
+            "requires nothing; add who, signed_in_within, password_within, factor or factor_within",
+        );
     }
-    Some(AppPart { path: path?, who, signed_in_within, password_within })
+    Some(AppPart { path: path?, who, signed_in_within, password_within, factor, factor_within })
+}
+
+fn factor(node: ValueNode) -> ParseResult<AppFactor> {
+    word(&[AppFactor::None, AppFactor::Second, AppFactor::Passkey].map(|factor| (factor.into_str(), factor)))(
+        node,
+    )
 }
 
 fn age(node: ValueNode) -> ParseResult<Duration> {

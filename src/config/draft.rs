@@ -1,4 +1,4 @@
-//! Drafts of the limits, of `[access]` and of `[[apps]]`: read as strictly as the document itself, and written into it.
+//! Drafts of the limits, of `[access]`, of `[[apps]]` and of `[factors]`: read as strictly as the document itself, and written into it.
 
 mod access;
 mod apps;
@@ -23,7 +23,9 @@ use url::Url;
 use super::access::KEYS;
 use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigLocation};
+use super::factors::FactorSettings;
 use super::limits::Limits;
+use super::reader::SectionTable;
 use super::settings::{Config, LiveSettings};
 use super::source::{BackendRead, ConfigSource, Fingerprint, NOTHING_SET};
 use section::Section;
@@ -111,6 +113,11 @@ impl DocumentEdit {
         Self::read(Section::Apps(public_url.clone()), draft)
     }
 
+    /// Reads `[factors]` and nothing else; returns all of its problems.
+    pub fn factors(draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
+        Self::read(Section::Factors, draft)
+    }
+
     fn read(section: Section, draft: DocumentDraft<'_>) -> Result<Self, Vec<DraftError>> {
         let root = draft.tree(section.key()).map_err(|error| section.errors(&error))?;
         let lines = limits_in(&root).into_iter().filter_map(|(name, entry)| Some((name, line(&entry.key)?)));
@@ -177,6 +184,9 @@ impl DocumentEdit {
             Section::Limits => self.write_limits(document, &wanted.limits, &same, fixed)?,
             Section::Access => {
                 access::write(document, wanted.access.settings(), &|key| fixed(key) || same(key))?;
+            }
+            Section::Factors => {
+                access::write_factors(document, &wanted.factors, &|key| fixed(key) || same(key))?;
             }
             Section::Apps(_) => {
                 let stays = match self.from_json {
@@ -411,6 +421,8 @@ pub struct Overridden {
     limits: Vec<String>,
     pub access: Vec<&'static str>,
     pub apps: bool,
+    /// Keys of `[factors]`.
+    pub factors: Vec<&'static str>,
 }
 
 impl Overridden {
@@ -425,6 +437,10 @@ impl Overridden {
                 ["access"] => access.extend(KEYS.map(str::to_owned)),
                 ["access", key, ..] => access.push(key.to_owned()),
                 ["apps", ..] => all.apps = true,
+                ["factors"] => all.factors.extend(FactorSettings::KEYS),
+                ["factors", key, ..] => {
+                    all.factors.extend(FactorSettings::KEYS.iter().filter(|known| **known == key));
+                }
                 _ => {}
             }
         }

@@ -12,6 +12,7 @@ mod brand;
 mod document;
 mod draft;
 mod error;
+mod factors;
 mod limits;
 mod live;
 mod programs;
@@ -28,7 +29,7 @@ mod webhooks;
 mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
-pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
+pub use apps::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, Who, as_span, host_of};
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use brand::{Brand, Colour, Logo};
@@ -38,6 +39,7 @@ pub use draft::{
     limits_and_apps_toml, limits_toml, line_diff, named_limits, with_app, with_limit,
 };
 pub use error::{ConfigError, ConfigLocation, ConfigProblem};
+pub use factors::{FactorSettings, RequiredOf};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};

@@ -7,6 +7,7 @@ use super::apps::{self, Apps};
 use super::backend_settings::{BackendKind, BackendSettings};
 use super::brand::Brand;
 use super::error::{ConfigLocation, ConfigProblem};
+use super::factors::FactorSettings;
 use super::limits::Limits;
 use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
@@ -53,6 +54,7 @@ pub struct LiveSettings {
     pub limits: Limits,
     pub access: AccessRules,
     pub apps: Apps,
+    pub factors: Arc<FactorSettings>,
     pub brand: Arc<Brand>,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
@@ -98,6 +100,7 @@ impl Config {
             limits: root.section("limits", Limits::read),
             access: access.into(),
             apps: apps::read(root, &settings.server.public_url),
+            factors: Arc::new(root.table()),
             brand: Arc::new(root.table()),
             captcha: live_captcha,
             login: root.table(),

@@ -10,6 +10,7 @@ use toml_edit::DocumentMut;
 use super::brand::Brand;
 use super::document::{ConfigTable, ConfigValue, Environment, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
+use super::factors::FactorSettings;
 use super::reader::{ProblemList, SectionTable};
 use super::sections::{CaptchaTunables, LoginTunables};
 use super::settings::Config;
@@ -176,10 +177,11 @@ fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Conf
 }
 
 /// Sections with their live keys; all keys if none are listed.
-pub(super) const LIVE: [(&str, &[&str]); 7] = [
+pub(super) const LIVE: [(&str, &[&str]); 8] = [
     ("limits", &[]),
     ("access", &[]),
     ("apps", &[]),
+    (FactorSettings::NAME, &[]),
     (Brand::NAME, &[]),
     (LoginTunables::NAME, &[]),
     (CaptchaTunables::NAME, CaptchaTunables::KEYS),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::accounts::{AppVisitor, Groups};
+use crate::accounts::{AppVisitor, Factor, Groups};
 use crate::clock::Micros;
-use crate::config::{App, AppPart, AskedPath, Who};
+use crate::config::{App, AppFactor, AppPart, AskedPath, Who};
 
 /// Instances take the time from clocks of their own.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
@@ -22,6 +22,10 @@ pub enum Verdict {
     Allowed,
     /// To somebody who signs in, or does so anew.
     SignInFirst,
+    /// To somebody who proves that, or does so anew.
+    FactorFirst(AppFactor),
+    /// To somebody whose account has the second factor that it must have.
+    SetupFirst,
     /// Signed in, but not to this.
     Forbidden,
 }
@@ -44,14 +48,46 @@ pub fn authorize(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>,
     let Some(visitor) = visitor.filter(|visitor| !visitor.must_change_password) else {
         return Verdict::SignInFirst;
     };
+    if visitor.setup.is_some_and(|setup| setup.by <= now) {
+        return Verdict::SetupFirst;
+    }
     let admits = |who: &[Who]| admits(who, visitor.login.as_str(), &visitor.groups);
     if !admits(&app.who) || !parts().filter_map(|part| part.who.as_deref()).all(admits) {
         return Verdict::Forbidden;
     }
-    match too_old(app, asked.target, visitor.signed_in_at, visitor.verified_at, now) {
-        None => Verdict::Allowed,
-        Some(_) => Verdict::SignInFirst,
+    if too_old(app, asked.target, visitor.signed_in_at, visitor.verified_at, now).is_some() {
+        return Verdict::SignInFirst;
     }
+    lacks_factor(app, asked.target, visitor.factor, now).map_or(Verdict::Allowed, Verdict::FactorFirst)
+}
+
+/// The strongest factor that these parts of an application ask for, and the least age up to which it is enough.
+pub(super) fn factor_of<'a>(
+    app: &App,
+    parts: impl Iterator<Item = &'a AppPart>,
+) -> (AppFactor, Option<Duration>) {
+    parts.fold((app.factor, None), |(factor, least), part| {
+        let aged = if part.factor_within.is_some() { AppFactor::Second } else { AppFactor::None };
+        let least = least.into_iter().chain(part.factor_within).min();
+        (factor.max(part.factor).max(aged), least)
+    })
+}
+
+/// The factor that is to be proved first; None if what was proved is enough.
+pub fn lacks_factor(
+    app: &App,
+    target: &str,
+    proved: Option<(Factor, Micros)>,
+    now: Micros,
+) -> Option<AppFactor> {
+    let (needed, least) = factor_of(app, parts_at(app, AskedPath::of(target)));
+    let proved = proved.filter(|(_, at)| within(least, *at, now));
+    let enough = match (needed, proved) {
+        (AppFactor::None, _) | (_, Some((Factor::Passkey, _))) => true,
+        (AppFactor::Second, proved) => proved.is_some(),
+        (AppFactor::Passkey, _) => false,
+    };
+    (!enough).then_some(needed)
 }
 
 /// The parts that apply to a path: each of them has to be met.

@@ -20,12 +20,12 @@ use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
 use crate::request_id;
 
-pub use authorize::{AppRequest, TooOld, Verdict, authorize, may_use, too_old};
+pub use authorize::{AppRequest, TooOld, Verdict, authorize, lacks_factor, may_use, too_old};
 pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
-pub use trial::{AgeChange, AppsComparison, HostPreview, PathPreview, compare_apps};
+pub use trial::{AgeChange, AppsComparison, FactorChange, HostPreview, PathPreview, compare_apps};
 
 /// Clones share everything.
 #[derive(Clone)]

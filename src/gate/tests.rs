@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::accounts::{Groups, Username};
+use crate::accounts::{Factor, FactorSetup, Groups, Username};
 use crate::clock::Micros;
-use crate::config::{App, AppPart, Apps, PathPattern, Who};
+use crate::config::{App, AppFactor, AppPart, Apps, PathPattern, Who};
 use crate::entropy::Entropy;
 
 const NOW: Micros = Micros(1_800_000_000_000_000);
@@ -27,9 +27,19 @@ fn wiki() -> App {
                 who: Some(vec![Who::Group("on-call".to_owned())]),
                 signed_in_within: Some(HOUR),
                 password_within: None,
+                factor: AppFactor::None,
+                factor_within: None,
             },
-            AppPart { path: path("/keys"), who: None, signed_in_within: None, password_within: Some(HOUR) },
+            AppPart {
+                path: path("/keys"),
+                who: None,
+                signed_in_within: None,
+                password_within: Some(HOUR),
+                factor: AppFactor::None,
+                factor_within: None,
+            },
         ],
+        factor: AppFactor::None,
     }
 }
 
@@ -42,6 +52,8 @@ fn visitor(login: &str, groups: &[&str]) -> AppVisitor {
         must_change_password: false,
         signed_in_at: NOW,
         verified_at: NOW,
+        factor: None,
+        setup: None,
         idle_until: NOW.plus(HOUR),
     }
 }
@@ -257,4 +269,51 @@ proptest::proptest! {
             proptest::prop_assert_eq!(there.username(), "");
         }
     }
+}
+
+#[test]
+fn an_application_gets_the_factor_that_it_asks_for() {
+    let part = |factor, factor_within| AppPart {
+        path: path("/keys/*"),
+        who: None,
+        signed_in_within: None,
+        password_within: None,
+        factor,
+        factor_within,
+    };
+    let app = |factor, parts| App { who: vec![Who::Everyone], parts, factor, ..wiki() };
+    let (none, second, passkey) = (AppFactor::None, AppFactor::Second, AppFactor::Passkey);
+    let before = NOW.minus(HOUR - Duration::from_secs(1));
+    let lacks = |app: &App, target: &str, proved| lacks_factor(app, target, proved, NOW);
+    assert_eq!(lacks(&app(none, Vec::new()), "/", None), None);
+    for enough in [Factor::Totp, Factor::Recovery, Factor::Passkey] {
+        let proved = Some((enough, Micros(0)));
+        assert_eq!(lacks(&app(second, Vec::new()), "/", proved), None);
+        let least = (enough != Factor::Passkey).then_some(passkey);
+        assert_eq!(lacks(&app(passkey, Vec::new()), "/", proved), least, "{enough:?}");
+    }
+    assert_eq!(lacks(&app(second, Vec::new()), "/", None), Some(second));
+    let aged = app(none, vec![part(none, Some(HOUR))]);
+    assert_eq!(lacks(&aged, "/", None), None);
+    assert_eq!(lacks(&aged, "/keys/1", Some((Factor::Totp, before))), None);
+    assert_eq!(lacks(&aged, "/keys/1", Some((Factor::Totp, NOW.minus(HOUR)))), Some(second));
+    // Every part applies to what may be it, and the strictest of all counts.
+    assert_eq!(lacks(&aged, "/%6beys/1", None), Some(second));
+    let both = app(second, vec![part(passkey, None), part(none, Some(HOUR))]);
+    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Totp, NOW))), Some(passkey));
+    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Passkey, NOW.minus(HOUR)))), Some(passkey));
+    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Passkey, before))), None);
+    // Who may not use it is not told what it asks for; who has to set a factor up is told that first.
+    let mut ada = visitor("ada", &[]);
+    let get = asked("GET", "/keys/1");
+    assert_eq!(authorize(&both, get, Some(&ada), NOW), Verdict::FactorFirst(passkey));
+    let nobodys = App { who: Vec::new(), ..both.clone() };
+    assert_eq!(authorize(&nobodys, get, Some(&ada), NOW), Verdict::Forbidden);
+    ada.setup = Some(FactorSetup { by: NOW, overdue: false });
+    assert_eq!(
+        authorize(&both, get, Some(&ada), NOW),
+        Verdict::SetupFirst,
+        "by the clock, also if remembered"
+    );
+    assert_eq!(authorize(&both, asked("GET", "/health"), Some(&ada), NOW), Verdict::Allowed);
 }

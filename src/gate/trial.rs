@@ -8,9 +8,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Accounts, EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT};
-use crate::config::{App, AppPart, Apps, AskedPath, PathPattern, as_span};
+use crate::config::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, as_span};
 use crate::db::DbError;
-use crate::gate::authorize::{is_public, parts_at};
+use crate::gate::authorize::{factor_of, is_public, parts_at};
 
 /// Comparisons of one trial: one with a rule for everybody, or for a large group, reads most accounts, which takes a second
 /// for 100,000 of them in SQLite.
@@ -63,6 +63,26 @@ pub struct PathPreview {
     #[serde(skip_serializing_if = "AgeChange::is_unchanged")]
     #[schema(value_type = Option<AgeChange>)]
     pub password_within: AgeChange,
+    #[serde(skip_serializing_if = "FactorChange::is_unchanged")]
+    #[schema(value_type = Option<FactorChange>)]
+    pub factor: FactorChange,
+    #[serde(skip_serializing_if = "AgeChange::is_unchanged")]
+    #[schema(value_type = Option<AgeChange>)]
+    pub factor_within: AgeChange,
+}
+
+/// Which second factor visitors are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = FactorPreview)]
+pub struct FactorChange {
+    pub before: AppFactor,
+    pub after: AppFactor,
+}
+
+impl FactorChange {
+    pub fn is_unchanged(&self) -> bool {
+        self.before == self.after
+    }
 }
 
 /// Left out where any age is enough.
@@ -85,14 +105,14 @@ impl AgeChange {
 
 impl PathPreview {
     fn changes(&self) -> bool {
-        let ages = [self.signed_in_within, self.password_within];
-        self.loses.count > 0 || self.gains.count > 0 || !ages.iter().all(AgeChange::is_unchanged)
+        let ages = [self.signed_in_within, self.password_within, self.factor_within];
+        let recent = ages.iter().all(AgeChange::is_unchanged) && self.factor.is_unchanged();
+        self.loses.count > 0 || self.gains.count > 0 || !recent
     }
 
     fn says_the_same_as(&self, other: &Self) -> bool {
-        (&self.loses, &self.gains) == (&other.loses, &other.gains)
-            && (self.signed_in_within, self.password_within)
-                == (other.signed_in_within, other.password_within)
+        let recent = |it: &Self| (it.signed_in_within, it.password_within, it.factor, it.factor_within);
+        (&self.loses, &self.gains) == (&other.loses, &other.gains) && recent(self) == recent(other)
     }
 
     fn join(&mut self, other: Self) {
@@ -214,7 +234,7 @@ fn groups<'a>(before: &'a Apps, after: &'a Apps) -> Vec<HostGroup<'a>> {
 
 impl<'a> HostGroup<'a> {
     fn differs(&self) -> bool {
-        let rules = |app: &'a App| (&app.who, &app.public, &app.parts);
+        let rules = |app: &'a App| (&app.who, &app.public, &app.parts, app.factor);
         self.before.map(rules) != self.after.map(rules)
     }
 
@@ -279,6 +299,20 @@ impl<'a> PathRules<'a> {
         };
         let signed_in_within = age(|part| part.signed_in_within);
         let password_within = age(|part| part.password_within);
+        let factors = [(apps[0], before), (apps[1], after)].map(|(app, parts)| {
+            let (app, parts) = (app?, parts.as_ref()?);
+            Some(factor_of(app, parts.iter().copied()))
+        });
+        let (factor, factor_within) = match factors {
+            [Some((before, youngest)), Some((after, least))] => {
+                (FactorChange { before, after }, AgeChange { before: youngest, after: least })
+            }
+            // Where there was no application, what it asks for is news.
+            [None, Some((after, least))] => {
+                (FactorChange { before: AppFactor::None, after }, AgeChange { before: None, after: least })
+            }
+            _ => <(FactorChange, AgeChange)>::default(),
+        };
         let rule = |app: Option<&'a App>, parts: &Option<Vec<&'a AppPart>>| {
             let (app, parts) = (app?, parts.as_ref()?);
             let mut who = vec![app.who.as_slice()];
@@ -292,7 +326,8 @@ impl<'a> PathRules<'a> {
             Some(EntryRule { who, needs_password })
         };
         let rules = [rule(apps[0], before), rule(apps[1], after)];
-        Self { rules, preview: PathPreview { signed_in_within, password_within, ..about } }
+        let preview = PathPreview { signed_in_within, password_within, factor, factor_within, ..about };
+        Self { rules, preview }
     }
 }
 

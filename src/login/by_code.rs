@@ -183,9 +183,11 @@ impl ByCode {
         let proven = proven(checked?)?;
         let phone = proven.phone();
         let account = opened(accounts.find_by_phone(phone).await?.ok_or(CodeRefusal::NoAccount)?)?;
-        let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
+        let set = accounts
+            .set_password(account.id, &hash, ShownBy::Phone(phone, &live.factors.required_of()))
+            .await?;
         let Some(version) = set else {
-            return Err(match accounts.asks_factor(account.id).await? {
+            return Err(match accounts.asks_factor(account.id, &live.factors.required_of()).await? {
                 true => CodeRefusal::FactorMissing(Box::new(account), hash),
                 false => CodeRefusal::NoAccount,
             });

@@ -21,6 +21,7 @@ use crate::web::form::{
 };
 use crate::web::http::action::{parse_current, read_current};
 use crate::web::http::describe::{self, ATTEMPT, BODY, CurrentPassword};
+use crate::web::http::locale::span_in_words;
 use crate::web::http::page::{Requester, set, set_all};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
@@ -36,6 +37,8 @@ const FORM: CaptchaForm = CaptchaForm::Login;
 pub struct FactorForm {
     pub code: SecretField,
     pub passkey: SecretField,
+    /// Not empty if the box is ticked.
+    pub trust: String,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
@@ -54,6 +57,10 @@ pub struct FactorBody {
     /// The answer to a challenge for `second-step`.
     #[schema(schema_with = describe::passkey_assertion, required = false)]
     pub passkey: Option<AssertionJson>,
+    /// Whether sign-ins from here are not asked for the second step, for `[factors] trust_device`. It needs the cookie
+    /// `gh_device`.
+    #[serde(default)]
+    pub trust: bool,
     pub captcha: Option<CaptchaSolution>,
 }
 
@@ -241,7 +248,7 @@ async fn finish(
     sender: &Requester,
     services: &Services,
     (token, half): (&HalfToken, &HalfSignIn),
-    factor: Factor,
+    (factor, trusts): (Factor, bool),
     mut answer: HttpResponse,
 ) -> Result<Option<HttpResponse>, WebError> {
     if !services.half_sign_ins.end(token).await? {
@@ -251,7 +258,7 @@ async fn finish(
     let HalfSignIn { account, first, new_password, .. } = half;
     let Some(new) = new_password else {
         let proof = Proof { first: *first, second: Some((factor, sender.now())) };
-        return Ok(complete(sender, services, account, proof, answer).await?);
+        return Ok(complete(sender, services, account, (proof, trusts), answer).await?);
     };
     let Some(phone) = &account.phone else { return Ok(None) };
     let set = services.accounts.set_password(account.id, new, ShownBy::PhoneAndFactor(phone)).await?;
@@ -293,7 +300,7 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         Some(_) => visit.see_other("/login", Some(Flash::PasswordReset)),
         None => visit.see_other(&half.target, None),
     };
-    let done = finish(&visit, &services, (&token, &half), factor, answer).await?;
+    let done = finish(&visit, &services, (&token, &half), (factor, !form.trust.is_empty()), answer).await?;
     Ok(done.unwrap_or_else(|| lapsed(&visit)))
 }
 
@@ -324,7 +331,7 @@ pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
         Some(_) => HttpResponse::NoContent().finish(),
         None => HttpResponse::Ok().json(UserBody::from(&half.account)),
     };
-    let done = finish(&call, &call.services, (&token, &half), factor, answer).await?;
+    let done = finish(&call, &call.services, (&token, &half), (factor, body.trust), answer).await?;
     Ok(done.ok_or(Problem::Lapsed)?)
 }
 
@@ -334,6 +341,8 @@ pub struct FactorPage {
     pub form: FormPage,
     pub login: String,
     pub factors: AccountFactors,
+    /// For how long this browser can be trusted, in words.
+    trust: Option<String>,
 }
 
 form_page!(FactorPage);
@@ -341,7 +350,11 @@ form_page!(FactorPage);
 impl FactorPage {
     fn new(visit: &PageRequest, live: &LiveSettings, half: &HalfSignIn, factors: AccountFactors) -> Self {
         let form = FormPage::new(visit, SECOND_STEP, None, next_of(visit, live, &half.target));
-        Self { form, login: half.account.login.as_str().to_owned(), factors }
+        let lasts = live.factors.trust_device.as_secs();
+        // A new password ends all trust.
+        let offers = live.factors.trusts_devices() && half.new_password.is_none();
+        let trust = offers.then(|| span_in_words(lasts, visit.locale));
+        Self { form, login: half.account.login.as_str().to_owned(), factors, trust }
     }
 
     fn focus(&self) -> &'static str {

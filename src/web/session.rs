@@ -12,9 +12,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, AuthenticatedSession, Factor, Proof, SessionStart, SessionToken};
-use crate::config::LiveSettings;
+use crate::config::{AppFactor, LiveSettings};
 use crate::db::DbError;
-use crate::gate::{TooOld, too_old};
+use crate::gate::{TooOld, lacks_factor, too_old};
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::{Requester, set_all};
@@ -62,10 +62,26 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     })
 }
 
+/// What is open, with all below it, to an account that has to set a second factor up before everything else.
+const SETUP: [&str; 6] =
+    [SET_UP, CONFIRM, "/api/v1/confirm", "/api/v1/factors", "/api/v1/totp", "/api/v1/passkeys"];
+
+fn is_setup(path: &str) -> bool {
+    let under =
+        |open: &str| path.strip_prefix(open).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    SETUP.into_iter().any(under)
+}
+
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
     let (services, edge) = app_data(request)?;
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
-        return Ok(who);
+        if !who.opens_only_setup() || is_setup(request.path()) {
+            return Ok(who);
+        }
+        return Err(match page_visit(request) {
+            Some(visit) => visit.set_factor_up_first().into(),
+            None => Problem::FactorSetupRequired.into(),
+        });
     }
     Err(match page_visit(request) {
         Some(visit) => visit.sign_in_first(back(&visit, request)).into(),
@@ -88,13 +104,15 @@ fn back<'a>(visit: &'a PageRequest, request: &HttpRequest) -> &'a str {
         "/account/factors/code" => "/account/factors",
         "/account/export" => "/account/export",
         "/account/delete" => "/account/delete",
+        path if path.starts_with("/account/factors") => "/account/factors",
         _ => "/account",
     }
 }
 
+/// Also one that opens nothing but the setup of a second factor: each caller here sees to that.
 async fn find(services: &Services, token: Option<&str>) -> Result<Option<AuthenticatedSession>, DbError> {
     match token.and_then(SessionToken::parse) {
-        Some(token) => services.sessions.find(&token).await,
+        Some(token) => services.sessions.recognise(&token).await,
         None => Ok(None),
     }
 }
@@ -113,17 +131,21 @@ pub async fn require(
     services: &Services,
     page: &str,
 ) -> Result<AuthenticatedSession, WebError> {
-    signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page).into())
+    let who = signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page))?;
+    if who.opens_only_setup() && !is_setup(page) {
+        return Err(visit.set_factor_up_first().into());
+    }
+    Ok(who)
 }
 
 /// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
-/// second step, `half` with a sign-in that opens nothing but that. None if the password was changed since the account
+/// second step, `half` with a sign-in that opens nothing but that. `trusts`: this browser is not asked for it again. None if the password was changed since the account
 /// was verified.
 async fn begin(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    proof: Proof,
+    (proof, trusts): (Proof, bool),
     target: &str,
     mut whole: HttpResponse,
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
@@ -132,7 +154,11 @@ async fn begin(
     match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
         SessionStart::Begun(token) => {
             sender.begin_session(&mut whole, &token, services.session_lasts);
-            sender.remember_device(&mut whole, account);
+            let device = sender.remember_device(&mut whole, account);
+            if trusts {
+                let (live, agent) = (services.live.snapshot(), sender.sign_in_client().user_agent);
+                services.factor_verifier.factors().trust(account.id, device, &live.factors, &agent).await?;
+            }
             Ok(Some(whole))
         }
         SessionStart::FactorMissing => {
@@ -148,12 +174,13 @@ async fn begin(
     }
 }
 
-/// The answer to the second step of a sign-in, whose proof is whole. None as at the first.
+/// The answer to the second step of a sign-in, whose proof is whole, and whether the browser is trusted from now on. None
+/// as at the first.
 pub async fn complete(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    proof: Proof,
+    proof: (Proof, bool),
     answer: HttpResponse,
 ) -> Result<Option<HttpResponse>, DbError> {
     // A second factor was proved, so none is asked for.
@@ -176,6 +203,9 @@ async fn end(
 
 /// The page of the second step.
 pub const SECOND_STEP: &str = "/login/factor";
+/// Where somebody who is signed in proves it again.
+pub const CONFIRM: &str = "/confirm";
+const SET_UP: &str = "/account/factors";
 
 /// The answer to a successful sign-in, or to its first step; None if it is no longer valid.
 pub async fn welcome(
@@ -192,7 +222,7 @@ pub async fn welcome(
         false => next.unwrap_or(home).as_str().to_owned(),
     };
     let (whole, half) = (visit.see_other(&target, flash), visit.see_other(SECOND_STEP, None));
-    begin(visit, services, account, proof.into(), &target, whole, |_, _| half).await
+    begin(visit, services, account, (proof.into(), false), &target, whole, |_, _| half).await
 }
 
 /// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go: to an
@@ -207,6 +237,9 @@ pub async fn unless_signed_in(
     let next = to.target(&visit, &live);
     let Some(who) = signed_in(&visit, services).await? else { return Ok(page(&visit, next, Notice::None)) };
     let home = Next::home();
+    if who.opens_only_setup() {
+        return Ok(visit.set_factor_up_first());
+    }
     if who.account.must_change_password {
         return Ok(visit.see_other(&Next::after(home.as_str(), next.as_ref()), None));
     }
@@ -214,7 +247,10 @@ pub async fn unless_signed_in(
         None => next.unwrap_or(home).as_str().to_owned(),
         Some(app) => match sign_in_anew(&visit, &live, &who, app) {
             Some(why) => return Ok(page(&visit, next, why)),
-            None => let_in(services, &who, app).await?,
+            None => match next_factor(&visit, services, &live, &who, app).await? {
+                Some(first) => return Ok(first),
+                None => let_in(services, &who, app).await?,
+            },
         },
     };
     Ok(visit.see_other(&leads, None))
@@ -235,6 +271,33 @@ fn sign_in_anew(
         TooOld::Password if who.account.password_hash.is_none() => Some(Notice::PasswordForPart),
         TooOld::Password => Some(Notice::PasswordAgain),
     }
+}
+
+/// Where somebody proves the second factor that an application asks for first, or sets one up.
+async fn next_factor(
+    visit: &PageRequest,
+    services: &Services,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> Result<Option<HttpResponse>, DbError> {
+    let Some(needed) = lacked(visit, live, who, to) else { return Ok(None) };
+    let fit = services.factor_verifier.factors().of(who.account.id).await?.fit_for(needed);
+    Ok(Some(match (fit.is_empty(), needed) {
+        (false, _) => visit.see_other(&Next::to_app(to.clone()).by_way_of(CONFIRM), None),
+        (true, AppFactor::Passkey) => visit.see_other_about(SET_UP, Some(Flash::AppAsksPasskey), &to.name),
+        (true, _) => visit.see_other_about(SET_UP, Some(Flash::AppAsksFactor), &to.name),
+    }))
+}
+
+/// What an application asks for that this session has not proved lately enough.
+pub fn lacked(
+    visit: &PageRequest,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> Option<AppFactor> {
+    lacks_factor(to.to.app(&live.apps)?, to.to.target(), who.session.factor, visit.now())
 }
 
 /// Where the browser of a session gets one at an application's host. Without the state that it was given there, it
@@ -312,7 +375,8 @@ pub async fn welcome_program(
 ) -> Result<Option<HttpResponse>, Problem> {
     let whole = response.json(UserBody::from(account));
     let half = |methods, lasts| Problem::FactorRequired { methods, expires_in: lasts }.respond();
-    Ok(begin(call, &call.services, account, proof.into(), Next::home().as_str(), whole, half).await?)
+    Ok(begin(call, &call.services, account, (proof.into(), false), Next::home().as_str(), whole, half)
+        .await?)
 }
 
 /// Who is signed in

@@ -2,11 +2,13 @@
 
 use std::net::IpAddr;
 
-use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::{DraftError, splice};
 use crate::clock::Micros;
 use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
+use crate::config::factors::FactorSettings;
+use crate::config::reader::SectionTable;
 
 /// Who saves `[access]`, when, and over what.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +66,7 @@ pub(super) fn write(
     if keys.is_empty() {
         return Ok(());
     }
-    let table = table(document)?;
+    let table = table(document, "access")?;
     for key in keys {
         let value = match wanted.value(key) {
             Some(value) => value,
@@ -72,31 +74,51 @@ pub(super) fn write(
             None if key.ends_with("_until") => "".into(),
             None => Array::new().into(),
         };
-        match table.get_mut(key).and_then(Item::as_value_mut) {
-            Some(old) => {
-                let decor = old.decor().clone();
-                *old = value;
-                *old.decor_mut() = decor;
-            }
-            None => drop(table.insert(key, Item::Value(value))),
-        }
+        set(table, key, value);
     }
     Ok(())
 }
 
+/// The same for `[factors]`.
+pub(super) fn write_factors(
+    document: &mut DocumentMut,
+    wanted: &FactorSettings,
+    stays: &dyn Fn(&str) -> bool,
+) -> Result<(), String> {
+    let keys: Vec<_> = FactorSettings::KEYS.iter().copied().filter(|key| !stays(key)).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let table = table(document, FactorSettings::NAME)?;
+    keys.into_iter().for_each(|key| set(table, key, wanted.value(key)));
+    Ok(())
+}
+
+/// With the comments of the value before.
+fn set(table: &mut dyn TableLike, key: &str, value: Value) {
+    match table.get_mut(key).and_then(Item::as_value_mut) {
+        Some(old) => {
+            let decor = old.decor().clone();
+            *old = value;
+            *old.decor_mut() = decor;
+        }
+        None => drop(table.insert(key, Item::Value(value))),
+    }
+}
+
 /// The table of the document; a new one is written after everything else.
-fn table(document: &mut DocumentMut) -> Result<&mut dyn TableLike, String> {
-    match document.get_mut("access") {
+fn table<'d>(document: &'d mut DocumentMut, name: &str) -> Result<&'d mut dyn TableLike, String> {
+    match document.get_mut(name) {
         // [[access.deny]] without [access] has no header to write keys under.
         Some(Item::Table(table)) if !table.is_dotted() => table.set_implicit(false),
         Some(_) => {}
         None => {
             let mut table = Table::new();
             table.decor_mut().set_prefix("\n");
-            document.insert("access", Item::Table(table));
+            document.insert(name, Item::Table(table));
             splice::set_end_apart(document);
         }
     }
-    let table = document.get_mut("access").and_then(Item::as_table_like_mut);
-    table.ok_or_else(|| "access in this document is not a table; write it as [access]".to_owned())
+    let table = document.get_mut(name).and_then(Item::as_table_like_mut);
+    table.ok_or_else(|| format!("{name} in this document is not a table; write it as [{name}]"))
 }

@@ -1,5 +1,7 @@
 //! The live sections that drafts are about: how each is read, on its own, and compared, part by part.
 
+use std::sync::Arc;
+
 use url::Url;
 
 use super::{APPS, DraftError, Overridden, line, splice};
@@ -7,8 +9,9 @@ use crate::config::access::{AccessSettings, KEYS};
 use crate::config::apps;
 use crate::config::document::ConfigTable;
 use crate::config::error::{ConfigError, ConfigProblem};
+use crate::config::factors::FactorSettings;
 use crate::config::limits::Limits;
-use crate::config::reader::{self, ProblemList};
+use crate::config::reader::{self, ProblemList, SectionTable};
 use crate::config::settings::LiveSettings;
 use crate::config::source::ConfigSource;
 
@@ -18,6 +21,7 @@ pub(super) enum Section {
     Access,
     /// With our own URL, whose host no application can have.
     Apps(Url),
+    Factors,
 }
 
 impl Section {
@@ -26,6 +30,7 @@ impl Section {
             Self::Limits => "limits",
             Self::Access => "access",
             Self::Apps(_) => APPS,
+            Self::Factors => FactorSettings::NAME,
         }
     }
 
@@ -35,6 +40,7 @@ impl Section {
             Self::Limits => "write the limits as [limits.name] tables",
             Self::Access => "write it as an [access] table",
             Self::Apps(_) => "write it as [[apps]] tables",
+            Self::Factors => "write it as a [factors] table",
         }
     }
 
@@ -48,6 +54,7 @@ impl Section {
                 live.access = root.section("access", |section| AccessSettings::read(section, &[])).into();
             }
             Self::Apps(public_url) => live.apps = apps::read(root, public_url),
+            Self::Factors => live.factors = Arc::new(root.table()),
         });
         problems.into_result(live)
     }
@@ -67,6 +74,7 @@ impl Section {
                 live.map(|live| live.access.settings().toml()).unwrap_or_default()
             }
             Self::Apps(_) => splice::apps_toml(document),
+            Self::Factors => splice::toml_of(document, FactorSettings::NAME),
         }
     }
 
@@ -75,6 +83,7 @@ impl Section {
             Self::Limits => overridden.limit(part),
             Self::Access => overridden.access.contains(&part),
             Self::Apps(_) => overridden.apps,
+            Self::Factors => overridden.factors.contains(&part),
         }
     }
 
@@ -82,6 +91,7 @@ impl Section {
     pub fn field(&self, part: &str) -> String {
         match self {
             Self::Limits => format!("limits.{part}"),
+            Self::Factors => format!("factors.{part}"),
             Self::Access | Self::Apps(_) => part.to_owned(),
         }
     }
@@ -91,7 +101,7 @@ impl Section {
         let draft_error = |ConfigProblem { place, field, reason }: &ConfigProblem| {
             let field = match self {
                 Self::Access => field.strip_prefix("access.").unwrap_or(field),
-                Self::Limits | Self::Apps(_) => field.as_str(),
+                Self::Limits | Self::Apps(_) | Self::Factors => field.as_str(),
             };
             DraftError::at(field, reason.clone(), line(place))
         };
@@ -104,6 +114,7 @@ impl Section {
             Self::Limits => live.limits.iter().map(|limit| limit.name()).collect(),
             Self::Access => KEYS.to_vec(),
             Self::Apps(_) => vec![APPS],
+            Self::Factors => FactorSettings::KEYS.to_vec(),
         }
     }
 
@@ -112,6 +123,7 @@ impl Section {
             Self::Limits => one.limits.get(part) == other.limits.get(part),
             Self::Access => one.access.settings().same(other.access.settings(), part),
             Self::Apps(_) => one.apps == other.apps,
+            Self::Factors => one.factors.value(part).to_string() == other.factors.value(part).to_string(),
         }
     }
 

@@ -284,6 +284,11 @@ pub fn apps_toml(document: &str) -> String {
     section_toml(&shown(document), APPS)
 }
 
+/// A section of a document with its comments.
+pub(super) fn toml_of(document: &str, key: &str) -> String {
+    section_toml(&shown(document), key)
+}
+
 /// Both. Parsing a long document takes a tenth of what may be spent on a draft.
 pub fn limits_and_apps_toml(document: &str) -> [String; 2] {
     let document = shown(document);

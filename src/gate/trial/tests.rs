@@ -9,7 +9,7 @@ use crate::accounts::{
     Username,
 };
 use crate::clock::{Clock, Micros};
-use crate::config::{AppPart, PathPattern, Who};
+use crate::config::{AppFactor, AppPart, PathPattern, Who};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::gate::{AppRequest, Verdict, authorize, may_use};
@@ -61,7 +61,14 @@ impl Dice {
 
     fn part(&self) -> AppPart {
         let who = (self.below(3) > 0).then(|| self.who());
-        AppPart { path: self.path(), who, signed_in_within: self.age(), password_within: self.age() }
+        AppPart {
+            path: self.path(),
+            who,
+            signed_in_within: self.age(),
+            password_within: self.age(),
+            factor: AppFactor::None,
+            factor_within: None,
+        }
     }
 
     fn apps(&self) -> Apps {
@@ -71,6 +78,7 @@ impl Dice {
             who: self.who(),
             public: self.some(2, || self.path()),
             parts: self.some(2, || self.part()),
+            factor: AppFactor::None,
         };
         let mut apps = [app(0), app(1)];
         for host in HOSTS {
@@ -110,6 +118,8 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
             must_change_password: false,
             signed_in_at: NOW,
             verified_at: if has_password { NOW } else { Micros(0) },
+            factor: None,
+            setup: None,
             idle_until: NOW.plus(HOUR),
         });
     }
@@ -163,6 +173,7 @@ fn same(told: &EntryCount, judged: &[&AppVisitor], what: &str) {
 on_both_databases!(
     the_judge_and_the_trial_agree_about_everybody,
     too_many_differences_are_counted_as_such,
+    what_is_asked_for_is_told,
     as_many_groups_as_the_database_takes_are_counted,
     a_host_that_comes_or_goes_has_no_ages_and_closes_nothing,
     what_changes_alike_for_many_paths_is_said_once,
@@ -234,8 +245,11 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
                 who: Some(vec![Who::Group(format!("g{number}"))]),
                 signed_in_within: None,
                 password_within: None,
+                factor: AppFactor::None,
+                factor_within: None,
             })
             .collect(),
+        factor: AppFactor::None,
     };
     let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
     let trial = compare_apps(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
@@ -268,7 +282,14 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
     let apps = |of: &str, count| {
         let hosts = vec!["wiki.example".to_owned()];
         let (name, who) = ("wiki".to_owned(), groups(of, count));
-        Apps::new(vec![App { name, hosts, who, public: Vec::new(), parts: Vec::new() }])
+        Apps::new(vec![App {
+            name,
+            hosts,
+            who,
+            public: Vec::new(),
+            parts: Vec::new(),
+            factor: AppFactor::None,
+        }])
     };
     let only = |of: &str, but: &str| {
         people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
@@ -292,6 +313,8 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         who: None,
         signed_in_within: Some(HOUR),
         password_within: Some(HOUR),
+        factor: AppFactor::None,
+        factor_within: None,
     };
     let wiki = Apps::new(vec![App {
         name: "wiki".to_owned(),
@@ -299,6 +322,7 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         who: vec![Who::Everyone],
         public: vec![path("/health")],
         parts: vec![part],
+        factor: AppFactor::None,
     }]);
     for (before, after, opens) in [(&wiki, &Apps::default(), 0), (&Apps::default(), &wiki, 1)] {
         let trial = compare_apps(&accounts, before, after).await.unwrap();
@@ -322,6 +346,8 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
             who: Some(vec![Who::Everyone]),
             signed_in_within: age.filter(|_| number == 7),
             password_within: None,
+            factor: AppFactor::None,
+            factor_within: None,
         };
         Apps::new(vec![App {
             name: "wiki".to_owned(),
@@ -329,6 +355,7 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
             who: vec![who],
             public: Vec::new(),
             parts: (0..200).map(part).collect(),
+            factor: AppFactor::None,
         }])
     };
     let nobody = || Who::Name("nobody-has-it".to_owned());
@@ -373,8 +400,56 @@ async fn as_many_and_as_long_lists_as_the_configuration_takes_are_counted(databa
     assert!(missing.len() >= 200 * 195, "{}", missing.len());
     for (who, entering) in lists.into_iter().zip(entering) {
         let hosts = vec!["wiki.example".to_owned()];
-        let app = App { name: "wiki".to_owned(), hosts, who, public: Vec::new(), parts: Vec::new() };
+        let app = App {
+            name: "wiki".to_owned(),
+            hosts,
+            who,
+            public: Vec::new(),
+            parts: Vec::new(),
+            factor: AppFactor::None,
+        };
         let judged = people.iter().filter(|it| may_use(&app, it.login.as_str(), &it.groups)).count();
         assert_eq!(entering, judged as u64, "{:?}", &app.who[195..]);
     }
+}
+
+async fn what_is_asked_for_is_told(database: TestDatabase) {
+    let accounts = accounts_in(database.open().await);
+    let apps = |factor: AppFactor, age: Option<Duration>| {
+        let part = AppPart {
+            path: PathPattern::parse("/keys/*").unwrap(),
+            who: None,
+            signed_in_within: None,
+            password_within: None,
+            factor: AppFactor::None,
+            factor_within: age,
+        };
+        let who = vec![Who::Everyone];
+        let hosts = vec!["wiki.example".to_owned()];
+        Apps::new(vec![App {
+            name: "wiki".to_owned(),
+            hosts,
+            who,
+            public: Vec::new(),
+            parts: vec![part],
+            factor,
+        }])
+    };
+    let told = async |before: &Apps, after: &Apps| {
+        let trial = compare_apps(&accounts, before, after).await.unwrap();
+        let of =
+            |path: &PathPreview| (path.paths.join(" "), path.others, path.factor, path.factor_within.after);
+        trial.hosts.iter().flat_map(|host| host.changes.iter().map(of)).collect::<Vec<_>>()
+    };
+    let change = |before, after| FactorChange { before, after };
+    let (none, second, passkey) = (AppFactor::None, AppFactor::Second, AppFactor::Passkey);
+    let keys = "/keys/*".to_owned();
+    let aged = told(&apps(none, None), &apps(none, Some(HOUR))).await;
+    assert_eq!(aged, [(keys.clone(), false, change(none, second), Some(HOUR))], "an age asks for any");
+    let raised = told(&apps(second, Some(HOUR)), &apps(passkey, Some(HOUR))).await;
+    assert_eq!(raised.len(), 2, "{raised:?}");
+    assert!(raised.iter().all(|told| told.2 == change(second, passkey)), "{raised:?}");
+    let fresh = told(&Apps::default(), &apps(second, None)).await;
+    assert!(fresh.iter().all(|told| told.2 == change(none, second)) && !fresh.is_empty(), "{fresh:?}");
+    assert_eq!(told(&apps(second, None), &apps(second, None)).await, []);
 }

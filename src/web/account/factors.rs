@@ -9,6 +9,7 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::policy_section::PolicySection;
 use crate::accounts::{
     AccountFactors, AuthenticatedSession, Factor, Passkey, RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };
@@ -28,7 +29,7 @@ use crate::web::second_step::{ConfirmBody, only_phone, parse_step_up, step_up, s
 use crate::web::session::{self, Member};
 
 pub(super) const PATH: &str = "/account/factors";
-const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+pub(super) const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// What a form of the page does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -206,6 +207,7 @@ pub struct FactorsPage {
     rp_id: Option<String>,
     /// By an SMS code, which alone opens the account.
     by_code: bool,
+    policy: PolicySection,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -246,6 +248,7 @@ impl FactorsPage {
             rp_id: passkeys.site().map(|site| site.id.clone()),
             has_password: who.account.password_hash.is_some(),
             by_code: only_phone(&who.session, &who.account).is_some(),
+            policy: PolicySection::of(visit, services, who).await?,
             proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })

@@ -1,9 +1,12 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
+pub mod confirm;
 pub mod data;
 pub mod factor_code;
+pub mod factor_policy;
 pub mod factors;
 pub mod phone;
+mod policy_section;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -265,7 +268,8 @@ async fn page(
         must_change: account.must_change_password,
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
-        asks_factor: current.asks_factor,
+        asks_factor: current.strongest.is_some(),
+        setup_by: current.setup.map(|setup| Moment(setup.by)),
     })
 }
 
@@ -379,7 +383,10 @@ pub struct AccountPage {
     pub disabled: Option<Moment>,
     /// This browser cannot use the password either.
     pub closed: bool,
+    /// It has a second factor.
     pub asks_factor: bool,
+    /// By when it has to have one.
+    pub setup_by: Option<Moment>,
 }
 
 form_page!(AccountPage);

@@ -24,10 +24,11 @@ use super::document::{
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
 use crate::accounts::{Accounts, EntryCount, ListedAccounts};
-use crate::config::{App, AppPart, Apps, LiveHandle, PathPattern, Who, apps_toml};
+use crate::config::{App, AppFactor, AppPart, Apps, LiveHandle, PathPattern, Who, apps_toml};
 use crate::db::DbError;
 use crate::gate::{
-    AgeChange, AppsComparison, HostPreview, PathPreview, ProxyFile, ProxyFileError, compare_apps,
+    AgeChange, AppsComparison, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError,
+    compare_apps,
 };
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
@@ -252,16 +253,27 @@ impl PathPreview {
     }
 
     fn ages(&self) -> impl Iterator<Item = (&'static str, AgeChange)> {
-        let both = [
+        let all = [
             ("apps-page.age-signed-in", self.signed_in_within),
             ("apps-page.age-password", self.password_within),
+            ("apps-page.age-factor", self.factor_within),
         ];
-        both.into_iter().filter(|(_, age)| !age.is_unchanged())
+        all.into_iter().filter(|(_, age)| !age.is_unchanged())
     }
 }
 
+/// From the factor that was asked for to the one that is.
+fn factors(change: &FactorChange, locale: &Locale) -> String {
+    let shown = |factor: AppFactor| match factor {
+        AppFactor::None => locale.t("app-form.factor-none"),
+        AppFactor::Second => locale.t("app-form.factor-second"),
+        AppFactor::Passkey => locale.t("app-form.factor-passkey"),
+    };
+    format!("{} → {}", shown(change.before), shown(change.after))
+}
+
 impl EntryCount {
-    fn more(&self) -> Option<String> {
+    pub(super) fn more(&self) -> Option<String> {
         not_named(self.count, self.first.len())
     }
 }
@@ -417,6 +429,9 @@ fn example() -> App {
             who: Some(vec![who("on-call")]),
             signed_in_within: Some(Duration::from_secs(3600)),
             password_within: None,
+            factor: AppFactor::Second,
+            factor_within: None,
         }],
+        factor: AppFactor::None,
     }
 }

@@ -66,6 +66,21 @@ pub static APPS: DocumentPart = DocumentPart {
     read: LiveHandle::read_apps,
 };
 
+pub static FACTORS: DocumentPart = DocumentPart {
+    key: "factors",
+    page: "/admin/factors",
+    editor: "/admin/factors",
+    act: "factors.save",
+    saved: Flash::FactorsSaved,
+    title: "factors-page.title",
+    back: "factors-page.title",
+    lead: "factors-page.lead",
+    label: "factors-page.title",
+    hint: "factors-page.lead",
+    attempt: "factors-page.try",
+    read: |_, draft| DocumentEdit::factors(draft),
+};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
     /// Also of a form that names no button: it changes nothing.

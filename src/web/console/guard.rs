@@ -68,6 +68,8 @@ enum DenialReason {
     SignedOut,
     /// The password is a one-time password. Only changing it is allowed.
     PasswordToChange,
+    /// The account must have a second factor, and did not set one up in time.
+    FactorToSetUp,
     NotAdmin,
     /// The request comes from another site, or its form is not ours.
     Foreign,
@@ -232,6 +234,7 @@ fn page_instead(visit: &PageRequest, denied: &AccessDenied, page: &str) -> HttpR
     match denied.reason {
         DenialReason::SignedOut => visit.sign_in_first(page),
         DenialReason::PasswordToChange => visit.change_password_first(page),
+        DenialReason::FactorToSetUp => visit.set_factor_up_first(),
         DenialReason::NotAdmin => {
             let layout = visit.layout("/account", denied.login.as_deref());
             ErrorPage::new(layout, ErrorKind::Forbidden).respond(visit)
@@ -268,6 +271,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
     let problem = |denied: AccessDenied| match denied.reason {
         DenialReason::SignedOut => Problem::Unauthenticated,
         DenialReason::PasswordToChange => Problem::PasswordChangeRequired,
+        DenialReason::FactorToSetUp => Problem::FactorSetupRequired,
         DenialReason::NotAdmin => Problem::Forbidden,
         DenialReason::Foreign => Problem::Csrf,
         DenialReason::Unconfirmed => Problem::ConfirmationRequired,
@@ -286,10 +290,11 @@ async fn authorize(
     ours: bool,
 ) -> Result<Result<Admin, AccessDenied>, DbError> {
     let found = match token.and_then(SessionToken::parse) {
-        Some(token) => services.sessions.find(&token).await?,
+        Some(token) => services.sessions.recognise(&token).await?,
         None => None,
     };
     let detail = |why: DenialReason| json!({ "path": path, "why": why.into_str() });
+    let must_set_up = found.as_ref().is_some_and(AuthenticatedSession::opens_only_setup);
     let Some(AuthenticatedSession { session, account }) = found else {
         let reason = DenialReason::SignedOut;
         let address = client.subject();
@@ -301,7 +306,12 @@ async fn authorize(
     let (shown, credential) =
         (account.login.as_str().to_owned(), AdminCredential::Session(Box::new(session)));
     let admin = Admin { account, services: services.clone(), client, credential, shown };
-    Ok(match admin.denial(kind, ours, path) {
+    let denial = match admin.denial(kind, ours, path) {
+        Some(DenialReason::Foreign) if path.starts_with("/api/") => Some(DenialReason::Foreign),
+        _ if must_set_up => Some(DenialReason::FactorToSetUp),
+        denial => denial,
+    };
+    Ok(match denial {
         None => Ok(admin),
         Some(reason) => {
             admin.failed("access", &detail(reason));

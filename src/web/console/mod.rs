@@ -9,6 +9,7 @@ pub mod confirm;
 pub mod document;
 pub mod event_search;
 pub mod events;
+pub mod factors;
 pub mod figures;
 pub mod find;
 pub mod guard;
@@ -181,6 +182,7 @@ const PAGES: [(&str, &[PageEntry]); 3] = [
         &[
             ("console.accounts", "/admin/accounts", "accounts"),
             ("console.apps", "/admin/apps", "apps"),
+            ("console.factors", "/admin/factors", "factors"),
             ("console.messages", "/admin/messages", "messages"),
             ("console.tokens", "/admin/tokens", "tokens"),
         ],

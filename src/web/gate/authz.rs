@@ -6,11 +6,12 @@ use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use url::form_urlencoded;
 
 use crate::accounts::{AppVisitor, SessionToken};
-use crate::config::{Apps, LiveSettings};
+use crate::config::{AppFactor, Apps, LiveSettings};
+use crate::db::DbError;
 use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, authorize};
 use crate::web::gate::proxied::{AskedHost, ProxiedRequest, ProxyHeaderError};
 use crate::web::gate::{GatePage, GatePageKind};
-use crate::web::http::{PageRequest, Requester, ServicesData, cookies};
+use crate::web::http::{PageRequest, Problem, Requester, ServicesData, cookies};
 
 /// Which proxy asks, and so which answers it understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +72,35 @@ async fn answer(
     match authorize(app, of_app, visitor.as_deref(), sender.now()) {
         Verdict::Allowed => admitted(visitor.as_deref()),
         Verdict::SignInFirst => sign_in_first(dialect, sender, &asked, host, &live),
+        Verdict::SetupFirst | Verdict::FactorFirst(_)
+            if ProxiedRequest::shows_pages(sender.request().headers()) =>
+        {
+            // The sign-in leads on to what is missing, and back.
+            sign_in_first(dialect, sender, &asked, host, &live)
+        }
+        Verdict::SetupFirst => Problem::FactorSetupRequired.respond(),
+        Verdict::FactorFirst(needed) => match step_up(services, visitor.as_deref(), needed).await {
+            Ok(problem) => problem.respond(),
+            Err(_) => text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment"),
+        },
         Verdict::Forbidden => {
             let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
             let visit = PageRequest::of(sender.request(), sender.edge.clone());
             GatePage::new(&visit, GatePageKind::Forbidden, &app.name, user, services).respond(&visit)
         }
     }
+}
+
+async fn step_up(
+    services: &ServicesData,
+    visitor: Option<&AppVisitor>,
+    needed: AppFactor,
+) -> Result<Problem, DbError> {
+    let methods = match visitor {
+        Some(visitor) => services.factor_verifier.factors().of(visitor.account).await?.fit_for(needed),
+        None => Vec::new(),
+    };
+    Ok(Problem::StepUpRequired { methods })
 }
 
 impl Dialect {

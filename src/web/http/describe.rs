@@ -15,8 +15,10 @@ pub const ATTEMPT: [&str; 5] = ["csrf", "captcha-required", "captcha-invalid", "
 /// The same for what verifies the password of who is signed in.
 pub const PASSWORD: [&str; 3] = ["invalid-credentials", "password-disabled", "busy"];
 pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
-pub const MEMBER: [&str; 3] = ["unauthenticated", "password-change-required", "unavailable"];
-pub const ADMIN: [&str; 4] = ["unauthenticated", "password-change-required", "forbidden", "unavailable"];
+pub const MEMBER: [&str; 4] =
+    ["unauthenticated", "password-change-required", "factor-setup-required", "unavailable"];
+pub const ADMIN: [&str; 5] =
+    ["unauthenticated", "password-change-required", "factor-setup-required", "forbidden", "unavailable"];
 /// For what an administrator changes, beside `ADMIN`.
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
 /// Of a program with a token, where an administrator could call as well.

@@ -23,7 +23,9 @@ use rust_i18n::t;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use url::{Url, form_urlencoded};
 
-use crate::accounts::{Account, DeviceCookies, HalfToken, KnownDevices, SessionToken, SignInClient};
+use crate::accounts::{
+    Account, DeviceCookies, DeviceId, HalfToken, KnownDevices, SessionToken, SignInClient,
+};
 use crate::clock::{Clock, Micros};
 use crate::config::{Brand, LiveSettings};
 use crate::entropy::Entropy;
@@ -169,9 +171,10 @@ impl Requester {
     }
 
     /// Call this only after somebody has proved that the account is theirs: the account then knows the browser.
-    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        let cookie = self.edge.devices.remember(&self.known_devices(), account);
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) -> DeviceId {
+        let (device, cookie) = self.edge.devices.renew(&self.known_devices(), account);
         set(response, self.edge.cookies.device(cookie));
+        device
     }
 
     /// The token of a sign-in that lacks its second step.
@@ -355,6 +358,11 @@ impl PageRequest {
         self.see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
     }
 
+    /// To the page on which a second factor is set up: nothing else opens before.
+    pub fn set_factor_up_first(&self) -> HttpResponse {
+        self.see_other("/account/factors", None)
+    }
+
     /// To the account page: a one-time password must be changed before `page` is shown.
     pub fn change_password_first(&self, page: &str) -> HttpResponse {
         self.see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
@@ -501,6 +509,11 @@ pub enum Flash {
     TotpRemoved,
     PasskeyAdded,
     PasskeyRemoved,
+    SecondStepOn,
+    AppAsksFactor,
+    AppAsksPasskey,
+    SecondStepOff,
+    BrowserDistrusted,
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,
@@ -517,6 +530,7 @@ pub enum Flash {
     AccessSaved,
     AccessEnded,
     AppsSaved,
+    FactorsSaved,
     AccountDisabled,
     AccountEnabled,
     AccountSignedOut,
@@ -536,7 +550,12 @@ impl Flash {
     }
 
     pub const fn tone(self) -> &'static str {
-        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade | Self::SearchEnded) {
+        if self.is_for_the_signed_out()
+            || matches!(
+                self,
+                Self::AlreadyMade | Self::SearchEnded | Self::AppAsksFactor | Self::AppAsksPasskey
+            )
+        {
             "warn"
         } else {
             "good"

@@ -50,6 +50,8 @@ pub enum Problem {
     StepUpRequired {
         methods: Vec<Factor>,
     },
+    /// The account must have a second factor, and did not set one up in time.
+    FactorSetupRequired,
     Throttled {
         limit: Cow<'static, str>,
         retry_after: Duration,

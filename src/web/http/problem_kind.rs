@@ -30,6 +30,8 @@ kinds! {
         "Get a challenge from POST /api/v1/passkeys/challenge, and send what the authenticator answers within five minutes, with the same cookies, once. It has to verify its user.";
     STEP_UP_REQUIRED = "step-up-required", FORBIDDEN, "Confirmation required",
         "A change of the second factors requires that who is signed in was proved lately. Send one of methods with POST /api/v1/confirm, or the password if methods is empty, then send the same call again.";
+    FACTOR_SETUP_REQUIRED = "factor-setup-required", FORBIDDEN, "Second factor required",
+        "This account must have a second factor, and the time to set one up has passed. Set one up on /account/factors, or with POST /api/v1/totp. Until then, nothing else opens but POST /api/v1/confirm and POST /api/v1/logout.";
     THROTTLED;
     BUSY;
     UNAVAILABLE;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::accounts::{EntryCount, NamedAccount};
-use crate::config::{App, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, HostPreview, PathPreview, ProxyFile, ProxyFileError};
+use crate::config::{App, AppFactor, AppPart, PathPattern, Who};
+use crate::gate::{AgeChange, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError};
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
@@ -104,7 +104,8 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
 
 fn app(name: &str, who: Vec<Who>, parts: Vec<AppPart>) -> Arc<App> {
     let public = vec![PathPattern::parse("/health").unwrap()];
-    Arc::new(App { name: name.into(), hosts: vec![format!("{name}.example")], who, public, parts })
+    let (hosts, factor) = (vec![format!("{name}.example")], AppFactor::None);
+    Arc::new(App { name: name.into(), hosts, who, public, parts, factor })
 }
 
 fn checks() -> Vec<AppCheck> {
@@ -113,6 +114,8 @@ fn checks() -> Vec<AppCheck> {
         who,
         signed_in_within: age,
         password_within: age,
+        factor: AppFactor::None,
+        factor_within: age,
     };
     let group = Who::Group("staff".into());
     let parts = vec![
@@ -147,6 +150,8 @@ fn trial() -> AppsPreview {
         gains: count(54_321, &["bob", "eve"]),
         signed_in_within: age,
         password_within: AgeChange { before: Some(HOUR), after: None },
+        factor: FactorChange { before: AppFactor::None, after: AppFactor::Passkey },
+        factor_within: age,
     };
     let host = |before: Option<&str>, after: Option<&str>, hosts: usize| HostPreview {
         hosts: (0..hosts).map(|number| format!("h{number}.example")).collect(),

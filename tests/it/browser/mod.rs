@@ -11,6 +11,7 @@ mod console;
 mod console_look;
 mod devices;
 mod double_click;
+mod factor_policy;
 mod factors;
 mod gallery;
 mod look;

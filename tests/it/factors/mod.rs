@@ -1,12 +1,15 @@
 //! Second factors: what an account with an authenticator app is asked for, and who gets past it.
 
+mod applications;
 mod by_sms;
 mod console;
 mod guessing;
 mod moving;
 mod pages;
 mod passkeys;
+mod policy;
 mod routes;
+mod trial;
 mod upgrade;
 
 use std::process::Command;

@@ -71,9 +71,13 @@ impl Visitor {
 
     /// The same as nginx does.
     pub async fn ask_nginx(&self, method: &str, url: &str) -> Answer {
+        self.ask_nginx_with(method, url, &[]).await
+    }
+
+    pub async fn ask_nginx_with(&self, method: &str, url: &str, headers: &[(&str, &str)]) -> Answer {
         let (_, host, _) = parts(url);
         let original = [("x-original-url", url), ("x-original-method", method)];
-        self.send("GET", "/api/authz/auth-request", host, &original, None).await
+        self.send("GET", "/api/authz/auth-request", host, &[&original, headers].concat(), None).await
     }
 
     /// Opens an address at an application's host that its proxy passes on, or one of Gatehouse's own.
@@ -132,15 +136,30 @@ impl Visitor {
     pub async fn sign_in(&mut self, at: &str, login: &str) -> (String, Answer) {
         let page = self.open(at).await;
         assert_eq!(page.status, 200, "{}", page.text);
-        let token = page.csrf_token();
+        let (to, answer) =
+            self.fill_in(at, &page, "/login", &[("login", login), ("password", PASSWORD)]).await;
+        assert_ne!(to, at, "{}", answer.text);
+        (to, answer)
+    }
+
+    /// Sends a form of ours that is on a page, with what is hidden in it, and follows where that leads.
+    pub async fn fill_in(
+        &mut self,
+        at: &str,
+        page: &Answer,
+        action: &str,
+        typed: &[(&str, &str)],
+    ) -> (String, Answer) {
+        let names = ["next", "rd", "state", "csrf_token"];
         let hidden: Vec<_> =
-            ["next", "rd", "state"].iter().filter_map(|name| Some((*name, page.hidden(name)?))).collect();
-        let hidden: Vec<_> = hidden.iter().map(|(name, value)| (*name, unescaped(value))).collect();
-        let mut fields = vec![("login", login), ("password", PASSWORD), ("csrf_token", token.as_str())];
-        fields.extend(hidden.iter().map(|(name, value)| (*name, value.as_str())));
-        let (action, origin) = (format!("{}/login", self.gatehouse), self.gatehouse.clone());
+            names.iter().filter_map(|name| Some((*name, unescaped(&page.hidden(name)?)))).collect();
+        let hidden = hidden.iter().map(|(name, value)| (*name, value.as_str()));
+        let fields: Vec<_> = typed.iter().copied().chain(hidden).collect();
+        let (action, origin) = (format!("{}{action}", self.gatehouse), self.gatehouse.clone());
         let answer = self.visit("POST", &action, &[("origin", &origin)], Some(&fields)).await;
-        assert_eq!(answer.status, 303, "{}", answer.text);
+        if answer.status != 303 {
+            return (at.to_owned(), answer);
+        }
         let to = format!("{}{}", self.gatehouse, answer.header("location"));
         self.follow(&to).await
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::form_urlencoded::byte_serialize;
 
-use super::{AppsPreview, ages, first, grouped, tried};
+use super::{AppsPreview, ages, factors, first, grouped, tried};
 use crate::accounts::AccountSearch;
 use crate::config::{Apps, apps_toml};
 use crate::tuning::{DraftError, with_app};
@@ -84,6 +84,8 @@ pub struct AppForm {
     pub who: Vec<String>,
     pub public: Vec<String>,
     pub parts: Vec<PartForm>,
+    /// None: no second factor.
+    pub factor: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +96,8 @@ pub struct PartForm {
     pub who: Option<Vec<String>>,
     pub signed_in_within: Option<String>,
     pub password_within: Option<String>,
+    pub factor: Option<String>,
+    pub factor_within: Option<String>,
 }
 
 impl AppForm {
@@ -112,7 +116,8 @@ impl AppForm {
         who.dedup();
         let parts = (0..=MOST_PARTS).map_while(|index| PartForm::read(pairs, index)).collect();
         let name = value(pairs, "name").trim().to_owned();
-        Self { name, hosts: list("hosts"), who, public: list("public"), parts }
+        let factor = Some(value(pairs, "factor").to_owned()).filter(|factor| !factor.is_empty());
+        Self { name, hosts: list("hosts"), who, public: list("public"), parts, factor }
     }
 
     /// As a document with that one application.
@@ -134,6 +139,8 @@ impl PartForm {
             who,
             signed_in_within: optional("signed_in_within"),
             password_within: optional("password_within"),
+            factor: optional("factor"),
+            factor_within: optional("factor_within"),
         })
     }
 
@@ -208,6 +215,15 @@ impl AppFormPage {
         all.map(|one| (one.to_owned(), who.iter().any(|ticked| ticked == one))).collect()
     }
 
+    /// What may be asked for, each with the key of its words.
+    const fn factors(&self) -> [(&'static str, &'static str); 3] {
+        [
+            ("", "app-form.factor-none"),
+            ("second", "app-form.factor-second"),
+            ("passkey", "app-form.factor-passkey"),
+        ]
+    }
+
     /// The first mistake in a field of this id.
     fn wrong(&self, id: &str) -> Option<&str> {
         let mut mistakes = self.controls.mistakes.iter();
@@ -252,6 +268,7 @@ mod tests {
             hosts = ["wiki.example", "wiki.example.org:8443"]
             who = ["group:staff", "everyone", "ada"]
             public = ["/health", "/static/*"]
+            factor = "second"
             [[apps.parts]]
             path = "/admin/*"
             who = ["group:on-call", "ada"]
@@ -261,12 +278,15 @@ mod tests {
             who = []
             [[apps.parts]]
             path = "/keys"
-            password_within = "1h""#;
+            password_within = "1h"
+            factor = "passkey"
+            factor_within = "15m""#;
         let app = AppForm::of(&read(text), "wiki").unwrap();
         assert_eq!(read(&app.toml()), read(text));
         let sent = "name=+wiki+&hosts=wiki.example%0D%0Awiki.example.org:8443&who=everyone&who=group:staff&who=ada\
             &public=/health%0D%0A%0D%0A/static/*&path-0=/admin/*&who-0=group:on-call,+ada&signed_in_within-0=1h+30m\
-            &path-1=/none&who-1=eve&nobody-1=on&path-2=/keys&password_within-2=1h";
+            &factor=second&factor-0=&path-1=/none&who-1=eve&nobody-1=on&path-2=/keys&password_within-2=1h&factor-2=passkey\
+            &factor_within-2=15m";
         assert_eq!(AppForm::read(&pairs(sent), Some(&app)), app, "in the order in force");
     }
 

@@ -1,0 +1,126 @@
+//! `/confirm`: who is signed in proves it again, and goes on to where that was asked for, as to an application.
+
+use actix_web::HttpResponse;
+use actix_web::web::Query;
+use askama::Template;
+use serde::Deserialize;
+
+use super::factors::{FORM, renew};
+use crate::accounts::{AuthenticatedSession, Factor};
+use crate::config::{AppFactor, LiveSettings};
+use crate::web::captcha::CaptchaBlock;
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
+use crate::web::http::{
+    Field, FieldErrors, Next, PageRequest, SecretField, Services, ServicesData, UnreadBody, WebResult,
+};
+use crate::web::second_step::{parse_step_up, step_up};
+use crate::web::session::{self, CONFIRM, Member};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StepUpForm {
+    code: SecretField,
+    passkey: SecretField,
+    current_password: SecretField,
+    #[serde(flatten)]
+    to: NextFields,
+    #[serde(flatten)]
+    guarded: GuardedFields,
+}
+
+/// What is asked for; None if nothing is left to prove.
+fn asked(
+    visit: &PageRequest,
+    services: &Services,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    next: Option<&Next>,
+) -> Option<AppFactor> {
+    match next.and_then(Next::app) {
+        Some(app) => session::lacked(visit, live, who, app),
+        None => (!services.sessions.is_confirmed(&who.session)).then_some(AppFactor::Second),
+    }
+}
+
+fn go_on(visit: &PageRequest, next: Option<&Next>) -> HttpResponse {
+    visit.see_other(next.unwrap_or(&Next::home()).as_str(), None)
+}
+
+pub async fn show(
+    visit: PageRequest,
+    Member(who): Member,
+    query: Query<NextFields>,
+    services: ServicesData,
+) -> WebResult {
+    let live = visit.live(&services);
+    let next = query.target(&visit, &live);
+    match asked(&visit, &services, &live, &who, next.as_ref()) {
+        Some(needed) => Ok(StepUpPage::new(&visit, &who, next, needed).respond(&visit)),
+        None => Ok(go_on(&visit, next.as_ref())),
+    }
+}
+
+pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
+}
+
+async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesData) -> WebResult {
+    let who = session::require(&visit, &services, CONFIRM).await?;
+    if who.account.must_change_password {
+        return Ok(visit.change_password_first(CONFIRM));
+    }
+    let live = visit.live(&services);
+    let next = form.to.target(&visit, &live);
+    let Some(needed) = asked(&visit, &services, &live, &who, next.as_ref()) else {
+        return Ok(go_on(&visit, next.as_ref()));
+    };
+    let page = StepUpPage::new(&visit, &who, next.clone(), needed);
+    let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    let parse = |errors: &mut FieldErrors| {
+        let password = (Field::CurrentPassword, &form.current_password);
+        parse_step_up(&who.session, &form.code, &form.passkey, password, errors)
+    };
+    let shown = reply.read(&form.guarded, parse).await?;
+    let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
+    if needed == AppFactor::Passkey && factor != Some(Factor::Passkey) {
+        return Ok(reply.plain(Notice::None));
+    }
+    let Some(token) = renew(&visit, &services, factor).await? else {
+        return Ok(visit.see_other("/login", None));
+    };
+    let mut response = go_on(&visit, next.as_ref());
+    visit.begin_session(&mut response, &token, services.session_lasts);
+    Ok(response)
+}
+
+#[derive(Template, Clone)]
+#[template(path = "pages/step_up.html")]
+pub struct StepUpPage {
+    pub form: FormPage,
+    pub login: String,
+    /// By this second factor or a weaker one, not by the password.
+    strongest: Option<Factor>,
+    /// A code is not enough.
+    needs_passkey: bool,
+}
+
+form_page!(StepUpPage);
+
+impl StepUpPage {
+    fn new(visit: &PageRequest, who: &AuthenticatedSession, next: Option<Next>, needed: AppFactor) -> Self {
+        let login = who.account.login.as_str();
+        Self {
+            form: FormPage::new(visit, CONFIRM, Some(login), next),
+            login: login.to_owned(),
+            strongest: who.session.strongest,
+            needs_passkey: needed == AppFactor::Passkey,
+        }
+    }
+
+    fn focus(&self) -> &'static str {
+        self.form.focus(if self.strongest.is_some() { "code" } else { "current_password" })
+    }
+}

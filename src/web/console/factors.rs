@@ -1,0 +1,128 @@
+//! `/admin/factors`: `[factors]` as a form, and whom a draft would ask for what, before it is saved.
+
+use actix_web::http::StatusCode;
+use askama::Template;
+use serde::Serialize;
+use serde_json::json;
+
+use super::FormProblem;
+use super::document::{Controls, DraftBody, FACTORS, Trial, read_draft, submitted};
+use super::guard::{Admin, AdminRequest};
+use super::limit_text::grouped;
+use crate::accounts::{EntryCount, FactorsTrial};
+use crate::config::{FactorSettings, LiveHandle, RequiredOf, span_text};
+use crate::tuning::{DocumentEdit, DraftError};
+use crate::web::form::{FormPairs, value};
+use crate::web::http::{Layout, Problem, UnreadBody, WebResult};
+
+/// Compares what would be in force with the draft with what is, and changes nothing.
+async fn tried(
+    admin: &Admin,
+    body: DraftBody,
+) -> Result<Result<Trial<FactorsTrial>, Vec<DraftError>>, Problem> {
+    let check = move |live: &LiveHandle| live.check(&DocumentEdit::factors(body.draft())?);
+    let after = match read_draft(admin, check).await? {
+        Ok(live) => live.factors,
+        Err(errors) => return Ok(Err(errors)),
+    };
+    let (live, accounts) = (admin.services.live.clone(), admin.services.accounts.clone());
+    let counts = async move { accounts.try_factors(&live.snapshot().factors, &after).await.map(Trial::Done) };
+    let tried = admin.services.gate.try_in_turn(counts).await;
+    Ok(Ok(tried.unwrap_or(Ok(Trial::BUSY))?))
+}
+
+/// `GET /admin/factors`
+pub async fn show(request: AdminRequest) -> WebResult {
+    let current = request.services.tuning.current();
+    let form = FactorsForm::of(&current.live.factors);
+    let page = FactorsPage::new(&request, form, Controls::at(&current.version), Trial::None);
+    Ok(request.visit.page(StatusCode::OK, &page))
+}
+
+/// `POST /admin/factors`
+pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebResult {
+    let pairs = sent.read_form().await?;
+    let (form, controls) = (FactorsForm::read(&pairs), Controls::read(&pairs));
+    let page = |controls: Controls, trial| {
+        let page = FactorsPage::new(&request, form.clone(), controls, trial);
+        request.visit.page(page.controls.status(), &page)
+    };
+    let draft = async || Ok(Ok(form.toml()));
+    let attempt = async |draft| tried(&request.admin, DraftBody::Toml(draft)).await;
+    submitted(&request, &FACTORS, &pairs, controls, page, draft, attempt).await
+}
+
+/// As it is typed: with the keys of the document, and no value is checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+struct FactorsForm {
+    require: Vec<String>,
+    grace: String,
+    trust_device: String,
+}
+
+impl FactorsForm {
+    fn of(settings: &FactorSettings) -> Self {
+        Self {
+            require: settings.require.iter().map(RequiredOf::to_string).collect(),
+            grace: span_text(settings.grace),
+            trust_device: span_text(settings.trust_device),
+        }
+    }
+
+    fn read(pairs: &[(String, String)]) -> Self {
+        let words = value(pairs, "require").split_whitespace().map(|word| word.trim_matches(','));
+        let text = |name: &str| value(pairs, name).trim().to_owned();
+        Self {
+            require: words.filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+            grace: text("grace"),
+            trust_device: text("trust_device"),
+        }
+    }
+
+    fn toml(&self) -> String {
+        toml::to_string(&json!({ "factors": self })).unwrap_or_default()
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/factors.html")]
+struct FactorsPage {
+    layout: Layout,
+    form: FactorsForm,
+    controls: Controls,
+    trial: Trial<FactorsTrial>,
+    /// Keys that environment variables set.
+    overridden: Vec<&'static str>,
+}
+
+impl FactorsPage {
+    fn new(
+        request: &AdminRequest,
+        form: FactorsForm,
+        controls: Controls,
+        trial: Trial<FactorsTrial>,
+    ) -> Self {
+        let layout = Layout { mistaken: controls.is_mistaken(), ..request.layout(FACTORS.page) };
+        let overridden = request.services.live.overridden().factors;
+        Self { layout, form, controls, trial, overridden }
+    }
+
+    /// The first mistake in a key.
+    fn wrong(&self, key: &str) -> Option<&str> {
+        let mut mistakes = self.controls.mistakes.iter();
+        let found =
+            mistakes.find(|it| it.field.strip_prefix("factors.").is_some_and(|it| it.starts_with(key)));
+        found.map(|mistake| mistake.message.as_str())
+    }
+}
+
+impl FactorsTrial {
+    /// Each with the key of its words; those that could open nothing first.
+    fn counts(&self) -> [(&'static str, &EntryCount); 3] {
+        [
+            ("factors-page.shut", &self.shut),
+            ("factors-page.enrol", &self.enrol),
+            ("factors-page.asked", &self.asked),
+        ]
+    }
+}
