@@ -10,7 +10,9 @@ use serde::Deserialize;
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::IntoStaticStr;
 
-use super::{Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, SessionId, factors, session_changes};
+use super::{
+    Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, SessionId, factors, session_changes,
+};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;

@@ -29,8 +29,11 @@ impl Browser {
     /// Presses the button, which leads nowhere, and waits for what the page says.
     pub async fn fail_passkey(&self, what: &str) -> String {
         self.find(&format!("[data-passkey={what}] button")).await.click().await.unwrap();
-        self.until("a cause", "return Boolean(document.querySelector('[data-passkey] [role=alert]:not([hidden])'))")
-            .await;
+        self.until(
+            "a cause",
+            "return Boolean(document.querySelector('[data-passkey] [role=alert]:not([hidden])'))",
+        )
+        .await;
         self.text("[data-passkey] [role=alert]").await
     }
 }

@@ -3,6 +3,7 @@
 mod applications;
 mod by_sms;
 mod console;
+mod fido2;
 mod guessing;
 mod moving;
 mod pages;
