@@ -197,12 +197,15 @@ impl Sessions {
             WHERE token_hash = $3 AND idle_until > $2 RETURNING id, account";
         let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
         let (hash, by_password) = (self.hash(&fresh), i64::from(factor.is_none()));
-        let at = self.db.now(&self.clock).await?;
+        let at = match factor {
+            Some(_) => Some(self.db.now(&self.clock).await?),
+            None => None,
+        };
         let mut tx = self.db.begin().await?;
         let renewed: Option<(SessionId, String)> = on_tx!(&mut tx, connection => query_as(SQL).bind(hash).bind(now.0)
             .bind(self.hash(token)).bind(by_password).fetch_optional(connection).await)?;
         let Some((session, account)) = renewed else { return Ok(None) };
-        if let Some(factor) = factor {
+        if let Some((factor, at)) = factor.zip(at) {
             factors::prove(&mut tx, session, factor, now).await?;
             // Applications learn of it.
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
@@ -466,7 +469,7 @@ impl Sessions {
         let (factor, factor_at) =
             proof.second.map(|(factor, at)| (<&'static str>::from(factor), at.0)).unzip();
         let policy = self.policy();
-        // Its cookie is as good as the password that it was given with.
+        // One that knew another password is a stranger's.
         let known = client.devices.at(account.id).filter(|_| policy.trusts_devices());
         let known = known.filter(|device| device.password_version == account.password_version);
         let (trusted, required_of) = (known.map(|device| device.id.to_string()), policy.required_of());

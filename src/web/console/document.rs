@@ -70,7 +70,7 @@ pub static FACTORS: DocumentPart = DocumentPart {
     key: "factors",
     page: "/admin/factors",
     editor: "/admin/factors",
-    act: "factors.save",
+    act: "factor-rules.save",
     saved: Flash::FactorsSaved,
     title: "factors-page.title",
     back: "factors-page.title",

@@ -50,6 +50,8 @@ const WAYS: &[Way] = &[
     ("POST", "/admin/apps/form", Body::Kept),
     ("GET", "/admin/apps/edit", Body::Nothing),
     ("POST", "/admin/apps/edit", Body::Kept),
+    ("GET", "/admin/factors", Body::Nothing),
+    ("POST", "/admin/factors", Body::Kept),
     ("GET", "/admin/limits", Body::Nothing),
     ("GET", "/admin/limits/edit/{limit}", Body::Nothing),
     ("POST", "/admin/limits/edit/{limit}", Body::Kept),
