@@ -15,6 +15,7 @@ mod realm;
 mod session_changes;
 mod sessions;
 pub(crate) mod stored_hash;
+mod submitted_forms;
 mod tokens;
 mod username;
 
@@ -57,10 +58,11 @@ pub use passkeys::{
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{
-    AuthenticatedSession, FirstFactor, FormAnswer, FormKey, FormStart, FormToken, FormTurn, Proof,
-    RepeatedForm, Session, SessionStart, SessionToken, Sessions, SubmittedForms,
+    AuthenticatedSession, FirstFactor, FormAnswer, FormKey, Proof, Session, SessionStart, SessionToken,
+    Sessions,
 };
 pub use stored_hash::Phc;
+pub use submitted_forms::{FormStart, FormToken, FormTurn, RepeatedForm, SubmittedForms};
 pub use tokens::{
     AdminScope, ApiToken, ApiTokens, MOST_SCOPES, MOST_TOKENS, NewToken, ProgramScope, ScopesError,
     TokenBearer, TokenEntry, TokenId, TokenScopes, TokenUse,

@@ -1,7 +1,7 @@
 //! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
 //! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
-mod submitted_forms;
+mod finished_forms;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,7 @@ use crate::db::{Db, DbError, execute, from_row, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, hidden_debug};
 
-pub use submitted_forms::{
-    FormAnswer, FormKey, FormStart, FormToken, FormTurn, RepeatedForm, SubmittedForms,
-};
+pub use finished_forms::{FormAnswer, FormKey};
 
 /// How often a session in use records when it was last seen.
 pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);

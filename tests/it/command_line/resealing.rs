@@ -3,8 +3,8 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::SystemTime;
 
+use gatehouse::clock::Clock;
 use serde_json::json;
 
 use crate::factors::{by_recovery, by_totp};
@@ -35,8 +35,8 @@ fn import(home: &Home, rows: &str) {
 }
 
 /// The code that an app shows so many seconds from now.
-fn code(ahead: u64) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + ahead;
+fn code(ahead: i64) -> String {
+    let now = Clock::System.now().0 / 1_000_000 + ahead;
     let args = ["--totp", "--base32", "--now", &format!("@{now}"), SECRET];
     let made = Command::new("oathtool").args(args).output().expect("oathtool (scripts/setup installs it)");
     String::from_utf8(made.stdout).unwrap().trim().to_owned()

@@ -10,6 +10,7 @@ mod pages;
 mod passkeys;
 mod policy;
 mod routes;
+mod told_apart;
 mod trial;
 mod upgrade;
 

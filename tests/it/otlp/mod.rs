@@ -129,6 +129,33 @@ async fn calls_to_redis_and_to_postgres_are_spans_of_their_request() {
     assert_eq!(systems, BTreeSet::from(["", "postgresql", "redis"].map(str::to_owned)));
 }
 
+#[tokio::test]
+async fn a_sign_in_without_a_second_factor_is_as_many_calls_as_before_there_were_any() {
+    let (receiver, redis) = (Receiver::start(Mood::Accepts), RedisServer::start());
+    let database = TestDatabase::postgres().await;
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__STORE__URL", redis.url());
+    home.set("GATEHOUSE__DATABASE__URL", &database.url);
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    assert_eq!(client.register(LOGIN, WORD).await.status, 201);
+    for (password, status) in [(WORD, 200), (WORD, 200), ("wrong word entirely", 401)] {
+        assert_eq!(client.login(LOGIN, password).await.status, status);
+    }
+    assert_eq!(client.get("/api/v1/session").await.status, 200);
+    end(running).await;
+    let spans = receiver.spans();
+    let calls = |request: &Span| {
+        let of =
+            |name| spans.iter().filter(|span| span.trace_id == request.trace_id && span.name == name).count();
+        (of("redis"), of("sql"))
+    };
+    let sign_ins: Vec<_> = receiver.requests("POST /api/v1/login").iter().map(calls).collect();
+    assert_eq!(sign_ins, [(3, 2), (3, 2), (5, 3)]);
+    let session: Vec<_> = receiver.requests("GET /api/v1/session").iter().map(calls).collect();
+    assert_eq!(session, [(0, 1)]);
+}
+
 const OUT: &str = "the OTLP receiver for metrics is out of service";
 
 /// Signs in as always, and returns the log of a server that was told to stop and did.

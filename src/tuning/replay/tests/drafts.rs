@@ -13,6 +13,8 @@ pub fn limits(changed: &[Limit]) -> Limits {
             LimitName::LoginDevice => &mut limits.login_device,
             LimitName::LoginAddress => &mut limits.login_address,
             LimitName::LoginNetwork => &mut limits.login_network,
+            LimitName::FactorAccount => &mut limits.factor_account,
+            LimitName::FactorDevice => &mut limits.factor_device,
             LimitName::GuardAccount => &mut limits.guard_account,
             LimitName::GuardDevice => &mut limits.guard_device,
             LimitName::GuardAddress => &mut limits.guard_address,

@@ -11,7 +11,7 @@ use url::form_urlencoded;
 use super::{A_PAGE, AccountProblem, HERE, change, change_groups};
 use crate::accounts::{
     AccountAct, AccountChange, AccountCursor, AccountId, AccountKey, AccountRole, AccountSearch,
-    AccountState, AccountTotals, Groups, ListedAccount,
+    AccountState, AccountTotals, Factor, Groups, ListedAccount,
 };
 use crate::sms::Phone;
 use crate::web::console::guard::AdminRequest;
