@@ -81,6 +81,13 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
     let sign_ins = sign_ins.into_iter().map(|sign_in| {
         json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
     });
+    let passkeys = services.factor_verifier.passkeys().list(account.id).await?;
+    let passkeys = passkeys.into_iter().map(|passkey| {
+        json!({
+            "label": passkey.label, "added_at": time(passkey.created_at),
+            "last_used_at": passkey.last_used_at.map(time),
+        })
+    });
     Ok(json!({
         "exported_at": time(visit.now()),
         "account": {
@@ -92,6 +99,7 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "created_at": time(account.created_at),
             "has_password": account.password_hash.is_some(),
         },
+        "passkeys": passkeys.collect::<Vec<_>>(),
         "sessions": sessions.collect::<Vec<_>>(),
         "sign_ins": sign_ins.collect::<Vec<_>>(),
     }))
