@@ -166,10 +166,10 @@ fn api(codes: bool) -> Scope {
                 .on(DELETE, account::factors::api_remove),
         )
         .service(at("/recovery-codes").on(POST, account::factors::api_renew))
-        .service(at("/passkeys/challenge").on(POST, passkeys::api_challenge))
+        .service(at("/passkeys/challenge").on(POST, account::passkeys::api_challenge))
         .service(at("/passkeys/login").on(POST, passkeys::api_login))
-        .service(at("/passkeys").on(GET, passkeys::api_list).on(POST, passkeys::api_add))
-        .service(at("/passkeys/{id}").on(DELETE, passkeys::api_remove))
+        .service(at("/passkeys").on(GET, account::passkeys::api_list).on(POST, account::passkeys::api_add))
+        .service(at("/passkeys/{id}").on(DELETE, account::passkeys::api_remove))
         .service(at("/limits/{name}/reserve").on(POST, programs::limits::reserve))
         .service(at("/limits/{name}/peek").on(POST, programs::limits::peek))
         .service(at("/limits/{name}/refund").on(POST, programs::limits::refund))

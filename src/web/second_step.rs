@@ -7,9 +7,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Account, AccountFactors, AccountId, ChallengePurpose, Factor, HalfSignIn, HalfToken, Proof, Session,
-    ShownBy,
+    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, Factor, HalfSignIn,
+    HalfToken, Proof, Session, ShownBy,
 };
+use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
@@ -198,7 +199,7 @@ impl ConfirmBody {
     }
 }
 
-pub async fn step_up_required(
+async fn step_up_required(
     services: &Services,
     session: &Session,
     account: AccountId,
@@ -208,6 +209,30 @@ pub async fn step_up_required(
         false => Vec::new(),
     };
     Ok(Problem::StepUpRequired { methods })
+}
+
+pub async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+    match services.sessions.is_confirmed(&who.session) {
+        true => Ok(()),
+        false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),
+    }
+}
+
+/// Records that an account got a factor, or gave one away.
+pub fn record_factor(
+    sender: &Requester,
+    services: &Services,
+    who: &AuthenticatedSession,
+    action: Action,
+    factor: Factor,
+) {
+    let address = sender.client.subject();
+    services.audit.record(AuditEvent {
+        name: Some(factor.into()),
+        account: Some(who.account.recorded()),
+        address: Some(EventSubject::Address(address.as_ref())),
+        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
+    });
 }
 
 async fn half(sender: &Requester, services: &Services) -> Result<Option<(HalfToken, HalfSignIn)>, WebError> {

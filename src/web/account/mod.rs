@@ -2,6 +2,7 @@
 
 pub mod data;
 pub mod factors;
+pub mod passkeys;
 pub mod phone;
 
 use std::borrow::Cow;

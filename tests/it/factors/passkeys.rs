@@ -428,7 +428,7 @@ async fn passkeys_for_another_domain_are_told(store: Store) {
     let browser = moved.client();
     browser.login("alice", PASSWORD).await;
     let asked = browser.get("/account/factors").await.text;
-    assert!(asked.contains("a recovery code") && !asked.contains("data-passkey"), "{asked}");
+    assert!(asked.contains("A recovery code") && !asked.contains("data-passkey"), "{asked}");
 }
 
 async fn from_a_refused_network_only_the_accounts_own_browser_signs_in(store: Store) {
