@@ -6,7 +6,6 @@ use actix_web::web::Json;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::accounts::{Account, Assertion, ChallengePurpose, Factor, FirstFactor, Proof};
