@@ -198,18 +198,6 @@ impl Factors {
         self.seal.seal(account, secret, &self.entropy)
     }
 
-    /// Labels of the account's passkeys, when each was added, and when it was used last.
-    pub async fn passkey_labels(
-        &self,
-        account: AccountId,
-    ) -> Result<Vec<(String, Micros, Option<Micros>)>, DbError> {
-        const SQL: &str =
-            "SELECT label, created_at, last_used_at FROM passkeys WHERE account = $1 ORDER BY created_at, id";
-        let rows: Vec<(String, i64, Option<i64>)> =
-            on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?;
-        Ok(rows.into_iter().map(|(label, added, used)| (label, Micros(added), used.map(Micros))).collect())
-    }
-
     /// Ten new recovery codes. Those from before are void.
     pub async fn renew_recovery_codes(&self, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;

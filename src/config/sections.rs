@@ -14,7 +14,6 @@ use url::{Host, Url};
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, ParseResult, SectionReader, SectionTable, WithinSection, section};
-use super::settings::Settings;
 use super::values::{
     DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, if_any, integer, is_this_machine, network,
     origin, path, share, shown, socket_address, text, without_password, word, yes_or_no,
@@ -264,10 +263,11 @@ fn domain(node: ValueNode) -> ParseResult<String> {
 pub(super) fn refuse_foreign_rp_id(
     root: &SectionReader<'_>,
     place: Option<ConfigLocation>,
-    settings: &Settings,
+    passkeys: &PasskeySettings,
+    public_url: &Url,
 ) {
-    let (Some(rp_id), Some(place)) = (&settings.passkeys.rp_id, place) else { return };
-    let host = settings.server.public_url.host_str().unwrap_or_default();
+    let (Some(rp_id), Some(place)) = (&passkeys.rp_id, place) else { return };
+    let host = public_url.host_str().unwrap_or_default();
     let is_above = host.strip_suffix(rp_id.as_str()).is_some_and(|rest| rest.ends_with('.'));
     if host != rp_id && !(is_above && rp_id.contains('.')) {
         let reason = format!(

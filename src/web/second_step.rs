@@ -7,9 +7,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Account, AccountFactors, AccountId, ChallengePurpose, Factor, HalfSignIn, HalfToken, Proof, Session,
-    ShownBy,
+    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, Factor, HalfSignIn,
+    HalfToken, Proof, Session, ShownBy,
 };
+use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
@@ -226,7 +227,7 @@ impl ConfirmBody {
     }
 }
 
-pub async fn step_up_required(
+async fn step_up_required(
     services: &Services,
     session: &Session,
     account: AccountId,
@@ -236,6 +237,38 @@ pub async fn step_up_required(
         false => Vec::new(),
     };
     Ok(Problem::StepUpRequired { methods })
+}
+
+pub async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+    match services.sessions.is_confirmed(&who.session) {
+        true => Ok(()),
+        false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),
+    }
+}
+
+/// Nothing is set up that another instance would not ask for.
+pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError> {
+    match services.factor_verifier.factors().is_upgrading().await? {
+        true => Err(Problem::UpgradeUnfinished.into()),
+        false => Ok(()),
+    }
+}
+
+/// Records that an account got a factor, or gave one away.
+pub fn record_factor(
+    sender: &Requester,
+    services: &Services,
+    who: &AuthenticatedSession,
+    action: Action,
+    factor: Factor,
+) {
+    let address = sender.client.subject();
+    services.audit.record(AuditEvent {
+        name: Some(factor.into()),
+        account: Some(who.account.recorded()),
+        address: Some(EventSubject::Address(address.as_ref())),
+        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
+    });
 }
 
 async fn half(sender: &Requester, services: &Services) -> Result<Option<(HalfToken, HalfSignIn)>, WebError> {

@@ -194,6 +194,18 @@ fn addresses_and_urls() {
             "database.url = 'sqlite://a.db?mode=ro'",
             "database.url: has options after `?`; remove them, Gatehouse sets its own",
         ),
+        (
+            "passkeys.rp_id = '192.0.2.1'",
+            "passkeys.rp_id: is an address; browsers make passkeys for domains only",
+        ),
+        (
+            "passkeys.rp_id = 'https://a.example'",
+            "passkeys.rp_id: is not a domain; write it as \"example.org\"",
+        ),
+        (
+            "passkeys.rp_id = 'example.org'",
+            "passkeys.rp_id: is \"example.org\", but the host of server.public_url is \"127.0.0.1\"; it must be that or a domain above it",
+        ),
         ("store.timeout = '9ms'", "store.timeout: 9ms is out of range; it must be from 10ms to 5s"),
     ]);
 }
@@ -389,4 +401,29 @@ fn every_mistake_is_told_at_once_in_the_order_of_the_file() {
         panic!("in the file")
     };
     assert_eq!(offset, text.find("0, window").expect("it is there"));
+}
+
+#[test]
+fn passkeys_are_for_the_host_or_a_domain_above_it() {
+    let at = |url: &str, rp_id: &str| format!("server.public_url = '{url}'\npasskeys.rp_id = '{rp_id}'\n");
+    let site = |url: &str, rp_id: &str| {
+        let settings = read(&at(url, rp_id)).expect("valid").settings;
+        settings.passkeys.site(&settings.server.public_url).map(|site| (site.id, site.origin))
+    };
+    let told = |id: &str, origin: &str| Some((id.to_owned(), origin.to_owned()));
+    for id in ["id.example.org", "example.org"] {
+        assert_eq!(site("https://id.example.org", id), told(id, "https://id.example.org"));
+    }
+    assert_eq!(
+        site("https://id.example.org:8443", ""),
+        told("id.example.org", "https://id.example.org:8443")
+    );
+    assert_eq!(site("http://localhost:8080", ""), told("localhost", "http://localhost:8080"));
+    for without in ["http://id.example.org", "https://192.0.2.1", "https://[2001:db8::1]"] {
+        assert_eq!(site(without, ""), None, "{without}");
+    }
+    for foreign in ["org", "example.com", "a.id.example.org", "d.example.org"] {
+        let told = refusal(&at("https://id.example.org", foreign));
+        assert!(told.starts_with("gatehouse.toml:2: passkeys.rp_id: is "), "{told}");
+    }
 }

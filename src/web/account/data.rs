@@ -81,11 +81,13 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
     let sign_ins = sign_ins.into_iter().map(|sign_in| {
         json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
     });
-    let store = services.factor_verifier.factors();
-    let factors = store.of(account.id).await?;
-    let passkeys = store.passkey_labels(account.id).await?;
-    let passkeys = passkeys.into_iter().map(|(label, added, used)| {
-        json!({ "label": label, "added_at": time(added), "last_used_at": used.map(time) })
+    let factors = services.factor_verifier.factors().of(account.id).await?;
+    let passkeys = services.factor_verifier.passkeys().list(account.id).await?;
+    let passkeys = passkeys.into_iter().map(|passkey| {
+        json!({
+            "label": passkey.label, "added_at": time(passkey.created_at),
+            "last_used_at": passkey.last_used_at.map(time),
+        })
     });
     Ok(json!({
         "exported_at": time(visit.now()),

@@ -6,7 +6,7 @@ use actix_web::web::{Form, Json, Path};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::factors::{PATH, require_confirmed};
+use super::factors::PATH;
 use crate::accounts::{AuthenticatedSession, DeviceId, Factor, TrustedDevice};
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::web::http::describe::{BODY, MEMBER};
@@ -14,6 +14,7 @@ use crate::web::http::page::Requester;
 use crate::web::http::{
     ApiRequest, Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
 };
+use crate::web::second_step::require_confirmed;
 use crate::web::session::Member;
 
 /// The name of the switch in events, beside those of factors.

@@ -13,9 +13,10 @@ use super::policy_section::PolicySection;
 use crate::accounts::{
     AccountFactors, AuthenticatedSession, Factor, Passkey, RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };
-use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
+use crate::audit::Action;
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
+use crate::web::account::passkeys;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
 use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
@@ -24,8 +25,9 @@ use crate::web::http::{
     ApiRequest, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField, Services,
     ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::passkeys;
-use crate::web::second_step::{ConfirmBody, only_phone, parse_step_up, step_up, step_up_required};
+use crate::web::second_step::{
+    ConfirmBody, only_phone, parse_step_up, record_factor, refuse_while_upgrading, require_confirmed, step_up,
+};
 use crate::web::session::{self, Member};
 
 pub(super) const PATH: &str = "/account/factors";
@@ -72,30 +74,6 @@ pub(super) async fn renew(
 
 async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<AccountFactors, WebError> {
     Ok(services.factor_verifier.factors().of(who.account.id).await?)
-}
-
-/// Nothing is set up that another instance would not ask for.
-pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError> {
-    match services.factor_verifier.factors().is_upgrading().await? {
-        true => Err(Problem::UpgradeUnfinished.into()),
-        false => Ok(()),
-    }
-}
-
-pub fn record(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    action: Action,
-    factor: Factor,
-) {
-    let address = sender.client.subject();
-    services.audit.record(AuditEvent {
-        name: Some(factor.into()),
-        account: Some(who.account.recorded()),
-        address: Some(EventSubject::Address(address.as_ref())),
-        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
-    });
 }
 
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
@@ -152,12 +130,12 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
                 return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
             };
-            record(&visit, &services, &who, Action::FactorAdded, Factor::Totp);
+            record_factor(&visit, &services, &who, Action::FactorAdded, Factor::Totp);
             codes
         }
         FactorAct::RemoveTotp => {
             if store.remove_totp(account).await? {
-                record(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
+                record_factor(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
             }
             return Ok(visit.see_other(PATH, Some(Flash::TotpRemoved)));
         }
@@ -176,7 +154,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
         FactorAct::RenewCodes if page.factors.is_empty() => return Ok(reply.plain(Notice::None)),
         FactorAct::RenewCodes => {
             let codes = store.renew_recovery_codes(account).await?;
-            record(&visit, &services, &who, Action::FactorAdded, Factor::Recovery);
+            record_factor(&visit, &services, &who, Action::FactorAdded, Factor::Recovery);
             codes
         }
     };
@@ -187,7 +165,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     Ok(response)
 }
 
-pub fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
+fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
     codes.iter().map(RecoveryCode::expose).collect()
 }
 
@@ -324,13 +302,6 @@ pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: Api
     Ok(response)
 }
 
-pub async fn require_confirmed(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
-    match services.sessions.is_confirmed(&who.session) {
-        true => Ok(()),
-        false => Err(step_up_required(services, &who.session, who.account.id).await?.into()),
-    }
-}
-
 #[derive(Serialize, ToSchema)]
 #[schema(as = TotpProposal)]
 pub struct ProposalBody {
@@ -397,7 +368,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
     let store = call.services.factor_verifier.factors();
     let codes =
         store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;
-    record(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
+    record_factor(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }
 
@@ -416,7 +387,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
     if call.services.factor_verifier.factors().remove_totp(who.account.id).await? {
-        record(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
+        record_factor(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
     }
     Ok(HttpResponse::NoContent().finish())
 }
@@ -439,6 +410,6 @@ pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
         return Err(Problem::NotFound.into());
     }
     let codes = call.services.factor_verifier.factors().renew_recovery_codes(who.account.id).await?;
-    record(&call, &call.services, &who, Action::FactorAdded, Factor::Recovery);
+    record_factor(&call, &call.services, &who, Action::FactorAdded, Factor::Recovery);
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }

@@ -5,6 +5,7 @@ pub mod data;
 pub mod factor_code;
 pub mod factor_policy;
 pub mod factors;
+pub mod passkeys;
 pub mod phone;
 mod policy_section;
 

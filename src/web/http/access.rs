@@ -1,7 +1,7 @@
 //! Clients that `[access]` is about: those in `deny` are refused before anything else looks at their requests, and
 //! those in `allow` are judged by lifted limits.
 //!
-//! A browser that has signed in before may come from a denied network: it may sign in by password (to its own
+//! A browser that has signed in before may come from a denied network: it may sign in by password or passkey (to its own
 //! account, as the sign-in sees to) and use the account, and nothing else.
 
 use actix_web::Error;
@@ -24,8 +24,19 @@ use crate::web::http::problem::Problem;
 const SPARED: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/favicon.ico"];
 const SPARED_UNDER: [&str; 4] = ["/static/", "/sms/reports/", AUTHZ, ON_HOSTS];
 /// What a browser that an account knows may reach.
-const KNOWN: [&str; 7] =
-    ["/", "/login", "/logout", "/api/v1/captcha", "/api/v1/login", "/api/v1/logout", "/api/v1/session"];
+const KNOWN: [&str; 11] = [
+    "/",
+    "/login",
+    "/login/factor",
+    "/logout",
+    "/api/v1/captcha",
+    "/api/v1/login",
+    "/api/v1/login/factor",
+    "/api/v1/logout",
+    "/api/v1/passkeys/challenge",
+    "/api/v1/passkeys/login",
+    "/api/v1/session",
+];
 const KNOWN_UNDER: [&str; 5] = ["/account", "/admin", "/captcha", "/api/v1/account", "/api/v1/admin"];
 
 /// Takes a session besides, and sends only codes that prove a number to the account of that session.

@@ -108,30 +108,39 @@ pub fn passkey_purposes() -> ObjectBuilder {
 
 /// `PublicKeyCredential.toJSON()` of an answer. Browsers add fields to it.
 pub fn passkey_assertion() -> ObjectBuilder {
-    credential(&["clientDataJSON", "authenticatorData", "signature"], assertion_example())
-        .description(Some("What `navigator.credentials.get()` answered, as `toJSON()` writes it: binary values in base64url. Other fields of it are passed over."))
+    let fields = ["clientDataJSON", "authenticatorData", "signature"];
+    credential("get", &fields, |response| response.property("userHandle", text()))
 }
 
 pub fn passkey_attestation() -> ObjectBuilder {
-    credential(&["clientDataJSON", "attestationObject"], attestation_example())
-        .description(Some("What `navigator.credentials.create()` answered, as `toJSON()` writes it: binary values in base64url. Other fields of it are passed over."))
+    let transports = || ArrayBuilder::new().items(text());
+    let fields = ["clientDataJSON", "attestationObject"];
+    credential("create", &fields, |response| response.property("transports", transports()))
 }
 
-fn credential(required: &[&str], example: Value) -> ObjectBuilder {
-    let text = || ObjectBuilder::new().schema_type(Type::String);
-    let object = || {
-        ObjectBuilder::new()
-            .schema_type(Type::Object)
-            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-    };
-    let response =
-        required.iter().fold(object(), |response, name| response.property(*name, text()).required(*name));
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+fn credential(
+    call: &str,
+    required: &[&str],
+    optional: impl Fn(ObjectBuilder) -> ObjectBuilder,
+) -> ObjectBuilder {
+    let open = Some(AdditionalProperties::FreeForm(true));
+    let object = || ObjectBuilder::new().schema_type(Type::Object).additional_properties(open.clone());
+    let response = required
+        .iter()
+        .fold(optional(object()), |response, name| response.property(*name, text()).required(*name));
     object()
         .property("id", text())
         .required("id")
+        .property("type", text())
         .property("response", response)
         .required("response")
-        .examples([example])
+        .description(Some(format!(
+            "What `navigator.credentials.{call}()` answered, as `toJSON()` writes it: binary values in base64url. Other fields of it are passed over."
+        )))
 }
 
 pub fn assertion_example() -> Value {

@@ -56,6 +56,7 @@ async fn every_page_is_fit_to_be_seen_in_chinese() {
 async fn tour(language: &str) {
     let (house, cramped) = tokio::join!(
         TestApp::on(Store::Memory)
+            .at_localhost()
             .behind_a_proxy()
             .set("captcha.provider", "image")
             .set("captcha.proof_of_work", true)
@@ -306,6 +307,13 @@ async fn factor_pages(look: &Look<'_>, app: &TestApp) {
     look.at("factors-codes").await;
     browser.open("/account/factors").await;
     look.at("factors").await;
+    let key = browser.authenticator(true).await;
+    browser.fill(&[("label", &"龍".repeat(64))]).await;
+    browser.follow("[data-passkey=add] button").await;
+    look.at("factors-passkeys").await;
+    browser.fail_passkey("add").await;
+    look.at("factors-passkey-known").await;
+    browser.unplug(&key).await;
     let long = "龍".repeat(64);
     let visitor = Browser::speaking(&app.url, look.language).await;
     visitor.open("/login").await;
@@ -324,6 +332,7 @@ async fn factor_pages(look: &Look<'_>, app: &TestApp) {
     browser.submit().await;
     browser.follow("button[value=remove-totp]").await;
     look.at("factors-removed").await;
+    browser.follow("button[value=remove-passkey]").await;
 }
 
 async fn account_pages(look: &Look<'_>, app: &TestApp) {

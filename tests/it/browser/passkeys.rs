@@ -21,6 +21,12 @@ impl Browser {
         plugged["authenticatorId"].as_str().unwrap().to_owned()
     }
 
+    /// Whether it is touched without being asked; otherwise never.
+    async fn touch(&self, authenticator: &str, enabled: bool) {
+        let set = json!({ "authenticatorId": authenticator, "enabled": enabled });
+        self.cdp("WebAuthn.setAutomaticPresenceSimulation", set).await;
+    }
+
     pub async fn unplug(&self, authenticator: &str) {
         let id = json!({ "authenticatorId": authenticator });
         self.cdp("WebAuthn.removeVirtualAuthenticator", id).await;
@@ -43,7 +49,7 @@ async fn a_passkey_is_added_signs_in_and_takes_the_second_step_by_buttons() {
     let app = TestApp::on(Store::Memory).at_localhost().start().await;
     let owner = owner(&app, "ada").await;
     let browser = Browser::start(&app.url).await;
-    browser.authenticator(true).await;
+    let key = browser.authenticator(true).await;
     browser.open("/login").await;
     browser.try_password("ada", PASSWORD).await;
     assert!(!browser.has("[data-passkey]").await, "the account has none yet");
@@ -56,12 +62,21 @@ async fn a_passkey_is_added_signs_in_and_takes_the_second_step_by_buttons() {
     assert!(browser.text("main").await.contains("Ada's phone"), "{}", browser.text("main").await);
     let again = browser.fail_passkey("add").await;
     assert!(again.contains("has a passkey for your account already"), "{again}");
-    browser.sign_out().await;
 
+    // Whoever touches it as soon as the field of the name offers it.
+    browser.find(".who button").await.click().await.unwrap();
+    browser
+        .until("account", "return location.pathname === '/account' && document.readyState === 'complete'")
+        .await;
+    browser.touch(&key, false).await;
+    browser.sign_out().await;
+    browser.touch(&key, true).await;
     browser.follow("[data-passkey=sign-in] button").await;
     assert_eq!(browser.path().await, "/account", "without a name");
+    browser.touch(&key, false).await;
     browser.sign_out().await;
 
+    browser.touch(&key, true).await;
     browser.try_password("ada", PASSWORD).await;
     assert_eq!(browser.path().await, "/login/factor");
     browser.follow("[data-passkey=second-step] button").await;
@@ -83,7 +98,10 @@ async fn what_goes_wrong_is_named_with_what_to_do() {
     browser.sign_in("ada").await;
     browser.open("/account/factors").await;
     let cause = browser.fail_passkey("add").await;
-    assert!(cause.contains("PIN"), "{cause}");
+    assert!(
+        cause.contains("could not check that it is you") && cause.contains("without a PIN needs one first"),
+        "{cause}"
+    );
     browser.unplug(&bare).await;
     browser.authenticator(true).await;
     browser.sign_out().await;

@@ -3,6 +3,8 @@
 use futures_util::future::join_all;
 use gatehouse::accounts::{AccountAct, Username};
 use gatehouse::audit::{Action, EventFilter};
+use gatehouse::db::Db;
+use sqlx::query_scalar;
 
 use super::*;
 use crate::support::app::{ANSWER, Store, on_both_stores};
@@ -24,6 +26,8 @@ on_both_stores! {
     an_authenticator_that_counts_back_may_be_a_copy,
     challenges_tell_nothing_of_who_has_a_passkey,
     administrators_see_and_clear_passkeys,
+    passkeys_for_another_domain_are_told,
+    from_a_refused_network_only_the_accounts_own_browser_signs_in,
     forms_take_what_the_script_puts_into_them,
 }
 
@@ -37,6 +41,15 @@ async fn member(app: &TestApp, login: &str) -> (Client, Credential) {
     assert_eq!(browser.register(login, PASSWORD).await.status, 201);
     let (passkey, _) = browser.add_passkey("Phone").await;
     (browser, passkey)
+}
+
+/// Challenges that are kept because they were answered.
+async fn spent(app: &TestApp) -> i64 {
+    const SQL: &str = "SELECT COUNT(*) FROM spent_challenges";
+    match &Db::connect(&app.database).await.unwrap() {
+        Db::Sqlite(pools) => query_scalar(SQL).fetch_one(pools.reachable().unwrap()).await.unwrap(),
+        Db::Postgres(pools) => query_scalar(SQL).fetch_one(pools.reachable().unwrap()).await.unwrap(),
+    }
 }
 
 async fn sign_in(browser: &Client, shown: &serde_json::Value) -> Answer {
@@ -128,7 +141,10 @@ async fn an_answer_is_right_once(store: Store) {
     for other in answers.iter().filter(|answer| answer.status != 200) {
         assert!(["invalid-passkey", "captcha-required"].contains(&other.problem()), "{}", other.text);
     }
+    assert_eq!(spent(&app).await, 2, "that of the new passkey, too");
     app.advance(Duration::from_secs(3600));
+    app.services.factor_verifier.passkeys().purge(500).await.unwrap();
+    assert_eq!(spent(&app).await, 0);
     assert_eq!(sign_in(&browser, &shown).await.problem(), "invalid-passkey");
     assert_eq!(browser.login_by_passkey(&passkey).await.status, 200);
     let options = browser.passkey_options("add").await;
@@ -401,4 +417,34 @@ async fn forms_take_what_the_script_puts_into_them(store: Store) {
     let removed = visitor.submit("/account/factors", "/account/factors", &fields).await;
     assert_eq!(removed.status, 303, "{}", removed.text);
     assert_eq!(visitor.get("/api/v1/passkeys").await.body["passkeys"], json!([]));
+}
+
+async fn passkeys_for_another_domain_are_told(store: Store) {
+    let app = app_on(store).await;
+    member(&app, "alice").await;
+    let moved = app.beside(TestApp::on(store)).await;
+    let count = async |app: &TestApp| app.services.factor_verifier.passkeys().count_foreign().await.unwrap();
+    assert_eq!((count(&app).await, count(&moved).await), (0, 1));
+    let browser = moved.client();
+    browser.login("alice", PASSWORD).await;
+    let asked = browser.get("/account/factors").await.text;
+    assert!(asked.contains("A recovery code") && !asked.contains("data-passkey"), "{asked}");
+}
+
+async fn from_a_refused_network_only_the_accounts_own_browser_signs_in(store: Store) {
+    let until = "2099-01-01T00:00:00Z";
+    let deny =
+        format!("[access]\ndeny = [{{ network = '203.0.113.0/24', until = '{until}', reason = 'test' }}]");
+    let app = TestApp::on(store).at_localhost().behind_a_proxy().file(&deny).start().await;
+    let (alice, of_alice) = member(&app, "alice").await;
+    let (_, of_mallory) = member(&app, "mallory").await;
+    let known = alice.login_by_passkey(&of_alice).await;
+    let cookies = format!(
+        "{}; gh_browser=AAAAAAAAAAAAAAAAAAAAAA",
+        known.cookie("gh_device").unwrap().split(';').next().unwrap()
+    );
+    let there = app.client_that_says(&[("x-forwarded-for", "203.0.113.9"), ("cookie", &cookies)]);
+    assert_eq!(app.client_at("203.0.113.9").call("/passkeys/challenge", json!({})).await.problem(), "denied");
+    assert_eq!(there.login_by_passkey(&of_mallory).await.problem(), "denied");
+    assert_eq!(there.login_by_passkey(&of_alice).await.status, 200);
 }

@@ -31,7 +31,7 @@ fn every_call_of_the_table_is_described_and_nothing_else() {
 
 #[tokio::test]
 async fn every_call_that_is_described_is_answered() {
-    let app = TestApp::start(Store::Memory).await;
+    let app = TestApp::on(Store::Memory).at_localhost().start().await;
     for call in described(&document()) {
         let (method, path) = call.split_once(' ').unwrap();
         let client = app.client();
