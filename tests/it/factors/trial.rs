@@ -18,14 +18,17 @@ on_both_stores! {
 }
 
 async fn execute(db: &Db, sql: &'static str, account: &str, at: i64) {
-    match db {
-        Db::Sqlite(pools) => {
-            drop(query(sql).bind(account).bind(at).execute(pools.reachable().unwrap()).await.unwrap());
-        }
-        Db::Postgres(pools) => {
-            drop(query(sql).bind(account).bind(at).execute(pools.reachable().unwrap()).await.unwrap());
-        }
+    macro_rules! rows {
+        ($pools:expr) => {{
+            let pool = $pools.reachable().unwrap();
+            query(sql).bind(account).bind(at).execute(pool).await.unwrap().rows_affected()
+        }};
     }
+    let rows = match db {
+        Db::Sqlite(pools) => rows!(pools),
+        Db::Postgres(pools) => rows!(pools),
+    };
+    assert_eq!(rows, 1);
 }
 
 /// Accounts of every kind: the kind follows from the number, so that each combination is there.
