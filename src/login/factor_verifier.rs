@@ -235,7 +235,7 @@ impl FactorVerifier {
     ) -> Result<FactorOutcome, DbError> {
         let FactorVerifierInner { guard, passkeys, .. } = &*self.0;
         let event = request.event(guard, None);
-        let check = passkeys.accept(assertion, Some(request.account.id));
+        let check = Box::pin(passkeys.accept(assertion, Some(request.account.id)));
         match self.count_at_address(live, &request.origin, &event, check).await? {
             Ok(_) => Ok(FactorOutcome::Proved(Factor::Passkey)),
             Err(Refused::Wrong(at, why)) => Ok(self.wrong(AuditEvent { at, detail: why.detail(), ..event })),
@@ -265,7 +265,8 @@ impl FactorVerifier {
             network: Some(EventSubject::Network(&origin.network)),
             ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
         };
-        let checked = self.count_at_address(live, origin, &event, passkeys.accept(assertion, None)).await?;
+        let check = Box::pin(passkeys.accept(assertion, None));
+        let checked = self.count_at_address(live, origin, &event, check).await?;
         let (outcome, label) = match checked {
             Ok(account) => {
                 let (action, outcome) = (Action::SignIn, Outcome::Ok);
