@@ -79,10 +79,10 @@ pub async fn add_passkey(app: &TestApp, account: &str) {
         VALUES ('p', 'c', $1, 'x', -7, 'a key', 0, 0, 'my laptop', '', '', 1)";
     match &Db::connect(&app.database).await.unwrap() {
         Db::Sqlite(pools) => {
-            drop(query(PASSKEY).bind(account).execute(pools.reachable().unwrap()).await.unwrap())
+            query(PASSKEY).bind(account).execute(pools.reachable().unwrap()).await.map(drop).unwrap()
         }
         Db::Postgres(pools) => {
-            drop(query(PASSKEY).bind(account).execute(pools.reachable().unwrap()).await.unwrap())
+            query(PASSKEY).bind(account).execute(pools.reachable().unwrap()).await.map(drop).unwrap()
         }
     }
 }

@@ -23,9 +23,11 @@ async fn while_an_older_instance_runs_no_app_is_set_up(store: Store) {
     let code = totp(&app, proposed.body["secret"].as_str().expect("a secret"));
     let now = app.clock.now().0;
     match &Db::connect(&app.database).await.unwrap() {
-        Db::Sqlite(pools) => drop(query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.unwrap()),
+        Db::Sqlite(pools) => {
+            query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.map(drop).unwrap()
+        }
         Db::Postgres(pools) => {
-            drop(query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.unwrap())
+            query(OLDER).bind(now).execute(pools.reachable().unwrap()).await.map(drop).unwrap()
         }
     }
     let refused = put(&browser, "/totp", json!({ "code": code })).await;
