@@ -5,6 +5,7 @@ mod app_sessions;
 mod devices;
 mod entry;
 mod factor_policy;
+mod factor_sql;
 mod factors;
 mod half_sign_ins;
 mod id;
@@ -356,7 +357,7 @@ const SET_PROVEN: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
     WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND ($4 = 1 OR NOT ",
-    factor_policy::asks_factor!("$2", "$5"),
+    factor_sql::asks_factor!("$2", "$5"),
     ") RETURNING password_version"
 );
 

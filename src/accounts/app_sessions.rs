@@ -8,7 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as};
 
-use super::factor_policy::{FactorState, factor_columns};
+use super::factor_policy::FactorState;
+use super::factor_sql::factor_columns;
 use super::sessions::{TOUCH_EVERY, hash_text};
 use super::{AccountId, Factor, FactorSetup, Groups, SessionId, SessionSettings, SessionToken, Username};
 use crate::clock::{Clock, Micros};

@@ -11,7 +11,7 @@ use sqlx::{query, query_as, query_scalar};
 use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::factor_policy::has_factor;
+use super::factor_sql::has_factor;
 use super::{AccountId, SessionId, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;

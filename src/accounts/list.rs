@@ -232,7 +232,7 @@ impl ListQuery {
             {} AS factor FROM ({}) AS page
             JOIN accounts a ON a.id = listed LEFT JOIN account_groups g ON g.account = listed
             LEFT JOIN last_sign_ins t ON t.account = listed ORDER BY {}",
-            super::factor_policy::strongest_factor!("listed"),
+            super::factor_sql::strongest_factor!("listed"),
             self.ids(direction, limit),
             keys.join(", ")
         )

@@ -11,7 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use super::factor_policy::{FactorState, asks_factor, factor_columns, strongest_factor};
+use super::factor_policy::FactorState;
+use super::factor_sql::{asks_factor, factor_columns, strongest_factor};
 use super::{
     Account, AccountId, DeviceId, Factor, FactorSetup, SessionId, SignInClient, factors, session_changes,
 };
