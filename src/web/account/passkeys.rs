@@ -126,7 +126,7 @@ pub struct ChallengeBody {
 #[serde(untagged)]
 enum PasskeyOptions {
     Get(RequestOptions),
-    Create(CreationOptions),
+    Create(Box<CreationOptions>),
 }
 
 /// Of an answer. Never with names of passkeys.
@@ -199,7 +199,7 @@ pub async fn api_challenge(request: HttpRequest, body: Json<ChallengeBody>, call
         let Member(who) = member(&request).await?;
         require_confirmed(&call.services, &who).await?;
         let own = passkeys.list(who.account.id).await?;
-        PasskeyOptions::Create(CreationOptions {
+        PasskeyOptions::Create(Box::new(CreationOptions {
             rp: json!({ "id": site.id, "name": call.live.brand.name }),
             user: json!({
                 "id": URL_SAFE_NO_PAD.encode(who.account.id.as_bytes()),
@@ -220,7 +220,7 @@ pub async fn api_challenge(request: HttpRequest, body: Json<ChallengeBody>, call
             }),
             attestation: "none",
             extensions: json!({ "credProps": true }),
-        })
+        }))
     } else {
         PasskeyOptions::Get(RequestOptions {
             challenge,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::FormProblem;
-use super::document::{Controls, DraftBody, FACTORS, Trial, read_draft, submitted};
+use super::document::{Act, Controls, DraftBody, FACTORS, Trial, read_draft, submitted};
 use super::guard::{Admin, AdminRequest};
 use super::limit_text::grouped;
 use crate::accounts::{EntryCount, FactorsTrial};
@@ -14,6 +14,7 @@ use crate::config::{FactorSettings, LiveHandle, RequiredOf, span_text};
 use crate::tuning::{DocumentEdit, DraftError};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::{Layout, Problem, UnreadBody, WebResult};
+use crate::web::second_step::refuse_while_upgrading;
 
 /// Compares what would be in force with the draft with what is, and changes nothing.
 async fn tried(
@@ -43,6 +44,9 @@ pub async fn show(request: AdminRequest) -> WebResult {
 pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebResult {
     let pairs = sent.read_form().await?;
     let (form, controls) = (FactorsForm::read(&pairs), Controls::read(&pairs));
+    if controls.act == Act::Save && !form.require.is_empty() {
+        refuse_while_upgrading(&request.services).await?;
+    }
     let page = |controls: Controls, trial| {
         let page = FactorsPage::new(&request, form.clone(), controls, trial);
         request.visit.page(page.controls.status(), &page)

@@ -76,7 +76,7 @@ pub async fn add_passkey(app: &TestApp, account: &str) {
     const PASSKEY: &str =
         "INSERT INTO passkeys (id, credential, account, rp_id, algorithm, public_key, sign_count,
         backed_up, label, aaguid, transports, created_at)
-        VALUES ('p', 'c', $1, 'x', -7, 'a key', 0, 0, 'my laptop', '', '', 1)";
+        VALUES ('b19bb51d57b40116de95f7448daf9aef', 'c', $1, 'x', -7, 'a key', 0, 0, 'my laptop', '', '', 1)";
     match &Db::connect(&app.database).await.unwrap() {
         Db::Sqlite(pools) => {
             query(PASSKEY).bind(account).execute(pools.reachable().unwrap()).await.map(drop).unwrap()

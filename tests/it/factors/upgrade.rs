@@ -1,5 +1,6 @@
 //! While an instance of a version before second factors runs, nobody sets them up.
 
+use gatehouse::accounts::{AccountAct, Username};
 use gatehouse::db::Db;
 use sqlx::query;
 
@@ -38,6 +39,21 @@ async fn while_an_older_instance_runs_no_app_is_set_up(store: Store) {
         assert_eq!(page.status, 409);
         assert!(page.text.contains("An upgrade of the servers is not finished"), "{}", page.text);
     }
+    let admin = app.client();
+    admin.register("carol", PASSWORD).await;
+    let carol = app.services.accounts.find(&Username::parse("carol").unwrap()).await.unwrap().unwrap();
+    app.services.accounts.change(carol.id, AccountAct::MakeAdmin, false).await.unwrap();
+    admin.login("carol", PASSWORD).await;
+    let version = admin.get("/admin/factors").await.hidden("version").unwrap();
+    let save = async |require| {
+        let fields =
+            [("version", version.as_str()), ("require", require), ("grace", "1d"), ("trust_device", "0s")];
+        let pressed = [("do", "save"), ("reason", "an audit")];
+        admin.submit("/admin/factors", "/admin/factors", &[&fields[..], &pressed].concat()).await.status
+    };
+    assert_eq!(save("admins").await, 409);
+    assert_eq!(app.services.live.snapshot().factors.require, []);
+    assert_eq!(save("").await, 303, "nobody has to have one");
     // Those that are there are asked for, and can be taken away.
     first_step(&owner.browser, "alice").await;
     assert_eq!(by_totp(&owner.browser, &totp(&app, &owner.secret)).await.status, 200);
