@@ -339,7 +339,7 @@ pub enum ShownBy<'a> {
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
     /// By a code sent to the account's number, at an account that asks for no second step; with
-    /// [`FactorSettings::required_of`].
+    /// [`FactorSettings::required_of`](crate::config::FactorSettings::required_of).
     Phone(&'a Phone, &'a str),
     /// By such a code and a second factor.
     PhoneAndFactor(&'a Phone),

@@ -27,7 +27,7 @@ macro_rules! strongest_factor {
     };
 }
 
-/// Whether it must have one. `$of` is [`FactorSettings::required_of`]. Names of groups have no wildcard in them.
+/// Whether it must have one. `$of` is `FactorSettings::required_of`. Names of groups have no wildcard in them.
 macro_rules! must_have_factor {
     ($account:literal, $of:literal) => {
         concat!(
