@@ -392,10 +392,10 @@ impl Accounts {
             set.fetch_optional(connection).await
         })?;
         if version.is_some() {
-            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
             for sql in [END_SESSIONS, FORGET_DEVICES, END_TRUST] {
                 on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
             }
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
             tx.commit().await?;
         }
         Ok(version)

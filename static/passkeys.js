@@ -11,7 +11,7 @@
     const answer = await fetch("/api/v1/passkeys/challenge", { method: "POST", headers: { "content-type": "application/json" }, body });
     const read = await answer.json();
     // The confirmation was too long ago, or the session has ended: the page says so.
-    if (answer.status === 403 || answer.status === 401) location.reload();
+    if (what !== "sign-in" && (answer.status === 403 || answer.status === 401)) location.reload();
     if (!answer.ok) throw new Error(read.title);
     read.challenge = bytes(read.challenge);
     if (read.user) read.user.id = bytes(read.user.id);

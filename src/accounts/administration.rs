@@ -95,15 +95,18 @@ impl AccountAct {
         const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
         const TOTP: &str = "DELETE FROM totp WHERE account = $1";
         const RECOVERY: &str = "DELETE FROM recovery_codes WHERE account = $1";
+        const PROVED: &str = "DELETE FROM factor_devices WHERE account = $1";
         const ASKED: &str = "DELETE FROM factor_policies WHERE account = $1";
         const PASSKEYS: &str = "DELETE FROM passkeys WHERE account = $1";
         const HALVES: &str = "DELETE FROM half_sign_ins WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES, TRUSTED],
-            Self::ClearFactors => &[SESSIONS, DEVICES, TRUSTED, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES],
-            Self::Delete => {
-                &[SESSIONS, DEVICES, TRUSTED, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES]
+            Self::ClearFactors => {
+                &[SESSIONS, DEVICES, TRUSTED, PROVED, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES]
             }
+            Self::Delete => &[
+                SESSIONS, DEVICES, TRUSTED, PROVED, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES,
+            ],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
             Self::Enable | Self::UnmakeAdmin => &[],
@@ -145,9 +148,6 @@ impl Accounts {
             return Ok(refused);
         }
         let (account, now) = (id.to_string(), self.clock.now().0);
-        if !act.ends().is_empty() {
-            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
-        }
         on_tx!(&mut tx, connection => {
             let change = query(act.sql()).bind(&account);
             let change = if act.shuts_out() { change.bind(now) } else { change };
@@ -155,6 +155,10 @@ impl Accounts {
         })?;
         for sql in act.ends() {
             on_tx!(&mut tx, connection => query(*sql).bind(&account).execute(connection).await.map(drop))?;
+        }
+        // Last, as wherever sessions end, so that no two wait for each other.
+        if !act.ends().is_empty() {
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
         }
         tx.commit().await?;
         Ok(AccountChange::Done)

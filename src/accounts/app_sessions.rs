@@ -154,7 +154,7 @@ impl AppSessions {
     pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
         const SQL: &str = concat!(
             "SELECT s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
-            s.verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at, ",
+            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at, ",
             factor_columns!("s.account", "$3"),
             " FROM app_sessions p
             JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account

@@ -12,7 +12,7 @@ use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::factor_sql::has_factor;
-use super::{AccountId, SessionId, session_changes};
+use super::{AccountId, DeviceId, SessionId, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
@@ -145,22 +145,28 @@ impl Factors {
         self.db.is_upgrading(&self.clock).await
     }
 
-    /// A new secret for an app. The one in use stays in use until a code of the new one was right.
-    pub async fn propose_totp(&self, account: AccountId) -> Result<TotpSecret, DbError> {
+    /// A new secret for an app, for this session alone: nobody confirms one that somebody else has seen. The one in use
+    /// stays in use until a code of the new one was right.
+    pub async fn propose_totp(&self, account: AccountId, session: SessionId) -> Result<TotpSecret, DbError> {
         const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET pending = excluded.pending";
         let secret = TotpSecret::random(&self.entropy);
         let sealed = self.sealed(account, &secret);
-        execute!(&self.db => query(SQL).bind(account.to_string()).bind(sealed))?;
+        execute!(&self.db => query(SQL).bind(account.to_string()).bind(format!("{session}.{sealed}")))?;
         Ok(secret)
     }
 
-    /// The secret that was proposed last and is not in use yet.
-    pub async fn proposed_totp(&self, account: AccountId) -> Result<Option<TotpSecret>, DbError> {
+    /// The secret that was proposed last, if it was in this session, and is not in use yet.
+    pub async fn proposed_totp(
+        &self,
+        account: AccountId,
+        session: SessionId,
+    ) -> Result<Option<TotpSecret>, DbError> {
         const SQL: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
-        let sealed: Option<String> =
+        let pending: Option<String> =
             on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_optional(pool).await)?;
-        Ok(sealed.and_then(|sealed| self.seal.open(account, &sealed)))
+        let sealed = pending.as_deref().and_then(|pending| proposed_in(session, pending));
+        Ok(sealed.and_then(|sealed| self.seal.open(account, sealed)))
     }
 
     /// Takes the proposed secret into use if the code is right, and hands out recovery codes; None if it is wrong.
@@ -172,19 +178,21 @@ impl Factors {
         code: &TotpCode,
     ) -> Result<Option<Vec<RecoveryCode>>, DbError> {
         const PENDING: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
-        const USE: &str =
-            "UPDATE totp SET secret = pending, pending = NULL, confirmed_at = $2, last_step = $3,
+        const USE: &str = "UPDATE totp SET secret = $4, pending = NULL, confirmed_at = $2, last_step = $3,
             failures = 0, disabled_at = NULL WHERE account = $1";
         const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
         let now = self.db.now(&self.clock).await?;
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let sealed: Option<String> =
+        let pending: Option<String> =
             on_tx!(&mut tx, connection => query_scalar(PENDING).bind(&id).fetch_optional(connection).await)?;
-        let secret = sealed.and_then(|sealed| self.seal.open(account, &sealed));
+        let sealed = pending.as_deref().and_then(|pending| proposed_in(session, pending));
+        let Some(sealed) = sealed else { return Ok(None) };
+        let secret = self.seal.open(account, sealed);
         let Some(step) = secret.and_then(|secret| secret.step_of(code, now)) else { return Ok(None) };
-        on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).execute(connection).await.map(drop))?;
+        on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).bind(sealed).execute(connection).await
+            .map(drop))?;
         on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
         prove(&mut tx, session, Factor::Totp, now).await?;
         session_changes::record(&mut tx, &self.entropy, &id, now).await?;
@@ -279,12 +287,36 @@ impl Factors {
     /// was none.
     pub async fn remove_totp(&self, account: AccountId) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM totp WHERE account = $1";
+        let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let removed = on_tx!(&mut tx, connection => query(SQL).bind(account.to_string()).execute(connection).await
             .map(|done| done.rows_affected()))?;
         end_without_factors(&mut tx, account).await?;
+        session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
         tx.commit().await?;
         Ok(removed > 0)
+    }
+
+    /// A browser has proved a factor of the account, or set one up. The newest 20 are kept.
+    pub async fn note_device(&self, account: AccountId, device: DeviceId) -> Result<(), DbError> {
+        const NOTE: &str = "INSERT INTO factor_devices (account, device, proved_at) VALUES ($1, $2, $3)
+            ON CONFLICT (account, device) DO UPDATE SET proved_at = excluded.proved_at";
+        const FORGET: &str =
+            "DELETE FROM factor_devices WHERE account = $1 AND device NOT IN (SELECT device FROM factor_devices
+            WHERE account = $1 ORDER BY proved_at DESC, device LIMIT 20)";
+        let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
+        execute!(&self.db => query(NOTE).bind(&id).bind(device.to_string()).bind(now.0))?;
+        execute!(&self.db => query(FORGET).bind(&id))?;
+        Ok(())
+    }
+
+    /// Whether it has. One that only knows the password is a stranger to the app: whoever has the password makes as many
+    /// of them as they like.
+    pub async fn has_proved(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM factor_devices WHERE account = $1 AND device = $2";
+        let found: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string())
+            .bind(device.to_string()).fetch_one(pool).await)?;
+        Ok(found > 0)
     }
 
     fn hash(&self, account: AccountId, code: &RecoveryCode) -> String {
@@ -294,7 +326,8 @@ impl Factors {
 
 /// What nobody is asked for any more goes: recovery codes stand in for an app or a passkey, and so does trust.
 pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
-    const TABLES: [&str; 3] = [
+    const TABLES: [&str; 4] = [
+        concat!("DELETE FROM factor_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
         concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
         concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
         concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
@@ -308,6 +341,11 @@ pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Resu
 /// What a session has proved, as it is stored; nothing where the browser was trusted instead.
 pub(super) fn proved(methods: Option<&str>, at: Option<i64>) -> Option<(Factor, Micros)> {
     methods.and_then(|method| method.parse().ok()).zip(at.map(Micros))
+}
+
+/// The sealed secret, if this session proposed it.
+fn proposed_in(session: SessionId, pending: &str) -> Option<&str> {
+    pending.strip_prefix(session.to_string().as_str())?.strip_prefix('.')
 }
 
 /// Notes in a session that a factor was proved in it.

@@ -291,10 +291,12 @@ impl Passkeys {
     /// With the account's last factor goes that it is asked for one. False if it has no such key.
     pub async fn remove(&self, account: AccountId, passkey: PasskeyId) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM passkeys WHERE id = $1 AND account = $2";
+        let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let removed = on_tx!(&mut tx, connection => query(SQL).bind(passkey.to_string()).bind(account.to_string())
             .execute(connection).await.map(|done| done.rows_affected()))?;
         factors::end_without_factors(&mut tx, account).await?;
+        session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
         tx.commit().await?;
         Ok(removed > 0)
     }

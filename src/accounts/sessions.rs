@@ -375,13 +375,17 @@ const SQLITE_SETUP: &str = concat!(
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
                 AND device = NEW.device AND spent_at IS NOT NULL) END
             AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
-                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now) OR NOT ",
+                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now
+                AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
+                AND device = NEW.trusted AND spent_at IS NOT NULL)) OR NOT ",
     asks_factor!("NEW.account", "NEW.required_of"),
     ");
         INSERT INTO session_proofs (session, methods, factor_at)
             SELECT id, COALESCE(NEW.factor, 'trusted'), COALESCE(NEW.factor_at, 0) FROM sessions
             WHERE id = NEW.session AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
-                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now));
+                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now
+                AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
+                AND device = NEW.trusted AND spent_at IS NOT NULL)));
         INSERT OR IGNORE INTO session_changes (id, account, at)
             SELECT NEW.session || account, account, NEW.now FROM sessions
             WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
@@ -409,7 +413,8 @@ const SQLITE_SETUP: &str = concat!(
 /// simultaneous change of the password is waited for, or waits and ends this session; another sign-in of this
 /// account waits. One that waited may leave a row too many, which the next one removes.
 const POSTGRES: &str = concat!(
-    "WITH trusted AS (SELECT 1 FROM trusted_devices WHERE account = $8 AND device = $17 AND until > $3),
+    "WITH trusted AS (SELECT 1 FROM trusted_devices WHERE account = $8 AND device = $17 AND until > $3
+        AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8 AND device = $17 AND spent_at IS NOT NULL)),
     started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts

@@ -120,20 +120,26 @@ impl ByCode {
 
     fn signed_in(&self, account: Account, entry: CodeEntry<'_>) -> Box<Account> {
         sign_ins("signed-in").increment(1);
-        self.record(&account, entry, Action::SignIn, Some("code"));
+        self.record(&account, (entry.phone, entry.origin), entry.solved, (Action::SignIn, Some("code")));
         Box::new(account)
     }
 
     /// Records what a code did for an account, beside the guess.
-    fn record(&self, account: &Account, entry: CodeEntry<'_>, action: Action, name: Option<&str>) {
+    fn record(
+        &self,
+        account: &Account,
+        (phone, origin): (&Phone, &RequestOrigin),
+        solved: bool,
+        (action, name): (Action, Option<&str>),
+    ) {
         let audit = self.guard.audit();
         audit.record(AuditEvent {
             name,
-            solved: entry.solved,
+            solved,
             account: Some(account.recorded()),
-            address: Some(audit::EventSubject::Address(&entry.origin.address)),
-            phone: Some(audit::EventSubject::Phone(entry.phone.as_str())),
-            prefix: Some(audit::EventSubject::Prefix(entry.phone.block())),
+            address: Some(audit::EventSubject::Address(&origin.address)),
+            phone: Some(audit::EventSubject::Phone(phone.as_str())),
+            prefix: Some(audit::EventSubject::Prefix(phone.block())),
             ..AuditEvent::new(audit.now(), action, audit::Outcome::Ok)
         });
     }
@@ -192,15 +198,26 @@ impl ByCode {
                 false => CodeRefusal::NoAccount,
             });
         };
+        self.was_reset(live, &account, (entry.phone, entry.origin), entry.solved).await;
+        Ok(Box::new(account.with_password(hash, version)))
+    }
+
+    /// What else a new password after a code does, if a second step came between, too. `account` is as it was before.
+    pub async fn was_reset(
+        &self,
+        live: &LiveSettings,
+        account: &Account,
+        by: (&Phone, &RequestOrigin),
+        solved: bool,
+    ) {
         // In an outage of the store there are no failures there to forgive.
-        if let Err(error) = guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
+        if let Err(error) = self.guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
         if account.password_disabled_at.is_some() {
             password_enabled_counter().increment(1);
         }
-        self.record(&account, entry, Action::Reset, None);
-        Ok(Box::new(account.with_password(hash, version)))
+        self.record(account, by, solved, (Action::Reset, None));
     }
 
     /// Gives an account the number, replacing any earlier one. A number opens the account, so the account's

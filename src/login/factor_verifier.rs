@@ -109,6 +109,8 @@ impl FactorVerifier {
         live: &Arc<LiveSettings>,
         request: FactorRequest,
     ) -> Result<FactorOutcome, DbError> {
+        let account = request.account.id;
+        let known = AccountSubject::of(Some(&request.account)).known_device(&request.devices);
         let outcome = match &request.guess {
             FactorGuess::Totp(_) => self.check_totp(live, request).await?,
             FactorGuess::Recovery(code) => self.check_recovery(live, &request, code).await?,
@@ -120,6 +122,9 @@ impl FactorVerifier {
             FactorOutcome::Closed | FactorOutcome::Denied(_) => "refused",
         })
         .increment(1);
+        if let (FactorOutcome::Proved(_), Some(device)) = (&outcome, known) {
+            self.0.factors.note_device(account, device.id).await?;
+        }
         Ok(outcome)
     }
 
@@ -130,7 +135,10 @@ impl FactorVerifier {
     ) -> Result<FactorOutcome, DbError> {
         let guard = &self.0.guard;
         let subject = AccountSubject::of(Some(&request.account));
-        let device = subject.known_device(&request.devices);
+        let device = match subject.known_device(&request.devices) {
+            Some(device) if self.0.factors.has_proved(request.account.id, device.id).await? => Some(device),
+            _ => None,
+        };
         let mode = CountingMode::of(GuardedLogin::Factor, &live.limits, device);
         let who = GuardRequest {
             guarded: GuardedLogin::Factor,

@@ -13,6 +13,7 @@ use crate::accounts::{
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
+use crate::db::DbError;
 use crate::login::{FactorGuess, FactorOutcome, FactorRequest, Password};
 use crate::sms::{Phone, SmsCode};
 use crate::web::captcha::CaptchaBlock;
@@ -254,6 +255,15 @@ pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError>
     }
 }
 
+/// The browser in which a factor was proved, or set up, has guesses of its own from now on.
+pub async fn note_browser(sender: &Requester, services: &Services, account: &Account) -> Result<(), DbError> {
+    let known = sender.known_devices().at(account.id);
+    match known.filter(|device| device.password_version == account.password_version) {
+        Some(device) => services.factor_verifier.factors().note_device(account.id, device.id).await,
+        None => Ok(()),
+    }
+}
+
 /// Records that an account got a factor, or gave one away.
 pub fn record_factor(
     sender: &Requester,
@@ -296,6 +306,8 @@ async fn finish(
     let Some(phone) = &account.phone else { return Ok(None) };
     let set = services.accounts.set_password(account.id, new, ShownBy::PhoneAndFactor(phone)).await?;
     let Some(version) = set else { return Ok(None) };
+    let (live, origin) = (services.live.snapshot(), sender.client.origin());
+    services.by_code.was_reset(&live, account, (phone, &origin), false).await;
     let account = account.clone().with_password(new.clone(), version);
     set_all(&mut answer, sender.edge.cookies.end_session());
     sender.remember_device(&mut answer, &account);

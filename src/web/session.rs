@@ -63,8 +63,16 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
 }
 
 /// What is open, with all below it, to an account that has to set a second factor up before everything else.
-const SETUP: [&str; 6] =
-    [SET_UP, CONFIRM, "/api/v1/confirm", "/api/v1/factors", "/api/v1/totp", "/api/v1/passkeys"];
+const SETUP: [&str; 7] = [
+    SET_UP,
+    CONFIRM,
+    "/api/v1/confirm",
+    "/api/v1/factors",
+    "/api/v1/totp",
+    "/api/v1/passkeys",
+    // For who confirms by a code.
+    "/api/v1/sms/codes",
+];
 
 fn is_setup(path: &str) -> bool {
     let under =
@@ -155,6 +163,9 @@ async fn begin(
         SessionStart::Begun(token) => {
             sender.begin_session(&mut whole, &token, services.session_lasts);
             let device = sender.remember_device(&mut whole, account);
+            if proof.second.is_some() {
+                services.factor_verifier.factors().note_device(account.id, device).await?;
+            }
             if trusts {
                 let (live, agent) = (services.live.snapshot(), sender.sign_in_client().user_agent);
                 services.factor_verifier.factors().trust(account.id, device, &live.factors, &agent).await?;
@@ -266,7 +277,10 @@ fn sign_in_anew(
     let session = &who.session;
     // An application that is gone opens nothing.
     let Some(app) = to.to.app(&live.apps) else { return Some(Notice::SignInAgain) };
-    match too_old(app, to.to.target(), session.created_at, session.verified_at, visit.now())? {
+    // Who has no password confirms by a code, which is not as good.
+    let verified_at =
+        who.account.password_hash.as_ref().map_or(crate::clock::Micros(0), |_| session.verified_at);
+    match too_old(app, to.to.target(), session.created_at, verified_at, visit.now())? {
         TooOld::SignIn => Some(Notice::SignInAgain),
         TooOld::Password if who.account.password_hash.is_none() => Some(Notice::PasswordForPart),
         TooOld::Password => Some(Notice::PasswordAgain),

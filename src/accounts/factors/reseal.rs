@@ -1,6 +1,8 @@
 //! Secrets of apps that were sealed under another key file, sealed anew under this one.
 
-use sqlx::{query, query_as};
+use std::collections::BTreeSet;
+
+use sqlx::{query, query_as, query_scalar};
 
 use super::{Factors, SecretSeal};
 use crate::accounts::{AccountId, Username};
@@ -34,10 +36,22 @@ impl Factors {
         loop {
             let batch: Vec<(AccountId, String, Username)> = on_db!(&self.db, pool => query_as(NEXT).bind(&after)
                 .bind(BATCH).fetch_all(pool).await)?;
-            let Some((last, ..)) = batch.last() else { return Ok(done) };
+            let Some((last, ..)) = batch.last() else { break };
             after = last.to_string();
             self.reseal_batch(&old, batch, &mut done).await?;
         }
+        if done.sealed > 0 {
+            done.without_codes += self.void_others().await?;
+        }
+        Ok(done)
+    }
+
+    /// Recovery codes of accounts that have passkeys and no app are hashed under the old file, too.
+    async fn void_others(&self) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM recovery_codes
+            WHERE account NOT IN (SELECT account FROM totp WHERE secret IS NOT NULL) RETURNING account";
+        let voided: Vec<String> = on_db!(&self.db, pool => query_scalar(SQL).fetch_all(pool).await)?;
+        Ok(voided.into_iter().collect::<BTreeSet<_>>().len() as u64)
     }
 
     async fn reseal_batch(
@@ -47,7 +61,7 @@ impl Factors {
         done: &mut Resealed,
     ) -> Result<(), DbError> {
         // What was set up anew meanwhile is left as it is.
-        const SEAL: &str = "UPDATE totp SET secret = $1 WHERE account = $2 AND secret = $3";
+        const SEAL: &str = "UPDATE totp SET secret = $1, failures = 0 WHERE account = $2 AND secret = $3";
         const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
         let mut tx = self.db.begin().await?;
         let (mut sealed, mut without_codes) = (0, 0);
@@ -61,8 +75,12 @@ impl Factors {
                 continue;
             };
             let (id, after) = (account.to_string(), self.seal.seal(account, &secret, &self.entropy));
-            sealed += on_tx!(&mut tx, connection => query(SEAL).bind(after).bind(&id).bind(before)
+            let changed = on_tx!(&mut tx, connection => query(SEAL).bind(after).bind(&id).bind(before)
                 .execute(connection).await.map(|done| done.rows_affected()))?;
+            if changed == 0 {
+                continue;
+            }
+            sealed += changed;
             let codes = on_tx!(&mut tx, connection => query(VOID).bind(&id).execute(connection).await
                 .map(|done| done.rows_affected()))?;
             without_codes += u64::from(codes > 0);

@@ -37,7 +37,7 @@ pub struct RecordRead {
 /// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
 const ACTIONS: [(&str, ReplayAction); 16] = [
     ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
-    ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
+    ("action = 'sign-in' AND (name IS NULL OR name NOT IN ('code', 'passkey'))", ReplayAction::SignIn),
     ("action = 'attempt' AND SUBSTR(detail, 1, 10) = '{\"device\":'", ReplayAction::DeviceAttempt),
     ("action = 'attempt'", ReplayAction::Attempt),
     (

@@ -26,7 +26,8 @@ use crate::web::http::{
     ServicesData, UnreadBody, WebError, WebResult,
 };
 use crate::web::second_step::{
-    ConfirmBody, only_phone, parse_step_up, record_factor, refuse_while_upgrading, require_confirmed, step_up,
+    ConfirmBody, note_browser, only_phone, parse_step_up, record_factor, refuse_while_upgrading,
+    require_confirmed, step_up,
 };
 use crate::web::session::{self, Member};
 
@@ -117,7 +118,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
             refuse_while_upgrading(&services).await?;
-            store.propose_totp(account).await?;
+            store.propose_totp(account, who.session.id).await?;
             return Ok(visit.see_other(PATH, None));
         }
         FactorAct::UseTotp => {
@@ -130,6 +131,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
                 return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
             };
+            note_browser(&visit, &services, &who.account).await?;
             record_factor(&visit, &services, &who, Action::FactorAdded, Factor::Totp);
             codes
         }
@@ -212,7 +214,7 @@ impl FactorsPage {
         let confirmed = services.sessions.is_confirmed(&who.session);
         let login = who.account.login.as_str();
         let proposed = match confirmed {
-            true => services.factor_verifier.factors().proposed_totp(who.account.id).await?,
+            true => services.factor_verifier.factors().proposed_totp(who.account.id, who.session.id).await?,
             false => None,
         };
         let passkeys = services.factor_verifier.passkeys();
@@ -342,7 +344,7 @@ pub struct CodesBody {
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
     require_confirmed(&call.services, &who).await?;
     refuse_while_upgrading(&call.services).await?;
-    let secret = call.services.factor_verifier.factors().propose_totp(who.account.id).await?;
+    let secret = call.services.factor_verifier.factors().propose_totp(who.account.id, who.session.id).await?;
     let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
     Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
 }
@@ -368,6 +370,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
     let store = call.services.factor_verifier.factors();
     let codes =
         store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;
+    note_browser(&call, &call.services, &who.account).await?;
     record_factor(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }

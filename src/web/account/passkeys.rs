@@ -20,7 +20,7 @@ use crate::web::http::{
     ApiRequest, Field, Message, Moment, Problem, Services, ServicesData, WebError, WebResult,
 };
 use crate::web::passkeys::Base64Bytes;
-use crate::web::second_step::{record_factor, refuse_while_upgrading, require_confirmed};
+use crate::web::second_step::{note_browser, record_factor, refuse_while_upgrading, require_confirmed};
 use crate::web::session::{Member, member};
 use crate::webauthn::{ALGORITHMS, PasskeyFault};
 
@@ -62,6 +62,7 @@ async fn add(
     let passkeys = services.factor_verifier.passkeys();
     let added = passkeys.add(who.account.id, who.session.id, &made, label).await?;
     if added.is_ok() {
+        note_browser(sender, services, &who.account).await?;
         record_factor(sender, services, who, Action::FactorAdded, Factor::Passkey);
     }
     Ok(added)

@@ -2,7 +2,7 @@
 
 use actix_web::http::StatusCode;
 use askama::Template;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::FormProblem;
@@ -57,7 +57,8 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebRe
 }
 
 /// As it is typed: with the keys of the document, and no value is checked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 struct FactorsForm {
     require: Vec<String>,
     grace: String,
@@ -74,6 +75,14 @@ impl FactorsForm {
     }
 
     fn read(pairs: &[(String, String)]) -> Self {
+        #[derive(Deserialize)]
+        struct Sent {
+            factors: FactorsForm,
+        }
+        // The page of an overtaken draft sends it whole.
+        if let Ok(Sent { factors }) = toml::from_str(value(pairs, "toml")) {
+            return factors;
+        }
         let words = value(pairs, "require").split_whitespace().map(|word| word.trim_matches(','));
         let text = |name: &str| value(pairs, name).trim().to_owned();
         Self {

@@ -24,20 +24,30 @@ use crate::web::http::problem::Problem;
 const SPARED: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/favicon.ico"];
 const SPARED_UNDER: [&str; 4] = ["/static/", "/sms/reports/", AUTHZ, ON_HOSTS];
 /// What a browser that an account knows may reach.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 13] = [
     "/",
     "/login",
+    "/confirm",
     "/login/factor",
     "/logout",
     "/api/v1/captcha",
+    "/api/v1/confirm",
     "/api/v1/login",
     "/api/v1/login/factor",
     "/api/v1/logout",
-    "/api/v1/passkeys/challenge",
-    "/api/v1/passkeys/login",
+    "/api/v1/recovery-codes",
     "/api/v1/session",
+    "/api/v1/totp",
 ];
-const KNOWN_UNDER: [&str; 5] = ["/account", "/admin", "/captcha", "/api/v1/account", "/api/v1/admin"];
+const KNOWN_UNDER: [&str; 7] = [
+    "/account",
+    "/admin",
+    "/captcha",
+    "/api/v1/account",
+    "/api/v1/admin",
+    "/api/v1/factors",
+    "/api/v1/passkeys",
+];
 
 /// Takes a session besides, and sends only codes that prove a number to the account of that session.
 const CODES: &str = "/api/v1/sms/codes";
@@ -100,7 +110,7 @@ async fn refusal(request: &ServiceRequest) -> Option<Problem> {
     let Some(token) = edge.session_token(request.headers()).and_then(SessionToken::parse) else {
         return Some(Problem::Denied);
     };
-    match services.sessions.find(&token).await {
+    match services.sessions.recognise(&token).await {
         Ok(Some(_)) => None,
         Ok(None) => Some(Problem::Denied),
         // Nobody is let in because the database is out.

@@ -17,6 +17,7 @@ on_both_stores! {
     guesses_at_three_instances_share_one_window,
     a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers,
     a_known_browser_has_five_guesses_whatever_strangers_have,
+    browsers_that_know_the_password_alone_guess_as_one_stranger,
     while_the_store_is_out_the_database_decides,
     the_limits_say_what_they_counted,
 }
@@ -57,6 +58,37 @@ async fn while_a_stranger_guesses_the_owners_browser_signs_in(store: Store) {
     app.services.audit.flush().await;
     let told = owner.browser.get("/account").await.text;
     assert!(told.contains("Wrong codes of your app, after your password: 5."), "{told}");
+}
+
+async fn browsers_that_know_the_password_alone_guess_as_one_stranger(store: Store) {
+    let app = TestApp::start(store).await;
+    let browser = app.client();
+    browser.register("alice", PASSWORD).await;
+    // The cookie of a known browser, for each time that the password is entered before there is an app.
+    let thieves: Vec<_> = (0..10).map(|_| app.client_at("198.51.100.7")).collect();
+    for thief in &thieves {
+        assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
+    }
+    let (secret, _) = set_up(&app, &browser).await;
+    let mut wrong = 0;
+    for thief in &thieves {
+        first_step(thief, "alice").await;
+        wrong += compared(&join_all((0..5).map(|_| by_totp(thief, WRONG_CODE))).await);
+    }
+    assert_eq!(wrong, 5);
+    first_step(&browser, "alice").await;
+    assert_eq!(by_totp(&browser, &totp(&app, &secret)).await.status, 200, "the owner's has its own");
+    // From now on this one is the owner's, too.
+    app.advance(Duration::from_secs(24 * 60 * 60));
+    let another = &thieves[0];
+    first_step(another, "alice").await;
+    assert_eq!(by_totp(another, &totp(&app, &secret)).await.status, 200);
+    first_step(another, "alice").await;
+    let stranger = app.client_at("203.0.113.9");
+    first_step(&stranger, "alice").await;
+    join_all((0..20).map(|_| by_totp(&stranger, WRONG_CODE))).await;
+    app.advance(STEP);
+    assert_eq!(by_totp(another, &totp(&app, &secret)).await.status, 200);
 }
 
 async fn a_code_is_right_once_whoever_else_sends_it(store: Store) {

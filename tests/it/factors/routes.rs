@@ -2,6 +2,7 @@
 //! else.
 
 use gatehouse::accounts::{AccountAct, AccountChange, Username};
+use gatehouse::audit::{Action, EventFilter};
 use gatehouse::db::Db;
 
 use sqlx::query;
@@ -12,6 +13,7 @@ use crate::support::app::{Store, on_both_stores};
 const PHONE: &str = "+8613800138000";
 
 on_both_stores! {
+    an_app_that_another_session_proposed_is_nobodys,
     every_route_that_makes_a_session_asks_for_the_second_step,
     a_new_password_by_code_waits_for_the_second_step,
     half_a_sign_in_opens_nothing_but_the_second_step,
@@ -68,6 +70,10 @@ async fn a_new_password_by_code_waits_for_the_second_step(store: Store) {
     assert_eq!(wrong.problem(), "invalid-factor");
     let done = by_totp(&browser, &totp(&app, &owner.secret)).await;
     assert_eq!(done.status, 204, "{}", done.text);
+    app.services.audit.flush().await;
+    let filter = EventFilter { actions: vec![Action::Reset], ..EventFilter::default() };
+    let told = app.services.audit.log().page(&filter, None, 10).await.unwrap().entries;
+    assert_eq!(told.len(), 1, "the reset is an event");
     assert!(!is_signed_in(&browser).await && !is_signed_in(&owner.browser).await, "every session has ended");
     let old = app.client().login("alice", PASSWORD).await;
     assert_eq!(old.problem(), "invalid-credentials");
@@ -224,4 +230,31 @@ async fn an_administrator_with_an_app_confirms_by_a_code(store: Store) {
         Answer::read(cleared.json(&json!({ "reason": "another phone" })).send().await.unwrap()).await;
     assert_eq!(cleared.status, 204, "{}", cleared.text);
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "without {secret}");
+}
+
+async fn an_app_that_another_session_proposed_is_nobodys(store: Store) {
+    let app = TestApp::start(store).await;
+    let thief = app.client();
+    thief.register("alice", PASSWORD).await;
+    let proposed = thief.call("/totp", json!({})).await;
+    let secret = proposed.body["secret"].as_str().unwrap().to_owned();
+    assert!(
+        thief.get("/account/factors").await.text.contains("class=\"secret\""),
+        "it is shown where it was proposed"
+    );
+    let owner = app.client();
+    owner.login("alice", PASSWORD).await;
+    let page = owner.get("/account/factors").await;
+    assert!(page.status == 200 && !page.text.contains("class=\"secret\""), "{}", page.text);
+    let code = totp(&app, &secret);
+    let used = put(&owner, "/totp", json!({ "code": code })).await;
+    assert_eq!((used.status, used.problem()), (401, "invalid-factor"), "{}", used.text);
+    let (owners, _) = set_up(&app, &owner).await;
+    assert_ne!(owners, secret);
+    let late = put(&thief, "/totp", json!({ "code": totp(&app, &secret) })).await;
+    assert!(
+        ["step-up-required", "invalid-factor", "unauthenticated"].contains(&late.problem()),
+        "{}",
+        late.text
+    );
 }
