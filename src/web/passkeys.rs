@@ -97,7 +97,7 @@ pub async fn sign_in(by: &Actor<'_>, mut shown: Assertion) -> Result<(Account, P
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PasskeyLogin, example = json!({ "passkey": describe::assertion_example() }))]
-pub struct LoginBody {
+pub struct PasskeyLoginBody {
     #[schema(schema_with = describe::passkey_assertion)]
     passkey: AssertionJson,
     captcha: Option<CaptchaSolution>,
@@ -112,7 +112,7 @@ pub struct LoginBody {
     path = "/api/v1/passkeys/login",
     operation_id = "loginByPasskey",
     tag = "sign-in",
-    request_body = LoginBody,
+    request_body = PasskeyLoginBody,
     responses((
         status = 200,
         description = "Signed in. The cookie is the session.",
@@ -121,7 +121,7 @@ pub struct LoginBody {
     )),
     extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-passkey", "not-found"])))
 )]
-pub async fn api_login(body: Json<LoginBody>, call: ApiRequest) -> WebResult {
+pub async fn api_login(body: Json<PasskeyLoginBody>, call: ApiRequest) -> WebResult {
     if call.services.factor_verifier.passkeys().site().is_none() {
         return Err(Problem::NotFound.into());
     }

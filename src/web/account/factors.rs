@@ -9,9 +9,9 @@ use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::policy_section::PolicySection;
 use crate::accounts::{
-    AccountFactors, AuthenticatedSession, Factor, Passkey, RecoveryCode, SessionToken, TotpCode, TotpSecret,
+    AccountFactors, AuthenticatedSession, Factor, FactorSetup, Passkey, RecoveryCode, SessionToken, TotpCode,
+    TotpSecret, TrustedDevice,
 };
 use crate::audit::Action;
 use crate::captcha::CaptchaForm;
@@ -22,8 +22,8 @@ use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields,
 use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
 use crate::web::http::page::Requester;
 use crate::web::http::{
-    ApiRequest, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField, Services,
-    ServicesData, UnreadBody, WebError, WebResult,
+    ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField,
+    Services, ServicesData, UnreadBody, WebError, WebResult,
 };
 use crate::web::second_step::{
     ConfirmBody, note_browser, only_phone, parse_step_up, record_factor, refuse_while_upgrading,
@@ -192,6 +192,53 @@ pub struct FactorsPage {
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
     codes: Vec<String>,
+}
+
+/// What sign-ins are asked for, and by when a factor has to be set up.
+#[derive(Clone)]
+pub struct PolicySection {
+    /// By the owner's wish.
+    pub asks: bool,
+    /// By `[factors]`, whatever the owner wishes.
+    pub required: bool,
+    pub setup: Option<FactorSetup>,
+    pub trusted: Vec<TrustedRow>,
+}
+
+#[derive(Clone)]
+pub struct TrustedRow {
+    pub device: String,
+    pub browser: Device,
+    pub until: Moment,
+    pub here: bool,
+}
+
+impl PolicySection {
+    pub async fn of(
+        visit: &PageRequest,
+        services: &Services,
+        who: &AuthenticatedSession,
+    ) -> Result<Self, WebError> {
+        let (store, live) = (services.factor_verifier.factors(), services.live.snapshot());
+        let policy = store.policy(who.account.id, &live.factors.required_of()).await?;
+        let here = visit.known_devices().at(who.account.id).map(|device| device.id);
+        let row = |TrustedDevice { device, until, user_agent }: TrustedDevice| TrustedRow {
+            device: device.to_string(),
+            browser: Device::parse(&user_agent),
+            until: Moment(until),
+            here: here == Some(device),
+        };
+        let trusted = store.trusted(who.account.id, &live.factors).await?.into_iter().map(row).collect();
+        Ok(Self { asks: policy.asks, required: policy.required, setup: who.session.setup, trusted })
+    }
+
+    pub fn setup_by(&self) -> Option<Moment> {
+        self.setup.filter(|setup| !setup.overdue).map(|setup| Moment(setup.by))
+    }
+
+    pub fn overdue(&self) -> bool {
+        self.setup.is_some_and(|setup| setup.overdue)
+    }
 }
 
 #[derive(Clone)]

@@ -7,7 +7,6 @@ pub mod factor_policy;
 pub mod factors;
 pub mod passkeys;
 pub mod phone;
-mod policy_section;
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -116,7 +116,7 @@ pub async fn remove(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PasskeyPurpose, example = json!({ "for": "sign-in" }))]
-pub struct ChallengeBody {
+pub struct PasskeyChallengeBody {
     /// What the answer is for; it is right for nothing else.
     #[serde(default, rename = "for")]
     #[schema(schema_with = describe::passkey_purposes, required = false)]
@@ -180,7 +180,7 @@ struct CreationOptions {
     path = "/api/v1/passkeys/challenge",
     operation_id = "challengePasskey",
     tag = "sign-in",
-    request_body = ChallengeBody,
+    request_body = PasskeyChallengeBody,
     responses((
         status = 200,
         description = "The options.",
@@ -190,7 +190,11 @@ struct CreationOptions {
     security((), ("session" = [])),
     extensions(("x-problems" = json!([BODY, MEMBER, "csrf", "step-up-required", "not-found"])))
 )]
-pub async fn api_challenge(request: HttpRequest, body: Json<ChallengeBody>, call: ApiRequest) -> WebResult {
+pub async fn api_challenge(
+    request: HttpRequest,
+    body: Json<PasskeyChallengeBody>,
+    call: ApiRequest,
+) -> WebResult {
     let passkeys = call.services.factor_verifier.passkeys();
     let site = passkeys.site().ok_or(Problem::NotFound)?;
     let (browser, cookie) = call.named_browser();

@@ -35,20 +35,20 @@ async fn tried(
 /// `GET /admin/factors`
 pub async fn show(request: AdminRequest) -> WebResult {
     let current = request.services.tuning.current();
-    let form = FactorsForm::of(&current.live.factors);
-    let page = FactorsPage::new(&request, form, Controls::at(&current.version), Trial::None);
+    let form = FactorRulesForm::of(&current.live.factors);
+    let page = FactorRulesPage::new(&request, form, Controls::at(&current.version), Trial::None);
     Ok(request.visit.page(StatusCode::OK, &page))
 }
 
 /// `POST /admin/factors`
 pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebResult {
     let pairs = sent.read_form().await?;
-    let (form, controls) = (FactorsForm::read(&pairs), Controls::read(&pairs));
+    let (form, controls) = (FactorRulesForm::read(&pairs), Controls::read(&pairs));
     if controls.act == Act::Save && !form.require.is_empty() {
         refuse_while_upgrading(&request.services).await?;
     }
     let page = |controls: Controls, trial| {
-        let page = FactorsPage::new(&request, form.clone(), controls, trial);
+        let page = FactorRulesPage::new(&request, form.clone(), controls, trial);
         request.visit.page(page.controls.status(), &page)
     };
     let draft = async || Ok(Ok(form.toml()));
@@ -59,13 +59,13 @@ pub async fn submit(request: AdminRequest, sent: UnreadBody<FormPairs>) -> WebRe
 /// As it is typed: with the keys of the document, and no value is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-struct FactorsForm {
+struct FactorRulesForm {
     require: Vec<String>,
     grace: String,
     trust_device: String,
 }
 
-impl FactorsForm {
+impl FactorRulesForm {
     fn of(settings: &FactorSettings) -> Self {
         Self {
             require: settings.require.iter().map(RequiredOf::to_string).collect(),
@@ -77,7 +77,7 @@ impl FactorsForm {
     fn read(pairs: &[(String, String)]) -> Self {
         #[derive(Deserialize)]
         struct Sent {
-            factors: FactorsForm,
+            factors: FactorRulesForm,
         }
         // The page of an overtaken draft sends it whole.
         if let Ok(Sent { factors }) = toml::from_str(value(pairs, "toml")) {
@@ -99,19 +99,19 @@ impl FactorsForm {
 
 #[derive(Template)]
 #[template(path = "pages/admin/factors.html")]
-struct FactorsPage {
+struct FactorRulesPage {
     layout: Layout,
-    form: FactorsForm,
+    form: FactorRulesForm,
     controls: Controls,
     trial: Trial<FactorsTrial>,
     /// Keys that environment variables set.
     overridden: Vec<&'static str>,
 }
 
-impl FactorsPage {
+impl FactorRulesPage {
     fn new(
         request: &AdminRequest,
-        form: FactorsForm,
+        form: FactorRulesForm,
         controls: Controls,
         trial: Trial<FactorsTrial>,
     ) -> Self {

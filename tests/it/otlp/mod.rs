@@ -112,13 +112,18 @@ fn under<'s>(spans: &'s [Span], parent: &Span) -> BTreeSet<&'s str> {
     children.filter(|span| span.span_id != parent.span_id).map(|span| span.name.as_str()).collect()
 }
 
+fn home_on(receiver: &Receiver, redis: &RedisServer, database: &TestDatabase) -> Home {
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__STORE__URL", redis.url());
+    home.set("GATEHOUSE__DATABASE__URL", &database.url);
+    home
+}
+
 #[tokio::test]
 async fn calls_to_redis_and_to_postgres_are_spans_of_their_request() {
     let (receiver, redis) = (Receiver::start(Mood::Accepts), RedisServer::start());
     let database = TestDatabase::postgres().await;
-    let mut home = receiver.home();
-    home.set("GATEHOUSE__STORE__URL", redis.url());
-    home.set("GATEHOUSE__DATABASE__URL", &database.url);
+    let home = home_on(&receiver, &redis, &database);
     let running = home.start(&["serve"]).await;
     assert_eq!(running.client().login(LOGIN, WORD).await.status, 401);
     end(running).await;
@@ -133,9 +138,7 @@ async fn calls_to_redis_and_to_postgres_are_spans_of_their_request() {
 async fn a_sign_in_without_a_second_factor_is_as_many_calls_as_before_there_were_any() {
     let (receiver, redis) = (Receiver::start(Mood::Accepts), RedisServer::start());
     let database = TestDatabase::postgres().await;
-    let mut home = receiver.home();
-    home.set("GATEHOUSE__STORE__URL", redis.url());
-    home.set("GATEHOUSE__DATABASE__URL", &database.url);
+    let home = home_on(&receiver, &redis, &database);
     let running = home.start(&["serve"]).await;
     let client = running.client();
     assert_eq!(client.register(LOGIN, WORD).await.status, 201);
