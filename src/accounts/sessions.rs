@@ -222,6 +222,11 @@ impl Sessions {
         at <= now.plus(self.settings.confirm) && now.since(at) < self.settings.confirm
     }
 
+    /// Whether the account has a second factor that was not proved recently in this session.
+    pub fn lacks_factor(&self, session: &Session) -> bool {
+        session.strongest.is_some() && !self.is_confirmed(session)
+    }
+
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
         const SQL: &str = concat!(

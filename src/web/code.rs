@@ -355,7 +355,7 @@ impl SecondStep {
 
 /// What differs between pages: the path, and the keys of the texts.
 pub struct FormTexts {
-    path: &'static str,
+    pub path: &'static str,
     title: &'static str,
     lead: &'static str,
     submit: &'static str,

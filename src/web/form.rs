@@ -498,7 +498,8 @@ fn may_be_repeated(answer: &WebResult) -> bool {
         Err(WebError::Answer(response)) => response.status(),
         Err(WebError::Problem(_)) => return false,
     };
-    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT].contains(&status)
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::CONFLICT, StatusCode::SEE_OTHER]
+        .contains(&status)
 }
 
 fn repeated(visit: &PageRequest, services: &Services, again: RepeatedForm) -> HttpResponse {

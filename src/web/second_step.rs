@@ -247,6 +247,14 @@ pub async fn require_confirmed(services: &Services, who: &AuthenticatedSession) 
     }
 }
 
+/// What the password is shown for takes the second factor, too, where the account has one.
+pub async fn require_factor(services: &Services, who: &AuthenticatedSession) -> Result<(), WebError> {
+    match who.session.strongest {
+        Some(_) => require_confirmed(services, who).await,
+        None => Ok(()),
+    }
+}
+
 /// Nothing is set up that another instance would not ask for.
 pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError> {
     match services.factor_verifier.factors().is_upgrading().await? {
@@ -333,7 +341,7 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
-    let Some((token, half)) = half(&visit, &services).await? else { return Ok(lapsed(&visit)) };
+    let Some((token, half)) = half(&visit, &services).await? else { return Err(lapsed(&visit).into()) };
     let factors = services.factor_verifier.factors().of(half.account.id).await?;
     let page = FactorPage::new(&visit, &live, &half, factors);
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
@@ -346,7 +354,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
         None => visit.see_other(&half.target, None),
     };
     let done = finish(&visit, &services, (&token, &half), (factor, !form.trust.is_empty()), answer).await?;
-    Ok(done.unwrap_or_else(|| lapsed(&visit)))
+    // Perhaps another instance has just answered the same form.
+    done.ok_or_else(|| lapsed(&visit).into())
 }
 
 /// Take the second step of a sign-in

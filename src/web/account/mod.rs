@@ -33,7 +33,7 @@ use crate::web::http::{
     ActionRefusal, CountedAs, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest,
     SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::session::{self, SignedIn, welcome};
+use crate::web::session::{self, CONFIRM, SignedIn, welcome};
 
 /// How far back the account page shows what failed, and from how many networks.
 const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -58,12 +58,18 @@ pub struct RevokeForm {
     pub csrf_token: String,
 }
 
-/// Lets a member pass whose password, if there is one, can be shown from here.
+/// Lets a member pass whose password, if there is one, can be shown from here, and who has lately proved the account's
+/// second factor, if it has one: the password alone is not enough for what `page` does.
 async fn require_open(
     visit: &PageRequest,
     services: &Services,
     who: &AuthenticatedSession,
+    page: &str,
 ) -> Result<(), WebError> {
+    if services.sessions.lacks_factor(&who.session) && !who.account.must_change_password {
+        let flash = (!visit.request().method().is_safe()).then_some(Flash::ConfirmFirst);
+        return Err(visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), flash).into());
+    }
     let live = visit.live(services);
     match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
         true => Ok(()),
@@ -78,7 +84,7 @@ async fn show_form(
     who: &AuthenticatedSession,
     what: &'static FormTexts,
 ) -> WebResult {
-    require_open(visit, services, who).await?;
+    require_open(visit, services, who, what.path).await?;
     let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
     let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
     Ok(page.again(notice, CaptchaBlock::Absent).respond(visit))
@@ -92,7 +98,7 @@ async fn verified(
     form: &CodeForm,
     what: &'static FormTexts,
 ) -> Result<Box<SignedInOwner>, WebError> {
-    require_open(visit, services, who).await?;
+    require_open(visit, services, who, what.path).await?;
     let live = visit.live(services);
     let show = |notice, captcha| {
         let page = CodePage::new(visit, what, Some(who.account.login.as_str()), None);
@@ -136,7 +142,7 @@ pub async fn change_password(
 /// The session is looked up last: the same form before this one may have ended it.
 async fn set_password(visit: PageRequest, form: PasswordForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, "/account").await?;
-    require_open(&visit, &services, &who).await?;
+    require_open(&visit, &services, &who, "/account").await?;
     let live = visit.live(&services);
     let page = page(&visit, &services, &who, form.to.target(&visit, &live)).await?;
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
@@ -269,6 +275,7 @@ async fn page(
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
         asks_factor: current.strongest.is_some(),
+        confirm_first: services.sessions.lacks_factor(current) && !account.must_change_password,
         setup_by: current.setup.map(|setup| Moment(setup.by)),
     })
 }
@@ -385,6 +392,8 @@ pub struct AccountPage {
     pub closed: bool,
     /// It has a second factor.
     pub asks_factor: bool,
+    /// Which is to be proved before the password is changed.
+    pub confirm_first: bool,
     /// By when it has to have one.
     pub setup_by: Option<Moment>,
 }

@@ -21,6 +21,7 @@ use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, PageRequest, Problem,
     SecretField, ServicesData, UnreadBody, WebResult,
 };
+use crate::web::second_step::require_factor;
 use crate::web::session::{self, Member};
 
 /// Challenges of every form that asks for the current password.
@@ -84,7 +85,7 @@ async fn submit_once(
     form: CodeForm,
     services: ServicesData,
 ) -> WebResult {
-    require_open(&visit, &services, &who).await?;
+    require_open(&visit, &services, &who, PHONE.path).await?;
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
     let show = page.shown_again(&visit, &live, &form.fields);
@@ -104,7 +105,7 @@ async fn submit_once(
 }
 
 pub async fn show_removal(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    require_open(&visit, &services, &who).await?;
+    require_open(&visit, &services, &who, REMOVAL.path).await?;
     Ok(match who.account.open_hash() {
         Some(_) => CodePage::new(&visit, &REMOVAL, Some(who.account.login.as_str()), None).respond(&visit),
         // The number is the only way in, or the only one from a new browser.
@@ -140,7 +141,7 @@ async fn remove_once(
 /// Give the account a number, in place of the one that it may have
 ///
 /// A number can sign in, so the current password is verified first, as at sign-in; a mistake in it does not use up the
-/// code. An account without a password gets one from POST /api/v1/password/reset first. That another account has the
+/// code. An account with a second factor proves that before, with POST /api/v1/confirm. An account without a password gets one from POST /api/v1/password/reset first. That another account has the
 /// number is told only to a caller with its code.
 #[utoipa::path(
     post,
@@ -151,7 +152,8 @@ async fn remove_once(
     responses((status = 204, description = "The account has the number.")),
     security(("session" = [])),
     extensions(("x-problems" = json!([
-        BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password"
+        BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password",
+        "step-up-required"
     ])))
 )]
 pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
@@ -163,6 +165,7 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
     }
+    require_factor(&call.services, &who).await?;
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
     let actor = call.actor(FORM, body.captcha.as_ref());
     call.told(FORM, set_phone(&actor, &who.account, ((&phone, &code), password)).await).await?;
@@ -171,7 +174,7 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
 
 /// Remove the account's number
 ///
-/// Also 204 if it has none.
+/// Also 204 if it has none. An account with a second factor proves that before, with POST /api/v1/confirm.
 #[utoipa::path(
     delete,
     path = "/api/v1/account/phone",
@@ -180,7 +183,7 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     request_body = RemovePhoneBody,
     responses((status = 204, description = "The account has no number.")),
     security(("session" = [])),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in"])))
+    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in", "step-up-required"])))
 )]
 pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(who): Member) -> WebResult {
     if who.account.password_hash.is_none() {
@@ -190,6 +193,7 @@ pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(wh
     if who.account.password_disabled_at.is_some() {
         return Err(Problem::PasswordDisabled.into());
     }
+    require_factor(&call.services, &who).await?;
     let password = read_current(Field::CurrentPassword, &body.current_password)?;
     let actor = call.actor(FORM, body.captcha.as_ref());
     let verified = actor.verify(&who.account, password, Field::CurrentPassword).await;

@@ -506,6 +506,8 @@ pub enum Flash {
     PasswordReset,
     /// Too much time went by since the first step of a sign-in.
     SecondStepLapsed,
+    /// What was sent takes the second factor, too, and was dropped.
+    ConfirmFirst,
     TotpRemoved,
     PasskeyAdded,
     PasskeyRemoved,
@@ -553,7 +555,11 @@ impl Flash {
         if self.is_for_the_signed_out()
             || matches!(
                 self,
-                Self::AlreadyMade | Self::SearchEnded | Self::AppAsksFactor | Self::AppAsksPasskey
+                Self::AlreadyMade
+                    | Self::SearchEnded
+                    | Self::AppAsksFactor
+                    | Self::AppAsksPasskey
+                    | Self::ConfirmFirst
             )
         {
             "warn"

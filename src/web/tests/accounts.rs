@@ -65,6 +65,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         disabled: None,
         closed: false,
         asks_factor: false,
+        confirm_first: false,
         setup_by: None,
     };
     let full = || AccountPage {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::factors::{first_step, is_signed_in, owner, totp};
 use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
@@ -277,6 +278,25 @@ async fn the_second_click_may_reach_another_instance() {
     assert_eq!((answer.status, answer.header("location")), (303, "/account?tab=1"), "{}", answer.text);
     assert_eq!(there.get("/account").await.status, 200);
     assert_eq!(client.get("/account").await.status, 200, "the browser has the newest token");
+
+    // The second step, which the first click has taken.
+    let owner = owner(&app, "boris").await;
+    let client = app.client();
+    first_step(&client, "boris").await;
+    let fields = [("code", &*totp(&app, &owner.secret))];
+    let form = PageForm::on(&client, "/login/factor", "/login/factor", &fields).await;
+    let first = form.send(&client).await;
+    assert_eq!((first.status, first.header("location")), (303, "/account"), "{}", first.text);
+    let request =
+        client.http.post(format!("{}/login/factor", beside.url)).header("origin", &url).form(&form.fields);
+    let second = Answer::read(request.send().await.unwrap()).await;
+    assert_eq!((second.status, second.header("location")), (303, "/account"), "{}", second.text);
+    assert!(is_signed_in(&client).await);
+    assert_eq!(
+        form.send(&client).await.header("location"),
+        "/account",
+        "the first answer stays in its place"
+    );
 }
 
 #[tokio::test]

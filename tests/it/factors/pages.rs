@@ -66,3 +66,69 @@ async fn an_app_is_set_up_used_and_removed_by_forms_alone() {
     assert_eq!(act(&[("act", "remove-totp")]).await.status, 303);
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
 }
+
+/// A session that proved no factor, as of a thief of the password in a trusted browser, or where the owner's switch is off.
+#[tokio::test]
+async fn the_password_alone_changes_nothing_at_an_account_with_a_second_factor() {
+    let app = TestApp::start(Store::Memory).await;
+    let alice = owner(&app, "alice").await;
+    assert_eq!(put(&alice.browser, "/factors", json!({ "ask": false })).await.status, 204);
+    let thief = app.client();
+    assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
+    let page = thief.get("/account").await;
+    assert!(
+        !page.text.contains("action=\"/account/password\""),
+        "it leads to the confirmation: {}",
+        page.text
+    );
+    assert!(page.text.contains("href=\"/confirm?next=/account\""));
+    let csrf = page.csrf_token();
+    let new = "another long password";
+    let fields = [
+        ("csrf_token", csrf.as_str()),
+        ("current_password", PASSWORD),
+        ("new_password", new),
+        ("phone", "+8613800138000"),
+        ("code", "012345"),
+    ];
+    for page in ["/account/phone", "/account/phone/remove", "/account/export", "/account/delete"] {
+        let to = format!("/confirm?next={page}");
+        assert_eq!(thief.get(page).await.header("location"), to);
+        let sent = thief.post(page, &fields).await;
+        assert_eq!((sent.status, sent.header("location")), (303, to.as_str()), "{page}");
+    }
+    let sent = thief.post("/account/password", &fields).await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/confirm?next=/account"));
+    assert!(thief.get("/confirm?next=/account").await.text.contains("was not saved"));
+    let given = json!({ "phone": "+8613800138000", "code": "012345", "current_password": PASSWORD });
+    let given = thief.call("/account/phone", given).await;
+    let request = thief.http.delete(format!("{}/api/v1/account/phone", thief.url));
+    let request = request.json(&json!({ "current_password": PASSWORD }));
+    let removed = Answer::read(request.send().await.unwrap()).await;
+    for answer in [given, removed] {
+        assert_eq!((answer.status, answer.problem()), (403, "step-up-required"), "{}", answer.text);
+        assert_eq!(answer.body["methods"], json!(["totp", "recovery"]));
+    }
+    assert!(is_signed_in(&thief).await, "the account is there, and its password");
+
+    let fields =
+        [("csrf_token", csrf.as_str()), ("next", "/account/export"), ("code", &totp(&app, &alice.secret))];
+    let confirmed = thief.post("/confirm", &fields).await;
+    assert_eq!(
+        (confirmed.status, confirmed.header("location")),
+        (303, "/account/export"),
+        "{}",
+        confirmed.text
+    );
+    let export = thief.submit("/account/export", "/account/export", &[("current_password", PASSWORD)]).await;
+    assert_eq!((export.status, &export.body["account"]["login"]), (200, &json!("alice")));
+    let changed = [("current_password", PASSWORD), ("new_password", new)];
+    let changed = thief.submit("/account", "/account/password", &changed).await;
+    assert_eq!((changed.status, changed.header("location")), (303, "/account"), "{}", changed.text);
+    let deleted = thief.submit("/account/delete", "/account/delete", &[("current_password", new)]).await;
+    assert_eq!(
+        deleted.header("location"),
+        "/login",
+        "the session that follows a new password has proved it, too"
+    );
+}
