@@ -93,6 +93,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
             "account-must-change",
             AccountPage { must_change: true, sessions: vec![sessions().remove(0)], ..page() },
         ),
+        ("account-confirm-first", AccountPage { asks_factor: true, confirm_first: true, ..full() }),
         ("account-expired", said(page(), Notice::Expired)),
     ]
 }
