@@ -6,7 +6,7 @@ use super::factor_sql::{asks_factor, has_factor, must_have_factor};
 use super::{AccountId, Accounts, DeviceId, EntryCount, Factor, Factors, MOST_NAMED, NamedAccount};
 use crate::clock::Micros;
 use crate::config::FactorSettings;
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db};
 
 /// What is known of an account's factors where its session is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,10 +180,8 @@ impl Factors {
         let id = account.to_string();
         // With the lock under which factors come and go.
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let changed = on_tx!(&mut tx, connection => {
-            let switch = if asks { query(ON).bind(&id).bind(now.0) } else { query(OFF).bind(&id) };
-            switch.execute(connection).await.map(|done| done.rows_affected())
-        })?;
+        let changed = execute!(in &mut tx =>
+            if asks { query(ON).bind(&id).bind(now.0) } else { query(OFF).bind(&id) })?;
         tx.commit().await?;
         Ok(changed > 0)
     }

@@ -191,9 +191,8 @@ impl Factors {
         let Some(sealed) = sealed else { return Ok(None) };
         let secret = self.seal.open(account, sealed);
         let Some(step) = secret.and_then(|secret| secret.step_of(code, now)) else { return Ok(None) };
-        on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).bind(sealed).execute(connection).await
-            .map(drop))?;
-        on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
+        execute!(in &mut tx => query(USE).bind(&id).bind(now.0).bind(step).bind(sealed))?;
+        execute!(in &mut tx => query(REQUIRE).bind(&id).bind(now.0))?;
         prove(&mut tx, session, Factor::Totp, now).await?;
         session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         let codes = self.hand_out(&mut tx, account).await?;
@@ -222,11 +221,11 @@ impl Factors {
         const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
         const ADD: &str = "INSERT INTO recovery_codes (account, code_hash) VALUES ($1, $2)";
         let id = account.to_string();
-        on_tx!(tx, connection => query(VOID).bind(&id).execute(connection).await.map(drop))?;
+        execute!(in tx => query(VOID).bind(&id))?;
         let codes: Vec<_> = (0..RECOVERY_CODES).map(|_| RecoveryCode(self.entropy.bytes())).collect();
         for code in &codes {
             let hash = self.hash(account, code);
-            on_tx!(tx, connection => query(ADD).bind(&id).bind(hash).execute(connection).await.map(drop))?;
+            execute!(in tx => query(ADD).bind(&id).bind(hash))?;
         }
         Ok(codes)
     }
@@ -289,8 +288,7 @@ impl Factors {
         const SQL: &str = "DELETE FROM totp WHERE account = $1";
         let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let removed = on_tx!(&mut tx, connection => query(SQL).bind(account.to_string()).execute(connection).await
-            .map(|done| done.rows_affected()))?;
+        let removed = execute!(in &mut tx => query(SQL).bind(account.to_string()))?;
         end_without_factors(&mut tx, account).await?;
         session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
         tx.commit().await?;
@@ -333,7 +331,7 @@ pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Resu
         concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
     ];
     for sql in TABLES {
-        on_tx!(tx, connection => query(sql).bind(account.to_string()).execute(connection).await.map(drop))?;
+        execute!(in tx => query(sql).bind(account.to_string()))?;
     }
     Ok(())
 }
@@ -358,8 +356,7 @@ pub(super) async fn prove(
     const SQL: &str = "INSERT INTO session_proofs (session, methods, factor_at) VALUES ($1, $2, $3)
         ON CONFLICT (session) DO UPDATE SET methods = excluded.methods, factor_at = excluded.factor_at";
     let factor: &'static str = factor.into();
-    on_tx!(tx, connection => query(SQL).bind(session.to_string()).bind(factor).bind(at.0).execute(connection).await
-        .map(drop))?;
+    execute!(in tx => query(SQL).bind(session.to_string()).bind(factor).bind(at.0))?;
     Ok(())
 }
 

@@ -210,8 +210,8 @@ impl Passkeys {
         if !spend(&mut tx, &challenge, until).await? {
             return Ok(WRONG);
         }
-        let noted = on_tx!(&mut tx, connection => query(NOTE).bind(&found.passkey).bind(i64::from(asserted.sign_count))
-            .bind(i64::from(asserted.backed_up)).bind(now.0).execute(connection).await.map(|done| done.rows_affected()))?;
+        let noted = execute!(in &mut tx => query(NOTE).bind(&found.passkey).bind(i64::from(asserted.sign_count))
+            .bind(i64::from(asserted.backed_up)).bind(now.0))?;
         if noted == 0 {
             return Ok(Err(PasskeyRefusal::CountedBack(Box::new(found.account))));
         }
@@ -263,11 +263,10 @@ impl Passkeys {
         if !spend(&mut tx, &challenge, until).await? {
             return Ok(Err(AddRefusal::Fault(PasskeyFault::WrongChallenge)));
         }
-        let added = on_tx!(&mut tx, connection => query(ADD).bind(passkey.id.to_string()).bind(&passkey.credential)
+        let added = execute!(in &mut tx => query(ADD).bind(passkey.id.to_string()).bind(&passkey.credential)
             .bind(&id).bind(&passkey.rp_id).bind(new.algorithm).bind(text_of(&new.public_key))
             .bind(i64::from(new.sign_count)).bind(i64::from(new.backed_up)).bind(&passkey.label)
-            .bind(HEXLOWER.encode(&new.aaguid)).bind(known_transports(&made.transports)).bind(now.0)
-            .execute(connection).await.map(|done| done.rows_affected()))?;
+            .bind(HEXLOWER.encode(&new.aaguid)).bind(known_transports(&made.transports)).bind(now.0))?;
         if added == 0 {
             return Ok(Err(AddRefusal::Known));
         }
@@ -293,8 +292,7 @@ impl Passkeys {
         const SQL: &str = "DELETE FROM passkeys WHERE id = $1 AND account = $2";
         let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let removed = on_tx!(&mut tx, connection => query(SQL).bind(passkey.to_string()).bind(account.to_string())
-            .execute(connection).await.map(|done| done.rows_affected()))?;
+        let removed = execute!(in &mut tx => query(SQL).bind(passkey.to_string()).bind(account.to_string()))?;
         factors::end_without_factors(&mut tx, account).await?;
         session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
         tx.commit().await?;
@@ -327,8 +325,7 @@ async fn spend(tx: &mut Tx, challenge: &[u8], until: Micros) -> Result<bool, DbE
     const SQL: &str =
         "INSERT INTO spent_challenges (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     let hash = blake3::hash(challenge).to_hex().to_string();
-    let spent = on_tx!(tx, connection => query(SQL).bind(hash).bind(until.0).execute(connection).await
-        .map(|done| done.rows_affected()))?;
+    let spent = execute!(in tx => query(SQL).bind(hash).bind(until.0))?;
     Ok(spent > 0)
 }
 
