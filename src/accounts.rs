@@ -53,8 +53,8 @@ pub use list::{
     ListedAccount,
 };
 pub use passkeys::{
-    AddRefusal, Assertion, Attestation, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey,
-    PasskeyLabel, PasskeyRefusal, Passkeys,
+    AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel, PasskeyRefusal,
+    Passkeys,
 };
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
