@@ -53,8 +53,8 @@ pub use list::{
     ListedAccount,
 };
 pub use passkeys::{
-    AddRefusal, Assertion, Attestation, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey,
-    PasskeyLabel, PasskeyRefusal, Passkeys,
+    AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel, PasskeyRefusal,
+    Passkeys,
 };
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
@@ -175,8 +175,7 @@ impl Accounts {
         }
         let fresh = self.fresh(login, Some(phc), None, Roles { admin: true });
         let account = Account { must_change_password: true, ..fresh };
-        let rows = on_tx!(&mut tx, connection => insert!(account, None).execute(connection).await
-            .map(|done| done.rows_affected()))?;
+        let rows = execute!(in &mut tx => insert!(account, None))?;
         if rows == 0 {
             return Err(CreateError::LoginTaken);
         }
@@ -393,7 +392,7 @@ impl Accounts {
         })?;
         if version.is_some() {
             for sql in [END_SESSIONS, FORGET_DEVICES, END_TRUST] {
-                on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
+                execute!(in &mut tx => query(sql).bind(&account))?;
             }
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
             tx.commit().await?;

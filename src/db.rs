@@ -397,8 +397,12 @@ macro_rules! on_tx {
         }
     };
 }
-/// Runs a statement and returns how many rows it changed: `execute!(&self.db => query(SQL).bind(id))`.
+/// Runs a statement and returns how many rows it changed: `execute!(&self.db => query(SQL).bind(id))`; in a transaction,
+/// `execute!(in &mut tx => query(SQL).bind(id))`.
 macro_rules! execute {
+    (in $tx:expr => $query:expr) => {
+        $crate::db::on_tx!($tx, connection => $query.execute(connection).await.map(|done| done.rows_affected()))
+    };
     ($db:expr => $query:expr) => {
         $crate::db::on_db!($db, pool => $query.execute(pool).await.map(|done| done.rows_affected()))
     };

@@ -1,5 +1,6 @@
-//! Passkeys (W3C Web Authentication Level 3): what an authenticator answered, against what it was asked. Pure: it reads
-//! no clock, no database and no request. The user is always verified (PIN, finger, face), and no attestation is read.
+//! Passkeys (W3C Web Authentication Level 3): what an authenticator answered, as browsers write it, against what it was
+//! asked. Pure: it reads no clock and no database. The user is always verified (PIN, finger, face), and no attestation is
+//! read.
 
 mod cbor;
 mod cose;
@@ -7,7 +8,7 @@ mod cose;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use cbor::{Item, Reader};
 pub use cose::{ALGORITHMS, StoredKey};
@@ -22,6 +23,58 @@ pub struct RelyingParty {
     pub id: String,
     /// `https://accounts.example`, as browsers write it.
     pub origin: String,
+}
+
+/// Bytes in base64url.
+#[derive(Debug, Clone)]
+pub struct Base64Bytes(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for Base64Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        URL_SAFE_NO_PAD.decode(text).map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
+/// `PublicKeyCredential.toJSON()` of an answer; browsers add fields to it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Assertion {
+    pub id: Base64Bytes,
+    pub response: AssertionResponse,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssertionResponse {
+    #[serde(rename = "clientDataJSON")]
+    pub client_data: Base64Bytes,
+    pub authenticator_data: Base64Bytes,
+    pub signature: Base64Bytes,
+    /// Of whom the authenticator says that it is.
+    pub user_handle: Option<Base64Bytes>,
+}
+
+impl Assertion {
+    /// Whether the authenticator says that it has checked its user: what it says is verified elsewhere.
+    pub fn is_user_verified(&self) -> bool {
+        self.response.authenticator_data.0.get(32).is_some_and(|flags| flags & USER_VERIFIED != 0)
+    }
+}
+
+/// The same of a new passkey.
+#[derive(Debug, Deserialize)]
+pub struct Attestation {
+    pub response: AttestationResponse,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttestationResponse {
+    #[serde(rename = "clientDataJSON")]
+    pub client_data: Base64Bytes,
+    pub attestation_object: Base64Bytes,
+    #[serde(default)]
+    pub transports: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,12 +123,6 @@ pub enum PasskeyFault {
 
 use PasskeyFault::Malformed;
 
-#[derive(Debug, Clone, Copy)]
-enum Ceremony {
-    Create,
-    Get,
-}
-
 /// What the browser says about the ceremony; more fields may come.
 #[derive(Deserialize)]
 struct ClientData {
@@ -109,16 +156,16 @@ impl RelyingParty {
         client_data: &[u8],
         attestation_object: &[u8],
     ) -> Result<NewCredential, PasskeyFault> {
-        self.check_client(Ceremony::Create, challenge, client_data)?;
+        self.check_client("webauthn.create", challenge, client_data)?;
         let bytes = data_in(attestation_object).ok_or(Malformed("attestationObject"))?;
         let data = AuthenticatorData::parse(bytes).ok_or(Malformed("authData"))?;
         self.check_authenticator(&data)?;
         let attested = data.attested.as_ref().ok_or(Malformed("authData"))?;
-        let key = cose::parse(attested.key)?;
+        let (algorithm, public_key) = cose::parse(attested.key)?;
         Ok(NewCredential {
             id: attested.id.to_vec(),
-            algorithm: key.algorithm,
-            public_key: key.bytes,
+            algorithm,
+            public_key,
             sign_count: data.sign_count,
             backed_up: data.has(BACKED_UP),
             aaguid: *attested.aaguid,
@@ -134,7 +181,7 @@ impl RelyingParty {
         authenticator_data: &[u8],
         signature: &[u8],
     ) -> Result<Asserted, PasskeyFault> {
-        self.check_client(Ceremony::Get, challenge, client_data)?;
+        self.check_client("webauthn.get", challenge, client_data)?;
         let data = AuthenticatorData::parse(authenticator_data).ok_or(Malformed("authenticatorData"))?;
         self.check_authenticator(&data)?;
         let signed = [authenticator_data, digest(&SHA256, client_data).as_ref()].concat();
@@ -142,13 +189,9 @@ impl RelyingParty {
         Ok(Asserted { sign_count: data.sign_count, backed_up: data.has(BACKED_UP) })
     }
 
-    fn check_client(&self, ceremony: Ceremony, challenge: &[u8], json: &[u8]) -> Result<(), PasskeyFault> {
+    fn check_client(&self, ceremony: &str, challenge: &[u8], json: &[u8]) -> Result<(), PasskeyFault> {
         let data = ClientData::parse(json)?;
-        let named = match ceremony {
-            Ceremony::Create => "webauthn.create",
-            Ceremony::Get => "webauthn.get",
-        };
-        if data.r#type != named {
+        if data.r#type != ceremony {
             return Err(PasskeyFault::WrongType);
         }
         if data.challenge()? != challenge {

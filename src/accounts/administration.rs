@@ -9,7 +9,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{Account, AccountId, Accounts, session_changes};
 use crate::config::is_custom_name;
-use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
+use crate::db::{DbError, DbLock, Tx, execute, on_db, on_tx};
 
 /// In URLs by these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -148,13 +148,12 @@ impl Accounts {
             return Ok(refused);
         }
         let (account, now) = (id.to_string(), self.clock.now().0);
-        on_tx!(&mut tx, connection => {
+        execute!(in &mut tx => {
             let change = query(act.sql()).bind(&account);
-            let change = if act.shuts_out() { change.bind(now) } else { change };
-            change.execute(connection).await.map(drop)
+            if act.shuts_out() { change.bind(now) } else { change }
         })?;
         for sql in act.ends() {
-            on_tx!(&mut tx, connection => query(*sql).bind(&account).execute(connection).await.map(drop))?;
+            execute!(in &mut tx => query(*sql).bind(&account))?;
         }
         // Last, as wherever sessions end, so that no two wait for each other.
         if !act.ends().is_empty() {
@@ -275,7 +274,7 @@ impl Accounts {
         }
         let names = to.to_string();
         session_changes::record(&mut tx, &self.entropy, &id, at).await?;
-        on_tx!(&mut tx, connection => query(SET).bind(&id).bind(&names).execute(connection).await.map(drop))?;
+        execute!(in &mut tx => query(SET).bind(&id).bind(&names))?;
         tx.commit().await?;
         Ok(AccountChange::NewGroups { from, to })
     }

@@ -1,12 +1,15 @@
 //! Who is asked for a second factor, and who has to set one up: by the owner's own wish, and by `[factors]`.
 
+use serde::Serialize;
 use sqlx::{Row, query, query_as, query_scalar};
+use utoipa::ToSchema;
 
 use super::factor_sql::{asks_factor, has_factor, must_have_factor};
+use super::factors::ASK;
 use super::{AccountId, Accounts, DeviceId, EntryCount, Factor, Factors, MOST_NAMED, NamedAccount};
-use crate::clock::Micros;
+use crate::clock::{Micros, as_time};
 use crate::config::FactorSettings;
-use crate::db::{Db, DbError, DbLock, execute, from_row, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, execute, from_row, on_db};
 
 /// What is known of an account's factors where its session is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,38 +155,36 @@ impl Accounts {
 /// Browsers of an account that are trusted at once; of more, those whose trust ends first are forgotten.
 const MOST_TRUSTED: i64 = 20;
 
-/// A browser whose sign-ins are not asked for the second step.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A browser whose sign-ins are not asked for a second step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TrustedBrowser)]
 pub struct TrustedDevice {
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub device: DeviceId,
+    /// Its User-Agent.
+    pub browser: String,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
     pub until: Micros,
-    pub user_agent: String,
 }
 
 from_row!(TrustedDevice, row => TrustedDevice {
     device: row.try_get("device")?,
+    browser: row.try_get("user_agent")?,
     until: Micros(row.try_get("until")?),
-    user_agent: row.try_get("user_agent")?,
 });
 
 impl Factors {
     /// The owner's switch: whether sign-ins are asked for a second step. False if that changed nothing, as when it is
     /// turned on at an account without a factor.
     pub async fn ask(&self, account: AccountId, asks: bool) -> Result<bool, DbError> {
-        const ON: &str = concat!(
-            "INSERT INTO factor_policies (account, required) SELECT $1, $2 WHERE ",
-            has_factor!("$1"),
-            " ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0"
-        );
         const OFF: &str = "UPDATE factor_policies SET required = 0 WHERE account = $1 AND required > 0";
         let now = self.db.now(&self.clock).await?;
         let id = account.to_string();
         // With the lock under which factors come and go.
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let changed = on_tx!(&mut tx, connection => {
-            let switch = if asks { query(ON).bind(&id).bind(now.0) } else { query(OFF).bind(&id) };
-            switch.execute(connection).await.map(|done| done.rows_affected())
-        })?;
+        let changed = execute!(in &mut tx =>
+            if asks { query(ASK).bind(&id).bind(now.0) } else { query(OFF).bind(&id) })?;
         tx.commit().await?;
         Ok(changed > 0)
     }

@@ -4,13 +4,7 @@
 /// Whether an account has a factor. `$account` is its id, in SQL.
 macro_rules! has_factor {
     ($account:literal) => {
-        concat!(
-            "(EXISTS (SELECT 1 FROM totp WHERE account = ",
-            $account,
-            " AND secret IS NOT NULL) OR EXISTS (SELECT 1 FROM passkeys WHERE account = ",
-            $account,
-            "))"
-        )
+        concat!("(", $crate::accounts::factor_sql::strongest_factor!($account), " IS NOT NULL)")
     };
 }
 

@@ -15,17 +15,24 @@ use super::factor_sql::has_factor;
 use super::{AccountId, DeviceId, SessionId, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
-use crate::db::{Db, DbError, DbLock, Tx, execute, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey, hidden_debug};
 
-use totp::SecretSeal;
+use totp::{SecretSeal, read_base32};
 pub use totp::{TotpCode, TotpSecret};
 
 /// Wrong codes of strangers in a row, who have the password; then no stranger's code is compared.
 pub const MOST_FACTOR_FAILURES: i64 = 100;
 /// Handed out together.
 pub const RECOVERY_CODES: usize = 10;
+
+/// Has sign-ins to an account asked for its second factor from now on.
+pub(super) const ASK: &str = concat!(
+    "INSERT INTO factor_policies (account, required) SELECT $1, $2 WHERE ",
+    has_factor!("$1"),
+    " ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0"
+);
 
 /// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
@@ -47,15 +54,9 @@ pub struct RecoveryCode([u8; 10]);
 hidden_debug!(RecoveryCode);
 
 impl RecoveryCode {
-    /// As it was typed: with or without dashes, in any case.
+    /// As it was typed.
     pub fn parse(text: &str) -> Option<Self> {
-        let letters: Zeroizing<String> = Zeroizing::new(
-            text.chars()
-                .filter(|c| !c.is_whitespace() && *c != '-')
-                .map(|c| c.to_ascii_uppercase())
-                .collect(),
-        );
-        let bytes = Zeroizing::new(BASE32_NOPAD.decode(letters.as_bytes()).ok()?);
+        let bytes = Zeroizing::new(read_base32(text)?);
         Some(Self(bytes.as_slice().try_into().ok()?))
     }
 
@@ -151,22 +152,22 @@ impl Factors {
         const SQL: &str = "INSERT INTO totp (account, pending) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET pending = excluded.pending";
         let secret = TotpSecret::random(&self.entropy);
-        let sealed = self.sealed(account, &secret);
-        execute!(&self.db => query(SQL).bind(account.to_string()).bind(format!("{session}.{sealed}")))?;
+        let pending = pending(session, &self.sealed(account, &secret));
+        execute!(&self.db => query(SQL).bind(account.to_string()).bind(pending))?;
         Ok(secret)
     }
 
-    /// The secret that was proposed last, if it was in this session, and is not in use yet.
+    /// The secret that was proposed last, if it was in this session, and is not in use yet; and the same sealed.
     pub async fn proposed_totp(
         &self,
         account: AccountId,
         session: SessionId,
-    ) -> Result<Option<TotpSecret>, DbError> {
+    ) -> Result<Option<(TotpSecret, String)>, DbError> {
         const SQL: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
-        let pending: Option<String> =
+        let found: Option<String> =
             on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_optional(pool).await)?;
-        let sealed = pending.as_deref().and_then(|pending| proposed_in(session, pending));
-        Ok(sealed.and_then(|sealed| self.seal.open(account, sealed)))
+        let sealed = found.as_deref().and_then(|found| found.strip_prefix(&pending(session, "")));
+        Ok(sealed.and_then(|sealed| Some((self.seal.open(account, sealed)?, sealed.to_owned()))))
     }
 
     /// Takes the proposed secret into use if the code is right, and hands out recovery codes; None if it is wrong.
@@ -177,23 +178,20 @@ impl Factors {
         session: SessionId,
         code: &TotpCode,
     ) -> Result<Option<Vec<RecoveryCode>>, DbError> {
-        const PENDING: &str = "SELECT pending FROM totp WHERE account = $1 AND pending IS NOT NULL";
         const USE: &str = "UPDATE totp SET secret = $4, pending = NULL, confirmed_at = $2, last_step = $3,
-            failures = 0, disabled_at = NULL WHERE account = $1";
-        const REQUIRE: &str = "INSERT INTO factor_policies (account, required) VALUES ($1, $2)
-            ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0";
+            failures = 0, disabled_at = NULL WHERE account = $1 AND pending = $5";
+        let Some((secret, sealed)) = self.proposed_totp(account, session).await? else { return Ok(None) };
         let now = self.db.now(&self.clock).await?;
+        let Some(step) = secret.step_of(code, now) else { return Ok(None) };
         let id = account.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let pending: Option<String> =
-            on_tx!(&mut tx, connection => query_scalar(PENDING).bind(&id).fetch_optional(connection).await)?;
-        let sealed = pending.as_deref().and_then(|pending| proposed_in(session, pending));
-        let Some(sealed) = sealed else { return Ok(None) };
-        let secret = self.seal.open(account, sealed);
-        let Some(step) = secret.and_then(|secret| secret.step_of(code, now)) else { return Ok(None) };
-        on_tx!(&mut tx, connection => query(USE).bind(&id).bind(now.0).bind(step).bind(sealed).execute(connection).await
-            .map(drop))?;
-        on_tx!(&mut tx, connection => query(REQUIRE).bind(&id).bind(now.0).execute(connection).await.map(drop))?;
+        let used = execute!(in &mut tx => query(USE).bind(&id).bind(now.0).bind(step).bind(&sealed)
+            .bind(pending(session, &sealed)))?;
+        // It was taken into use meanwhile, or another one was proposed.
+        if used == 0 {
+            return Ok(None);
+        }
+        execute!(in &mut tx => query(ASK).bind(&id).bind(now.0))?;
         prove(&mut tx, session, Factor::Totp, now).await?;
         session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         let codes = self.hand_out(&mut tx, account).await?;
@@ -222,11 +220,11 @@ impl Factors {
         const VOID: &str = "DELETE FROM recovery_codes WHERE account = $1";
         const ADD: &str = "INSERT INTO recovery_codes (account, code_hash) VALUES ($1, $2)";
         let id = account.to_string();
-        on_tx!(tx, connection => query(VOID).bind(&id).execute(connection).await.map(drop))?;
+        execute!(in tx => query(VOID).bind(&id))?;
         let codes: Vec<_> = (0..RECOVERY_CODES).map(|_| RecoveryCode(self.entropy.bytes())).collect();
         for code in &codes {
             let hash = self.hash(account, code);
-            on_tx!(tx, connection => query(ADD).bind(&id).bind(hash).execute(connection).await.map(drop))?;
+            execute!(in tx => query(ADD).bind(&id).bind(hash))?;
         }
         Ok(codes)
     }
@@ -283,16 +281,32 @@ impl Factors {
         Ok(spent > 0)
     }
 
-    /// Takes the app away. With the account's last factor goes that it is asked for one. Sessions go on. False if there
-    /// was none.
+    /// Takes the app away. False if there was none.
     pub async fn remove_totp(&self, account: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "DELETE FROM totp WHERE account = $1";
-        let now = self.db.now(&self.clock).await?;
+        self.remove(account, "DELETE FROM totp WHERE account = $1", &[account.to_string()]).await
+    }
+
+    /// Deletes the factor with these keys; sessions go on. With the account's last one goes that it is asked for one, and
+    /// what stands in for it: recovery codes and trust.
+    pub(super) async fn remove(
+        &self,
+        account: AccountId,
+        sql: &'static str,
+        keys: &[String],
+    ) -> Result<bool, DbError> {
+        const END: [&str; 4] = [
+            concat!("DELETE FROM factor_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
+            concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
+            concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
+            concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
+        ];
+        let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let removed = on_tx!(&mut tx, connection => query(SQL).bind(account.to_string()).execute(connection).await
-            .map(|done| done.rows_affected()))?;
-        end_without_factors(&mut tx, account).await?;
-        session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
+        let removed = execute!(in &mut tx => keys.iter().fold(query(sql), |delete, key| delete.bind(key)))?;
+        for sql in END {
+            execute!(in &mut tx => query(sql).bind(&id))?;
+        }
+        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
         tx.commit().await?;
         Ok(removed > 0)
     }
@@ -324,28 +338,14 @@ impl Factors {
     }
 }
 
-/// What nobody is asked for any more goes: recovery codes stand in for an app or a passkey, and so does trust.
-pub(super) async fn end_without_factors(tx: &mut Tx, account: AccountId) -> Result<(), DbError> {
-    const TABLES: [&str; 4] = [
-        concat!("DELETE FROM factor_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
-        concat!("DELETE FROM recovery_codes WHERE account = $1 AND NOT ", has_factor!("$1")),
-        concat!("DELETE FROM trusted_devices WHERE account = $1 AND NOT ", has_factor!("$1")),
-        concat!("UPDATE factor_policies SET required = 0 WHERE account = $1 AND NOT ", has_factor!("$1")),
-    ];
-    for sql in TABLES {
-        on_tx!(tx, connection => query(sql).bind(account.to_string()).execute(connection).await.map(drop))?;
-    }
-    Ok(())
-}
-
 /// What a session has proved, as it is stored; nothing where the browser was trusted instead.
 pub(super) fn proved(methods: Option<&str>, at: Option<i64>) -> Option<(Factor, Micros)> {
     methods.and_then(|method| method.parse().ok()).zip(at.map(Micros))
 }
 
-/// The sealed secret, if this session proposed it.
-fn proposed_in(session: SessionId, pending: &str) -> Option<&str> {
-    pending.strip_prefix(session.to_string().as_str())?.strip_prefix('.')
+/// A sealed secret as it is stored until it is in use: with the session that proposed it.
+fn pending(session: SessionId, sealed: &str) -> String {
+    format!("{session}.{sealed}")
 }
 
 /// Notes in a session that a factor was proved in it.
@@ -358,8 +358,7 @@ pub(super) async fn prove(
     const SQL: &str = "INSERT INTO session_proofs (session, methods, factor_at) VALUES ($1, $2, $3)
         ON CONFLICT (session) DO UPDATE SET methods = excluded.methods, factor_at = excluded.factor_at";
     let factor: &'static str = factor.into();
-    on_tx!(tx, connection => query(SQL).bind(session.to_string()).bind(factor).bind(at.0).execute(connection).await
-        .map(drop))?;
+    execute!(in tx => query(SQL).bind(session.to_string()).bind(factor).bind(at.0))?;
     Ok(())
 }
 

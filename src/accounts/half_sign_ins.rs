@@ -40,7 +40,6 @@ pub struct HalfSignIn {
     pub target: String,
     /// After a code for a forgotten password: the new one, which the second step sets. It signs nobody in.
     pub new_password: Option<Phc>,
-    pub expires_at: Micros,
 }
 
 #[derive(Clone)]
@@ -87,7 +86,7 @@ impl HalfSignIns {
 
     /// None if it is unknown, too old or used, or the password was changed since.
     pub async fn find(&self, token: &HalfToken) -> Result<Option<HalfSignIn>, DbError> {
-        const SQL: &str = "SELECT h.proved, h.device, h.target, h.new_password, h.expires_at, a.*
+        const SQL: &str = "SELECT h.proved, h.device, h.target, h.new_password, a.*
             FROM half_sign_ins h JOIN accounts a ON a.id = h.account AND a.password_version = h.password_version
             WHERE h.token_hash = $1 AND h.expires_at > $2 AND a.disabled_at IS NULL";
         let now = self.db.now(&self.clock).await?.0;
@@ -136,5 +135,4 @@ from_row!(HalfSignIn, row => HalfSignIn {
     },
     target: row.try_get("target")?,
     new_password: row.try_get("new_password")?,
-    expires_at: Micros(row.try_get("expires_at")?),
 });

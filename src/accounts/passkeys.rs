@@ -6,18 +6,21 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::HEXLOWER;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sqlx::{Row, query, query_as, query_scalar};
 use strum::IntoStaticStr;
+use utoipa::ToSchema;
 
 use super::{
-    Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, SessionId, factors, session_changes,
+    Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, Session, factors, session_changes,
 };
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::webauthn::{PasskeyFault, RelyingParty, StoredKey, challenge_of};
+use crate::webauthn::{
+    Assertion, Attestation, AttestationResponse, PasskeyFault, RelyingParty, StoredKey, challenge_of,
+};
 
 /// How long somebody may take to answer.
 pub const CHALLENGE_LASTS: Duration = Duration::from_secs(300);
@@ -40,37 +43,6 @@ pub enum ChallengePurpose {
     Add,
 }
 
-/// What an authenticator answered, as the browser sent it.
-#[derive(Debug, Clone)]
-pub struct Assertion {
-    pub purpose: ChallengePurpose,
-    /// The browser's random name; none was asked for a challenge without one.
-    pub browser: Option<[u8; 16]>,
-    pub credential: Vec<u8>,
-    pub client_data: Vec<u8>,
-    pub authenticator_data: Vec<u8>,
-    pub signature: Vec<u8>,
-    /// Of whom the authenticator says that it is.
-    pub user_handle: Option<Vec<u8>>,
-}
-
-impl Assertion {
-    /// Whether the authenticator says that it has checked its user: what it says is verified elsewhere.
-    pub fn is_user_verified(&self) -> bool {
-        const USER_VERIFIED: u8 = 4;
-        self.authenticator_data.get(32).is_some_and(|flags| flags & USER_VERIFIED != 0)
-    }
-}
-
-/// A key that an authenticator made, as the browser sent it.
-#[derive(Debug, Clone)]
-pub struct Attestation {
-    pub browser: Option<[u8; 16]>,
-    pub client_data: Vec<u8>,
-    pub attestation_object: Vec<u8>,
-    pub transports: Vec<String>,
-}
-
 /// What its owner calls it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasskeyLabel(String);
@@ -83,18 +55,26 @@ impl PasskeyLabel {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+// A passkey as its owner sees it, and as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Passkey {
+    #[schema(value_type = String, pattern = "^[0-9a-f]{32}$")]
     pub id: PasskeyId,
-    /// The authenticator's name for it, in base64url.
-    pub credential: String,
-    /// The domain that it is for.
-    pub rp_id: String,
     pub label: String,
+    #[serde(serialize_with = "as_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Micros,
+    /// Left out if it was not used yet.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_used_at: Option<Micros>,
     /// It is kept by a password manager or a cloud, too.
     pub backed_up: bool,
-    pub created_at: Micros,
-    pub last_used_at: Option<Micros>,
+    /// The domain that it is for: it works nowhere else.
+    pub rp_id: String,
+    /// The authenticator's name for it, in base64url.
+    #[serde(skip)]
+    pub credential: String,
 }
 
 /// Why an answer is not accepted.
@@ -162,6 +142,7 @@ impl Passkeys {
     }
 
     /// Until when it may be answered; None if it is none of ours, for something else or another browser, or too old.
+    /// `browser` is its random name: none was asked by a browser without one.
     fn read_challenge(
         &self,
         challenge: &[u8],
@@ -169,10 +150,10 @@ impl Passkeys {
         browser: Option<&[u8; 16]>,
         now: Micros,
     ) -> Option<Micros> {
-        let (body, told) = challenge.split_last_chunk::<16>()?;
-        self.keys.signer(told, |key| browser.map_or([0; 16], |browser| mac(key, purpose, browser, body)))?;
+        let (browser, (body, told)) = (browser?, challenge.split_last_chunk::<16>()?);
+        self.keys.signer(told, |key| mac(key, purpose, browser, body))?;
         let expires_at = Micros(i64::from_be_bytes(*body.first_chunk()?));
-        (browser.is_some() && expires_at > now).then_some(expires_at)
+        (expires_at > now).then_some(expires_at)
     }
 
     /// Whose passkey it is, if the answer is right, which it is once. `account`: of whom it has to be. Nothing is written
@@ -180,6 +161,8 @@ impl Passkeys {
     pub async fn accept(
         &self,
         shown: &Assertion,
+        purpose: ChallengePurpose,
+        browser: Option<&[u8; 16]>,
         account: Option<AccountId>,
     ) -> Result<Result<Account, PasskeyRefusal>, DbError> {
         const FIND: &str = "SELECT k.id AS passkey, k.algorithm, k.public_key, k.sign_count, a.*
@@ -187,31 +170,31 @@ impl Passkeys {
         const NOTE: &str = "UPDATE passkeys SET sign_count = $2, backed_up = $3, last_used_at = $4
             WHERE id = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
         const WRONG: Result<Account, PasskeyRefusal> = Err(PasskeyRefusal::Wrong);
-        let (Some(site), Ok(challenge)) = (&self.site, challenge_of(&shown.client_data)) else {
+        let Assertion { id, response: answer } = shown;
+        let (Some(site), Ok(challenge)) = (&self.site, challenge_of(&answer.client_data.0)) else {
             return Ok(WRONG);
         };
         let now = self.db.now(&self.clock).await?;
-        let until = self.read_challenge(&challenge, shown.purpose, shown.browser.as_ref(), now);
-        let Some(until) = until else { return Ok(WRONG) };
-        let found: Option<FoundPasskey> = on_db!(&self.db, pool => query_as(FIND).bind(text_of(&shown.credential))
-            .fetch_optional(pool).await)?;
+        let Some(until) = self.read_challenge(&challenge, purpose, browser, now) else { return Ok(WRONG) };
+        let found: Option<FoundPasskey> =
+            on_db!(&self.db, pool => query_as(FIND).bind(text_of(&id.0)).fetch_optional(pool).await)?;
         let Some(found) = found.filter(|found| {
             account.is_none_or(|account| account == found.account.id)
-                && shown.user_handle.as_ref().is_none_or(|handle| handle == found.account.id.as_bytes())
+                && answer.user_handle.as_ref().is_none_or(|handle| handle.0 == found.account.id.as_bytes())
         }) else {
             return Ok(WRONG);
         };
         let key = StoredKey { algorithm: found.algorithm, public_key: &found.public_key };
-        let Assertion { client_data, authenticator_data, signature, .. } = shown;
-        let Ok(asserted) = site.assert(&challenge, key, client_data, authenticator_data, signature) else {
+        let (data, signature) = (&answer.authenticator_data.0, &answer.signature.0);
+        let Ok(asserted) = site.assert(&challenge, key, &answer.client_data.0, data, signature) else {
             return Ok(WRONG);
         };
         let mut tx = self.db.begin().await?;
         if !spend(&mut tx, &challenge, until).await? {
             return Ok(WRONG);
         }
-        let noted = on_tx!(&mut tx, connection => query(NOTE).bind(&found.passkey).bind(i64::from(asserted.sign_count))
-            .bind(i64::from(asserted.backed_up)).bind(now.0).execute(connection).await.map(|done| done.rows_affected()))?;
+        let noted = execute!(in &mut tx => query(NOTE).bind(&found.passkey).bind(i64::from(asserted.sign_count))
+            .bind(i64::from(asserted.backed_up)).bind(now.0))?;
         if noted == 0 {
             return Ok(Err(PasskeyRefusal::CountedBack(Box::new(found.account))));
         }
@@ -222,9 +205,9 @@ impl Passkeys {
     /// Gives the account a key, and recovery codes if it has none left. The session has proved it with that.
     pub async fn add(
         &self,
-        account: AccountId,
-        session: SessionId,
+        &Session { id: session, account, .. }: &Session,
         made: &Attestation,
+        browser: Option<&[u8; 16]>,
         label: &PasskeyLabel,
     ) -> Result<Result<(Passkey, Vec<RecoveryCode>), AddRefusal>, DbError> {
         const COUNT: &str = "SELECT COUNT(*) FROM passkeys WHERE account = $1";
@@ -235,10 +218,11 @@ impl Passkeys {
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING";
         let Some(site) = &self.site else { return Ok(Err(AddRefusal::Fault(PasskeyFault::WrongRp))) };
         let now = self.db.now(&self.clock).await?;
-        let verified = challenge_of(&made.client_data).and_then(|challenge| {
-            let until = self.read_challenge(&challenge, ChallengePurpose::Add, made.browser.as_ref(), now);
+        let AttestationResponse { client_data, attestation_object, transports } = &made.response;
+        let verified = challenge_of(&client_data.0).and_then(|challenge| {
+            let until = self.read_challenge(&challenge, ChallengePurpose::Add, browser, now);
             let until = until.ok_or(PasskeyFault::WrongChallenge)?;
-            Ok((site.register(&challenge, &made.client_data, &made.attestation_object)?, challenge, until))
+            Ok((site.register(&challenge, &client_data.0, &attestation_object.0)?, challenge, until))
         });
         let (new, challenge, until) = match verified {
             Ok(verified) => verified,
@@ -263,11 +247,10 @@ impl Passkeys {
         if !spend(&mut tx, &challenge, until).await? {
             return Ok(Err(AddRefusal::Fault(PasskeyFault::WrongChallenge)));
         }
-        let added = on_tx!(&mut tx, connection => query(ADD).bind(passkey.id.to_string()).bind(&passkey.credential)
+        let added = execute!(in &mut tx => query(ADD).bind(passkey.id.to_string()).bind(&passkey.credential)
             .bind(&id).bind(&passkey.rp_id).bind(new.algorithm).bind(text_of(&new.public_key))
             .bind(i64::from(new.sign_count)).bind(i64::from(new.backed_up)).bind(&passkey.label)
-            .bind(HEXLOWER.encode(&new.aaguid)).bind(known_transports(&made.transports)).bind(now.0)
-            .execute(connection).await.map(|done| done.rows_affected()))?;
+            .bind(HEXLOWER.encode(&new.aaguid)).bind(known_transports(transports)).bind(now.0))?;
         if added == 0 {
             return Ok(Err(AddRefusal::Known));
         }
@@ -288,17 +271,10 @@ impl Passkeys {
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?)
     }
 
-    /// With the account's last factor goes that it is asked for one. False if it has no such key.
+    /// False if the account has no such key.
     pub async fn remove(&self, account: AccountId, passkey: PasskeyId) -> Result<bool, DbError> {
-        const SQL: &str = "DELETE FROM passkeys WHERE id = $1 AND account = $2";
-        let now = self.db.now(&self.clock).await?;
-        let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
-        let removed = on_tx!(&mut tx, connection => query(SQL).bind(passkey.to_string()).bind(account.to_string())
-            .execute(connection).await.map(|done| done.rows_affected()))?;
-        factors::end_without_factors(&mut tx, account).await?;
-        session_changes::record(&mut tx, &self.entropy, &account.to_string(), now).await?;
-        tx.commit().await?;
-        Ok(removed > 0)
+        let sql = "DELETE FROM passkeys WHERE account = $1 AND id = $2";
+        self.factors.remove(account, sql, &[account.to_string(), passkey.to_string()]).await
     }
 
     /// How many are for another domain than this, and work nowhere here.
@@ -327,8 +303,7 @@ async fn spend(tx: &mut Tx, challenge: &[u8], until: Micros) -> Result<bool, DbE
     const SQL: &str =
         "INSERT INTO spent_challenges (hash, expires_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     let hash = blake3::hash(challenge).to_hex().to_string();
-    let spent = on_tx!(tx, connection => query(SQL).bind(hash).bind(until.0).execute(connection).await
-        .map(|done| done.rows_affected()))?;
+    let spent = execute!(in tx => query(SQL).bind(hash).bind(until.0))?;
     Ok(spent > 0)
 }
 

@@ -9,7 +9,7 @@ use sqlx::{query, query_as};
 
 use super::AccountId;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, Tx, execute, on_db, on_tx};
+use crate::db::{Db, DbError, Tx, execute, on_db};
 use crate::entropy::Entropy;
 
 /// How long a change can be read, by the database's clock: longer than any transaction takes from it to its commit.
@@ -58,8 +58,8 @@ pub(super) async fn record(tx: &mut Tx, entropy: &Entropy, account: &str, at: Mi
     const SQL: &str = "INSERT INTO session_changes (id, account, at) VALUES ($1, $2, $3)";
     // By it an instance knows which it has read. One made by the start of a session has another form.
     let id = format!("{:032x}", u128::from_be_bytes(entropy.bytes()));
-    on_tx!(tx, connection => query(FORGET).bind(account).execute(connection).await.map(drop))?;
-    on_tx!(tx, connection => query(SQL).bind(&id).bind(account).bind(at.0).execute(connection).await.map(drop))?;
+    execute!(in tx => query(FORGET).bind(account))?;
+    execute!(in tx => query(SQL).bind(&id).bind(account).bind(at.0))?;
     Ok(())
 }
 

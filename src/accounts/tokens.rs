@@ -177,9 +177,9 @@ impl ApiTokens {
         if live >= MOST_TOKENS {
             return Ok(None);
         }
-        on_tx!(&mut tx, connection => query(INSERT).bind(id.to_string()).bind(&new.name)
+        execute!(in &mut tx => query(INSERT).bind(id.to_string()).bind(&new.name)
             .bind(self.hash(&token)).bind(new.scopes.to_string()).bind(by.to_string()).bind(now.0)
-            .bind(expires_at).execute(connection).await.map(drop))?;
+            .bind(expires_at))?;
         tx.commit().await?;
         Ok(Some((token, id)))
     }

@@ -15,7 +15,7 @@ use super::event::{
 };
 use super::log::COLUMNS;
 use crate::config::LimitName;
-use crate::db::{Db, DbError, Tx, on_tx};
+use crate::db::{Db, DbError, Tx, execute, on_tx};
 use crate::request_id::RequestId;
 
 const BATCH: usize = 500;
@@ -298,8 +298,8 @@ async fn add_up(tx: &mut Tx, rows: &[EventEntry]) -> Result<(), DbError> {
             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, {column}, outcome, limit_name, noted)
             DO UPDATE SET count = {table}.count + excluded.count"
         );
-        on_tx!(&mut *tx, connection => query(AssertSqlSafe(sql)).bind(start).bind(what).bind(outcome)
-            .bind(&*limit).bind(noted).bind(count).execute(connection).await.map(drop))?;
+        execute!(in &mut *tx => query(AssertSqlSafe(sql)).bind(start).bind(what).bind(outcome).bind(&*limit)
+            .bind(noted).bind(count))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, on_tx};
+use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute};
 
 /// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
@@ -100,8 +100,8 @@ impl Db {
             Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
         };
         let filler = "-".repeat(FILLER);
-        on_tx!(&mut tx, connection => query(ADD).bind(id).bind(filler).execute(connection).await.map(drop))?;
-        on_tx!(&mut tx, connection => query(DROP).bind(id).execute(connection).await.map(drop))?;
+        execute!(in &mut tx => query(ADD).bind(id).bind(filler))?;
+        execute!(in &mut tx => query(DROP).bind(id))?;
         tx.commit().await
     }
 

@@ -115,11 +115,10 @@ async fn exclusive_transactions_neither_lock_out_nor_lose_writes(database: TestD
             tokio::spawn(async move {
                 let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
                 let rows: i64 =
-                    on_tx!(&mut tx, connection => sqlx::query_scalar(count).fetch_one(connection).await).unwrap();
+                    on_tx!(&mut tx, connection => sqlx::query_scalar(count).fetch_one(connection).await)
+                        .unwrap();
                 let insert = "INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 0)";
-                on_tx!(&mut tx, connection => sqlx::query(insert).bind(rows.to_string()).execute(connection).await
-                    .map(drop))
-                .unwrap();
+                execute!(in &mut tx => sqlx::query(insert).bind(rows.to_string())).unwrap();
                 tx.commit().await.unwrap();
             })
         })
@@ -135,7 +134,7 @@ async fn a_transaction_that_is_dropped_has_written_nothing(database: TestDatabas
     let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
-    on_tx!(&mut tx, connection => sqlx::query(insert).execute(connection).await.map(drop)).unwrap();
+    execute!(in &mut tx => sqlx::query(insert)).unwrap();
     drop(tx);
     on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
     let again: Result<(), sqlx::Error> =
@@ -217,7 +216,7 @@ async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile(d
     });
     tokio::task::yield_now().await;
     const INSERT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
-    on_tx!(&mut first, connection => sqlx::query(INSERT).execute(connection).await.map(drop)).unwrap();
+    execute!(in &mut first => sqlx::query(INSERT)).unwrap();
     // The other asks for the lock while this one has it: a separate process, which our clock does not move.
     tokio::time::sleep(Duration::from_millis(200)).await;
     first.commit().await.unwrap();

@@ -1,6 +1,6 @@
 //! The second step of a sign-in: a code of an authenticator app, a recovery code or a passkey; and a sign-in by a passkey
-//! alone. A slot is taken before a code of an
-//! app is compared, as for a password; strangers have a budget for each account, and each known device its own.
+//! alone. A slot is taken before a code of an app is compared, as for a password; strangers have a budget for each
+//! account, and each known device its own.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::guard::{
 };
 use super::sign_in::sign_ins;
 use crate::accounts::{
-    Account, Assertion, Factor, Factors, KnownDevice, KnownDevices, Passkeys, RecoveryCode, TotpCode,
+    Account, ChallengePurpose, Factor, Factors, KnownDevice, KnownDevices, Passkeys, RecoveryCode, TotpCode,
     TotpResult,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, EventSubject, Outcome};
@@ -24,6 +24,7 @@ use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
+use crate::webauthn::Assertion;
 
 #[derive(Clone)]
 pub struct FactorVerifier(Arc<FactorVerifierInner>);
@@ -39,6 +40,8 @@ struct FactorVerifierInner {
 pub struct FactorRequest {
     pub account: Account,
     pub guess: FactorGuess,
+    /// The random name of the browser.
+    pub browser: Option<[u8; 16]>,
     pub origin: RequestOrigin,
     pub devices: KnownDevices,
     /// A CAPTCHA was solved with it.
@@ -49,7 +52,8 @@ pub struct FactorRequest {
 pub enum FactorGuess {
     Totp(TotpCode),
     Recovery(RecoveryCode),
-    Passkey(Box<Assertion>),
+    /// The answer to a challenge for this.
+    Passkey(Box<Assertion>, ChallengePurpose),
 }
 
 #[derive(Debug)]
@@ -76,7 +80,7 @@ impl FactorGuess {
         match self {
             Self::Totp(_) => Factor::Totp,
             Self::Recovery(_) => Factor::Recovery,
-            Self::Passkey(_) => Factor::Passkey,
+            Self::Passkey(..) => Factor::Passkey,
         }
     }
 
@@ -113,8 +117,17 @@ impl FactorVerifier {
         let known = AccountSubject::of(Some(&request.account)).known_device(&request.devices);
         let outcome = match &request.guess {
             FactorGuess::Totp(_) => self.check_totp(live, request).await?,
-            FactorGuess::Recovery(code) => self.check_recovery(live, &request, code).await?,
-            FactorGuess::Passkey(assertion) => self.check_passkey(live, &request, assertion).await?,
+            FactorGuess::Recovery(code) => {
+                let spent = self.0.factors.spend_recovery_code(account, code);
+                let check = async { Ok(if spent.await? { Ok(()) } else { Err(None) }) };
+                self.check_at_address(live, &request, check).await?
+            }
+            FactorGuess::Passkey(shown, purpose) => {
+                let browser = request.browser.as_ref();
+                let accepted = Box::pin(self.0.passkeys.accept(shown, *purpose, browser, Some(account)));
+                let check = async { Ok(accepted.await?.map(drop).map_err(|why| why.detail())) };
+                self.check_at_address(live, &request, check).await?
+            }
         };
         second_steps(match &outcome {
             FactorOutcome::Proved(_) => "proved",
@@ -212,48 +225,30 @@ impl FactorVerifier {
         Ok(FactorOutcome::Wrong)
     }
 
-    async fn check_recovery(
+    /// A recovery code or a passkey. `check` gives with a wrong one what else is recorded of it.
+    async fn check_at_address(
         &self,
         live: &Arc<LiveSettings>,
         request: &FactorRequest,
-        code: &RecoveryCode,
+        check: impl Future<Output = Result<Result<(), Option<String>>, DbError>>,
     ) -> Result<FactorOutcome, DbError> {
-        let FactorVerifierInner { guard, factors, .. } = &*self.0;
+        let (guard, factor) = (&self.0.guard, request.guess.factor());
         let event = request.event(guard, None);
-        let check = async {
-            let spent = factors.spend_recovery_code(request.account.id, code).await?;
-            Ok(if spent { Ok(()) } else { Err(()) })
-        };
         match self.count_at_address(live, &request.origin, &event, check).await? {
             Ok(()) => {
-                let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
-                guard.audit().record(AuditEvent { action, outcome, ..event });
-                Ok(FactorOutcome::Proved(Factor::Recovery))
+                // Each of these codes works once.
+                if factor == Factor::Recovery {
+                    let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
+                    guard.audit().record(AuditEvent { action, outcome, ..event });
+                }
+                Ok(FactorOutcome::Proved(factor))
             }
-            Err(Refused::Wrong(at, ())) => Ok(self.wrong(AuditEvent { at, ..event })),
+            Err(Refused::Wrong(at, detail)) => {
+                guard.audit().record(AuditEvent { outcome: Outcome::Wrong, at, detail, ..event });
+                Ok(FactorOutcome::Wrong)
+            }
             Err(Refused::Denied(denied)) => Ok(FactorOutcome::Denied(denied)),
         }
-    }
-
-    async fn check_passkey(
-        &self,
-        live: &Arc<LiveSettings>,
-        request: &FactorRequest,
-        assertion: &Assertion,
-    ) -> Result<FactorOutcome, DbError> {
-        let FactorVerifierInner { guard, passkeys, .. } = &*self.0;
-        let event = request.event(guard, None);
-        let check = Box::pin(passkeys.accept(assertion, Some(request.account.id)));
-        match self.count_at_address(live, &request.origin, &event, check).await? {
-            Ok(_) => Ok(FactorOutcome::Proved(Factor::Passkey)),
-            Err(Refused::Wrong(at, why)) => Ok(self.wrong(AuditEvent { at, detail: why.detail(), ..event })),
-            Err(Refused::Denied(denied)) => Ok(FactorOutcome::Denied(denied)),
-        }
-    }
-
-    fn wrong(&self, event: AuditEvent<'_>) -> FactorOutcome {
-        self.0.guard.audit().record(AuditEvent { outcome: Outcome::Wrong, ..event });
-        FactorOutcome::Wrong
     }
 
     /// Signs in whoever has the passkey. A wrong answer is recorded at an account only if its signature is right: anybody
@@ -261,7 +256,8 @@ impl FactorVerifier {
     pub async fn sign_in(
         &self,
         live: &Arc<LiveSettings>,
-        assertion: &Assertion,
+        shown: &Assertion,
+        browser: Option<&[u8; 16]>,
         origin: &RequestOrigin,
         solved: bool,
     ) -> Result<PasskeyOutcome, DbError> {
@@ -273,7 +269,7 @@ impl FactorVerifier {
             network: Some(EventSubject::Network(&origin.network)),
             ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
         };
-        let check = Box::pin(passkeys.accept(assertion, None));
+        let check = Box::pin(passkeys.accept(shown, ChallengePurpose::SignIn, browser, None));
         let checked = self.count_at_address(live, origin, &event, check).await?;
         let (outcome, label) = match checked {
             Ok(account) => {
@@ -283,8 +279,8 @@ impl FactorVerifier {
                 (PasskeyOutcome::SignedIn(Box::new(account)), "signed-in")
             }
             Err(Refused::Wrong(at, why)) => {
-                let account = why.account().map(Account::recorded);
-                self.wrong(AuditEvent { at, account, detail: why.detail(), ..event });
+                let (outcome, account) = (Outcome::Wrong, why.account().map(Account::recorded));
+                guard.audit().record(AuditEvent { at, outcome, account, detail: why.detail(), ..event });
                 (PasskeyOutcome::Wrong, "rejected")
             }
             Err(Refused::Denied(denied)) => {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::{MessagePurpose, Phone, ProgramKind};
 use crate::clock::{Clock, Micros, as_time};
 use crate::config::Brake;
-use crate::db::{DbError, DbLock, Tx, from_row, on_tx};
+use crate::db::{DbError, DbLock, Tx, execute, from_row, on_tx};
 use crate::entropy::Entropy;
 
 #[cfg(test)]
@@ -206,8 +206,8 @@ impl JudgedPrefix<'_> {
         const SQL: &str = "INSERT INTO sms_brakes (id, prefix, began_at, ends_at, sent, entered, scope)
             VALUES ($1, $2, $3, $4, $5, $6, $7)";
         let id = format!("{:032x}", u128::from_be_bytes(entropy.bytes()));
-        on_tx!(tx, connection => query(SQL).bind(id).bind(self.prefix).bind(now.0).bind(end.0).bind(sent)
-            .bind(entered).bind(self.scope).execute(connection).await.map(drop))?;
+        execute!(in tx => query(SQL).bind(id).bind(self.prefix).bind(now.0).bind(end.0).bind(sent)
+            .bind(entered).bind(self.scope))?;
         // The prefix is on the administrator's page, not in the log: the block of a short number reveals nearly
         // all of it.
         let scope = self.scope;

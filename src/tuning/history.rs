@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::{ChangeAuthor, Tuning, row_id, version_of};
 use crate::clock::{Micros, as_time};
 use crate::config;
-use crate::db::{self, DbError, DbLock, Tx, from_row, on_db, on_tx};
+use crate::db::{self, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 
 // What was in force, and by whom; as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -150,12 +150,10 @@ impl Tuning {
                     query_as(NEWEST).fetch_optional(connection).await
                 })?;
                 let at = newest.as_ref().map_or(now.0, |(at, _)| now.0.max(at + 1));
-                on_tx!(&mut tx, connection => {
-                    query(INSERT).bind(&id).bind(at).bind(version).bind(newest.map(|(_, version)| version))
-                        .bind(author.map(|author| &author.account)).bind(author.map(|author| &author.login))
-                        .bind(author.map(|author| &author.reason)).bind(limits).bind(access).bind(apps)
-                        .execute(connection).await.map(drop)
-                })?;
+                execute!(in &mut tx => query(INSERT).bind(&id).bind(at).bind(version)
+                    .bind(newest.map(|(_, version)| version)).bind(author.map(|author| &author.account))
+                    .bind(author.map(|author| &author.login)).bind(author.map(|author| &author.reason))
+                    .bind(limits).bind(access).bind(apps))?;
                 ChangeCursor { at: Micros(at), id }
             }
         };
@@ -193,8 +191,6 @@ async fn sign(tx: &mut Tx, id: &str, author: &ChangeAuthor) -> Result<(), DbErro
     const SQL: &str =
         "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
     let ChangeAuthor { account, login, reason } = author;
-    on_tx!(tx, connection => {
-        query(SQL).bind(id).bind(account).bind(login).bind(reason).execute(connection).await.map(drop)
-    })?;
+    execute!(in tx => query(SQL).bind(id).bind(account).bind(login).bind(reason))?;
     Ok(())
 }

@@ -3,74 +3,27 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Json;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, Assertion, ChallengePurpose, Factor, FirstFactor, Proof};
+use crate::accounts::{Account, Factor, FirstFactor, Proof};
 use crate::captcha::CaptchaForm;
 use crate::denied::Denied;
-use crate::login::{FactorGuess, PasskeyOutcome};
+use crate::login::PasskeyOutcome;
 use crate::web::http::describe::{self, ATTEMPT, BODY};
 use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Message, Problem,
     WebResult,
 };
 use crate::web::session::{UserBody, welcome_program};
+use crate::webauthn::Assertion;
 
 const FORM: CaptchaForm = CaptchaForm::Login;
 
-/// Bytes in base64url, as browsers write them.
-pub struct Base64Bytes(pub Vec<u8>);
-
-impl<'de> Deserialize<'de> for Base64Bytes {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        URL_SAFE_NO_PAD.decode(text).map(Self).map_err(serde::de::Error::custom)
-    }
-}
-
-/// `PublicKeyCredential.toJSON()` of an answer; browsers add fields to it.
-#[derive(Deserialize)]
-pub struct AssertionJson {
-    id: Base64Bytes,
-    response: AssertionFields,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AssertionFields {
-    #[serde(rename = "clientDataJSON")]
-    client_data: Base64Bytes,
-    authenticator_data: Base64Bytes,
-    signature: Base64Bytes,
-    user_handle: Option<Base64Bytes>,
-}
-
-impl AssertionJson {
-    fn read(&self, purpose: ChallengePurpose) -> Assertion {
-        let AssertionFields { client_data, authenticator_data, signature, user_handle } = &self.response;
-        Assertion {
-            purpose,
-            browser: None,
-            credential: self.id.0.clone(),
-            client_data: client_data.0.clone(),
-            authenticator_data: authenticator_data.0.clone(),
-            signature: signature.0.clone(),
-            user_handle: user_handle.as_ref().map(|handle| handle.0.clone()),
-        }
-    }
-
-    pub fn guess(&self, purpose: ChallengePurpose) -> FactorGuess {
-        FactorGuess::Passkey(Box::new(self.read(purpose)))
-    }
-}
-
 /// What a form sent, if it is of an authenticator that has checked its user. Otherwise it says how to make it.
-pub fn parse(text: &str, purpose: ChallengePurpose, errors: &mut FieldErrors) -> Option<Assertion> {
-    let read = serde_json::from_str::<AssertionJson>(text).map_err(|_| Message::PasskeyWrong);
-    let shown = read.map(|json| json.read(purpose)).and_then(|shown| match shown.is_user_verified() {
+pub fn parse(text: &str, errors: &mut FieldErrors) -> Option<Assertion> {
+    let read = serde_json::from_str::<Assertion>(text).map_err(|_| Message::PasskeyWrong);
+    let shown = read.and_then(|shown| match shown.is_user_verified() {
         true => Ok(shown),
         false => Err(Message::PasskeyUnverified),
     });
@@ -78,10 +31,9 @@ pub fn parse(text: &str, purpose: ChallengePurpose, errors: &mut FieldErrors) ->
 }
 
 /// The account of a passkey that signs in alone.
-pub async fn sign_in(by: &Actor<'_>, mut shown: Assertion) -> Result<(Account, Proof), ActionRefusal> {
-    let solved = by.redeem().await?;
-    shown.browser = by.browser_name();
-    match by.services.factor_verifier.sign_in(by.live, &shown, &by.origin, solved).await? {
+pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), ActionRefusal> {
+    let (solved, browser) = (by.redeem().await?, by.browser());
+    match by.services.factor_verifier.sign_in(by.live, shown, browser, &by.origin, solved).await? {
         PasskeyOutcome::SignedIn(account) if by.is_refused(&account) => {
             Err(ActionRefusal::Denied(Denied::AddressDenied, CountedAs::Factor))
         }
@@ -99,7 +51,7 @@ pub async fn sign_in(by: &Actor<'_>, mut shown: Assertion) -> Result<(Account, P
 #[schema(as = PasskeyLogin, example = json!({ "passkey": describe::assertion_example() }))]
 pub struct PasskeyLoginBody {
     #[schema(schema_with = describe::passkey_assertion)]
-    passkey: AssertionJson,
+    passkey: Assertion,
     captcha: Option<CaptchaSolution>,
 }
 
@@ -125,8 +77,7 @@ pub async fn api_login(body: Json<PasskeyLoginBody>, call: ApiRequest) -> WebRes
     if call.services.factor_verifier.passkeys().site().is_none() {
         return Err(Problem::NotFound.into());
     }
-    let shown = body.passkey.read(ChallengePurpose::SignIn);
-    let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), shown).await;
+    let signed_in = sign_in(&call.actor(FORM, body.captcha.as_ref()), &body.passkey).await;
     let (account, proof) = call.told(FORM, signed_in).await?;
     let response = welcome_program(&call, &account, proof, HttpResponse::Ok()).await?;
     // The account was changed meanwhile.

@@ -71,7 +71,7 @@ async fn register(
         password: password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
         origin: &by.origin,
-        browser: by.browser(),
+        browser: by.browser().map(|browser| &browser[..]),
         solved,
     };
     match by.services.registration.register(by.live, request).await? {

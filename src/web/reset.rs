@@ -8,7 +8,7 @@ use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, Factor, FirstFactor, HalfToken};
+use crate::accounts::{Factor, FirstFactor};
 use crate::captcha::CaptchaForm;
 use crate::login::CodeRefusal;
 use crate::sms::{Phone, Purpose, SmsCode};
@@ -20,7 +20,7 @@ use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, Field, FieldErrors, Flash, Message, PageRequest,
     Problem, SecretField, ServicesData, UnreadBody, WebResult,
 };
-use crate::web::session::SECOND_STEP;
+use crate::web::session::{SECOND_STEP, begin_half, factor_required};
 
 const FORM: CaptchaForm = CaptchaForm::PasswordReset;
 
@@ -39,27 +39,26 @@ pub struct ResetBody {
     captcha: Option<CaptchaSolution>,
 }
 
-enum ResetDone {
-    Set(Box<Account>),
-    /// The account asks for a second step first, until when this browser may take it.
-    Half(HalfToken, Duration, Vec<Factor>),
-}
-
+/// The answer: `whole`, or `half` if the account asks for a second step first.
 async fn reset(
     by: &Actor<'_>,
     (phone, code): &(Phone, SmsCode),
     new_password: &SecretField,
-) -> Result<ResetDone, ActionRefusal> {
+    mut whole: HttpResponse,
+    half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
+) -> Result<HttpResponse, ActionRefusal> {
     let solved = by.redeem().await?;
     let entry = by.entry(phone, code, solved);
     match by.services.by_code.reset(by.live, entry, new_password.expose()).await {
-        Ok(account) => Ok(ResetDone::Set(account)),
+        Ok(account) => {
+            set_all(&mut whole, by.sender.edge.cookies.end_session());
+            by.sender.remember_device(&mut whole, &account);
+            Ok(whole)
+        }
         Err(CodeRefusal::FactorMissing(account, hash)) => {
-            let half = &by.services.half_sign_ins;
-            let begun = half.begin(&account, FirstFactor::Code, "/login", Some(&hash)).await?;
-            let (token, lasts) = begun.ok_or(ActionRefusal::WrongCode)?;
-            let methods = by.services.factor_verifier.factors().of(account.id).await?.methods();
-            Ok(ResetDone::Half(token, lasts, methods))
+            let (first, then) = (FirstFactor::Code, ("/login", Some(&hash)));
+            let begun = begin_half(by.sender, by.services, &account, first, then, half).await?;
+            begun.ok_or(ActionRefusal::WrongCode)
         }
         Err(refusal) => Err(refusal.into()),
     }
@@ -88,19 +87,9 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         parsed
     };
     let parsed = reply.read(&form.guarded, parse).await?;
-    let done = reset(&reply.actor(&form.guarded), &parsed, &form.new_password).await;
-    let account = match reply.told(done).await? {
-        ResetDone::Set(account) => account,
-        ResetDone::Half(token, lasts, _) => {
-            let mut response = visit.see_other(SECOND_STEP, None);
-            visit.begin_half(&mut response, &token, lasts);
-            return Ok(response);
-        }
-    };
-    let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
-    set_all(&mut response, visit.cookies().end_session());
-    visit.remember_device(&mut response, &account);
-    Ok(response)
+    let (by, whole) = (reply.actor(&form.guarded), visit.see_other("/login", Some(Flash::PasswordReset)));
+    let half = |_, _| visit.see_other(SECOND_STEP, None);
+    reply.told(reset(&by, &parsed, &form.new_password, whole, half).await).await
 }
 
 /// Set a new password with a code that was sent to the account's number
@@ -124,17 +113,6 @@ pub async fn api(body: Json<ResetBody>, call: ApiRequest) -> WebResult {
     if body.new_password.expose().is_empty() {
         return Err(Problem::at(Field::NewPassword, Message::PasswordMissing).into());
     }
-    let done = reset(&call.actor(FORM, body.captcha.as_ref()), &parsed, &body.new_password).await;
-    let account = match call.told(FORM, done).await? {
-        ResetDone::Set(account) => account,
-        ResetDone::Half(token, lasts, methods) => {
-            let mut response = Problem::FactorRequired { methods, expires_in: lasts }.respond();
-            call.begin_half(&mut response, &token, lasts);
-            return Ok(response);
-        }
-    };
-    let mut response = HttpResponse::NoContent().finish();
-    set_all(&mut response, call.edge.cookies.end_session());
-    call.remember_device(&mut response, &account);
-    Ok(response)
+    let (by, whole) = (call.actor(FORM, body.captcha.as_ref()), HttpResponse::NoContent().finish());
+    call.told(FORM, reset(&by, &parsed, &body.new_password, whole, factor_required).await).await
 }

@@ -8,9 +8,8 @@ use utoipa::ToSchema;
 
 use crate::accounts::{
     Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, Factor, HalfSignIn,
-    HalfToken, Proof, Session, ShownBy,
+    HalfToken, Proof, RecoveryCode, Session, SessionToken, ShownBy, TotpCode,
 };
-use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::db::DbError;
@@ -29,20 +28,21 @@ use crate::web::http::{
     ActionRefusal, Actor, ApiRequest, CaptchaSolution, CountedAs, Field, FieldErrors, Flash, Message, Next,
     PageRequest, Problem, SecretField, Services, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::passkeys::{self, AssertionJson};
-use crate::web::session::{SECOND_STEP, UserBody, complete};
+use crate::web::passkeys;
+use crate::web::session::{SECOND_STEP, UserBody, begin};
+use crate::webauthn::Assertion;
 
 const FORM: CaptchaForm = CaptchaForm::Login;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct FactorForm {
-    pub code: SecretField,
-    pub passkey: SecretField,
+    code: SecretField,
+    passkey: SecretField,
     /// Not empty if the box is ticked.
-    pub trust: String,
+    trust: String,
     #[serde(flatten)]
-    pub guarded: GuardedFields,
+    guarded: GuardedFields,
 }
 
 /// One of them.
@@ -52,51 +52,42 @@ pub struct FactorForm {
 pub struct FactorBody {
     /// The six digits that the authenticator app shows.
     #[schema(value_type = Option<String>)]
-    pub totp: Option<SecretField>,
+    totp: Option<SecretField>,
     /// A recovery code, with or without its dashes.
     #[schema(value_type = Option<String>)]
-    pub recovery: Option<SecretField>,
+    recovery: Option<SecretField>,
     /// The answer to a challenge for `second-step`.
     #[schema(schema_with = describe::passkey_assertion, required = false)]
-    pub passkey: Option<AssertionJson>,
+    passkey: Option<Assertion>,
     /// Whether sign-ins from here are not asked for the second step, for `[factors] trust_device`. It needs the cookie
     /// `gh_device`.
     #[serde(default)]
-    pub trust: bool,
-    pub captcha: Option<CaptchaSolution>,
-}
-
-impl FactorBody {
-    pub fn guess(&self) -> Result<FactorGuess, Problem> {
-        let shown = self.passkey.as_ref().map(|passkey| passkey.guess(ChallengePurpose::SecondStep));
-        read_guess(self.totp.as_ref(), self.recovery.as_ref(), shown)
-    }
+    trust: bool,
+    captcha: Option<CaptchaSolution>,
 }
 
 /// What a call proves: one field, in its form.
 fn read_guess(
     totp: Option<&SecretField>,
     recovery: Option<&SecretField>,
-    passkey: Option<FactorGuess>,
+    (passkey, purpose): (Option<&Assertion>, ChallengePurpose),
 ) -> Result<FactorGuess, Problem> {
-    let (field, typed) = match (totp, recovery, passkey) {
-        (Some(code), None, None) => ("totp", code),
-        (None, Some(code), None) => ("recovery", code),
-        (None, None, Some(guess)) => return Ok(guess),
+    let (field, message) = match (totp, recovery, passkey) {
+        (Some(code), None, None) => match TotpCode::parse(code.expose()) {
+            Some(code) => return Ok(FactorGuess::Totp(code)),
+            None => ("totp", "Send the six digits that the app shows."),
+        },
+        (None, Some(code), None) => match RecoveryCode::parse(code.expose()) {
+            Some(code) => return Ok(FactorGuess::Recovery(code)),
+            None => ("recovery", "Send a recovery code: 16 letters and digits."),
+        },
+        (None, None, Some(shown)) => return Ok(FactorGuess::Passkey(Box::new(shown.clone()), purpose)),
         (None, None, None) => {
-            return Err(Problem::wrong(
-                "totp",
-                "Send totp (six digits), recovery (16 letters and digits) or passkey.",
-            ));
+            ("totp", "Send totp (six digits), recovery (16 letters and digits) or passkey.")
         }
-        _ => return Err(Problem::wrong("recovery", "Send one of totp, recovery and passkey.")),
+        _ => ("recovery", "Send one of totp, recovery and passkey."),
     };
-    match (field, FactorGuess::parse(typed.expose())) {
-        ("totp", Some(guess @ FactorGuess::Totp(_)))
-        | ("recovery", Some(guess @ FactorGuess::Recovery(_))) => Ok(guess),
-        ("totp", _) => Err(Problem::wrong("totp", "Send the six digits that the app shows.")),
-        _ => Err(Problem::wrong("recovery", "Send a recovery code: 16 letters and digits.")),
-    }
+    Err(Problem::wrong(field, message))
 }
 
 /// What was typed into the one field of a form, or put there by the script.
@@ -106,8 +97,8 @@ fn parse_guess(
     errors: &mut FieldErrors,
 ) -> Option<FactorGuess> {
     if !passkey.expose().is_empty() {
-        let shown = passkeys::parse(passkey.expose(), purpose, errors)?;
-        return Some(FactorGuess::Passkey(Box::new(shown)));
+        let shown = passkeys::parse(passkey.expose(), errors)?;
+        return Some(FactorGuess::Passkey(Box::new(shown), purpose));
     }
     let typed = typed.expose().trim();
     let parsed = match typed {
@@ -118,15 +109,12 @@ fn parse_guess(
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, mut guess: FactorGuess) -> Result<Factor, ActionRefusal> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
     let solved = by.redeem().await?;
-    let mut field = Field::Code;
-    if let FactorGuess::Passkey(shown) = &mut guess {
-        shown.browser = by.browser_name();
-        field = Field::Passkey;
-    }
+    let field = if let FactorGuess::Passkey(..) = guess { Field::Passkey } else { Field::Code };
+    let (account, browser) = (account.clone(), by.browser().copied());
     let (origin, devices) = (by.origin.clone(), by.known().clone());
-    let request = FactorRequest { account: account.clone(), guess, origin, devices, solved };
+    let request = FactorRequest { account, guess, browser, origin, devices, solved };
     match by.services.factor_verifier.check(by.live, request).await? {
         FactorOutcome::Proved(factor) => Ok(factor),
         FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor(field)),
@@ -161,24 +149,52 @@ pub async fn step_up(
     }
 }
 
+/// The same by a form, which has the fields for a factor or that of the password.
+pub async fn step_up_by_form(
+    reply: &FormReply<'_>,
+    guarded: &GuardedFields,
+    (session, account): (&Session, &Account),
+    (code, passkey): (&SecretField, &SecretField),
+    (field, password): (Field, &SecretField),
+) -> Result<Option<Factor>, WebError> {
+    let parse = |errors: &mut FieldErrors| match session.strongest {
+        Some(_) => parse_guess(code, (passkey, ChallengePurpose::Confirm), errors).map(StepUp::Factor),
+        None => Some(StepUp::Password(field, errors.take(field, parse_current(password))?)),
+    };
+    let shown = reply.read(guarded, parse).await?;
+    reply.told(step_up(&reply.actor(guarded), account, shown).await).await
+}
+
+/// The session's new token, after its owner has proved who they are. None if it has ended meanwhile.
+pub async fn renew(
+    sender: &Requester,
+    services: &Services,
+    factor: Option<Factor>,
+) -> Result<Option<SessionToken>, DbError> {
+    match sender.session_token().and_then(SessionToken::parse) {
+        Some(token) => services.sessions.confirm(&token, factor).await,
+        None => Ok(None),
+    }
+}
+
+/// The answer to a form after a step-up, with the session's new token.
+pub async fn renewed(
+    visit: &PageRequest,
+    services: &Services,
+    factor: Option<Factor>,
+    mut answer: HttpResponse,
+) -> WebResult {
+    match renew(visit, services, factor).await? {
+        Some(token) => visit.begin_session(&mut answer, &token, services.session_lasts),
+        None => return Ok(visit.see_other("/login", None)),
+    }
+    Ok(answer)
+}
+
 /// The number that alone opens the account, and so may confirm who is signed in.
 pub fn only_phone<'a>(session: &Session, account: &'a Account) -> Option<&'a Phone> {
     let alone = account.password_hash.is_none() && !account.roles.admin && session.strongest.is_none();
     account.phone.as_ref().filter(|_| alone)
-}
-
-/// From a form that has the fields of one of the two.
-pub fn parse_step_up(
-    session: &Session,
-    code: &SecretField,
-    passkey: &SecretField,
-    (field, password): (Field, &SecretField),
-    errors: &mut FieldErrors,
-) -> Option<StepUp> {
-    if session.strongest.is_some() {
-        return parse_guess(code, (passkey, ChallengePurpose::Confirm), errors).map(StepUp::Factor);
-    }
-    errors.take(field, parse_current(password)).map(|password| StepUp::Password(field, password))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -196,15 +212,27 @@ pub struct ConfirmBody {
     recovery: Option<SecretField>,
     /// The answer to a challenge for `confirm`.
     #[schema(schema_with = describe::passkey_assertion, required = false)]
-    passkey: Option<AssertionJson>,
+    passkey: Option<Assertion>,
     /// For the number of an account that has neither a password nor a second factor.
     #[schema(value_type = Option<String>)]
     code: Option<SecretField>,
-    pub captcha: Option<CaptchaSolution>,
+    captcha: Option<CaptchaSolution>,
 }
 
 impl ConfirmBody {
-    pub async fn step_up(
+    /// Confirms the session: the answer has its new token.
+    pub async fn confirm(&self, call: &ApiRequest, session: &Session, account: &Account) -> WebResult {
+        const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+        let shown = self.read(&call.services, session, account).await?;
+        let factor = step_up(&call.actor(FORM, self.captcha.as_ref()), account, shown).await;
+        let factor = call.told(FORM, factor).await?;
+        let token = renew(call, &call.services, factor).await?.ok_or(Problem::Unauthenticated)?;
+        let mut response = HttpResponse::NoContent().finish();
+        call.begin_session(&mut response, &token, call.services.session_lasts);
+        Ok(response)
+    }
+
+    async fn read(
         &self,
         services: &Services,
         session: &Session,
@@ -213,17 +241,17 @@ impl ConfirmBody {
         if let (Some(code), Some(phone)) = (&self.code, only_phone(session, account)) {
             return Ok(StepUp::Code(phone.clone(), parse_sent_code(code)?));
         }
-        let shown = self.passkey.as_ref().map(|passkey| passkey.guess(ChallengePurpose::Confirm));
+        let passkey = (self.passkey.as_ref(), ChallengePurpose::Confirm);
         match (&self.password, session.strongest.is_some()) {
             (Some(_), true) => Err(step_up_required(services, session, account.id).await?),
             (Some(_), false) if account.password_hash.is_none() => Err(Problem::NoPassword),
             (Some(password), false) => {
                 Ok(StepUp::Password(Field::Password, read_current(Field::Password, password)?))
             }
-            (None, false) if self.totp.is_none() && self.recovery.is_none() && shown.is_none() => {
+            (None, false) if self.totp.is_none() && self.recovery.is_none() && passkey.0.is_none() => {
                 Err(Problem::at(Field::Password, Message::CurrentPasswordMissing))
             }
-            (None, _) => Ok(StepUp::Factor(read_guess(self.totp.as_ref(), self.recovery.as_ref(), shown)?)),
+            (None, _) => Ok(StepUp::Factor(read_guess(self.totp.as_ref(), self.recovery.as_ref(), passkey)?)),
         }
     }
 }
@@ -263,32 +291,6 @@ pub async fn refuse_while_upgrading(services: &Services) -> Result<(), WebError>
     }
 }
 
-/// The browser in which a factor was proved, or set up, has guesses of its own from now on.
-pub async fn note_browser(sender: &Requester, services: &Services, account: &Account) -> Result<(), DbError> {
-    let known = sender.known_devices().at(account.id);
-    match known.filter(|device| device.password_version == account.password_version) {
-        Some(device) => services.factor_verifier.factors().note_device(account.id, device.id).await,
-        None => Ok(()),
-    }
-}
-
-/// Records that an account got a factor, or gave one away.
-pub fn record_factor(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    action: Action,
-    factor: Factor,
-) {
-    let address = sender.client.subject();
-    services.audit.record(AuditEvent {
-        name: Some(factor.into()),
-        account: Some(who.account.recorded()),
-        address: Some(EventSubject::Address(address.as_ref())),
-        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
-    });
-}
-
 async fn half(sender: &Requester, services: &Services) -> Result<Option<(HalfToken, HalfSignIn)>, WebError> {
     let Some(token) = sender.half_token() else { return Ok(None) };
     Ok(services.half_sign_ins.find(&token).await?.map(|half| (token, half)))
@@ -309,7 +311,10 @@ async fn finish(
     let HalfSignIn { account, first, new_password, .. } = half;
     let Some(new) = new_password else {
         let proof = Proof { first: *first, second: Some((factor, sender.now())) };
-        return Ok(complete(sender, services, account, (proof, trusts), answer).await?);
+        let target = Next::home();
+        // A second factor was proved, so none is asked for.
+        let half = |_, _| Problem::Lapsed.respond();
+        return Ok(begin(sender, services, account, (proof, trusts), target.as_str(), answer, half).await?);
     };
     let Some(phone) = &account.phone else { return Ok(None) };
     let set = services.accounts.set_password(account.id, new, ShownBy::PhoneAndFactor(phone)).await?;
@@ -377,7 +382,8 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
     extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-factor", "lapsed", "busy"])))
 )]
 pub async fn api(body: Json<FactorBody>, call: ApiRequest) -> WebResult {
-    let guess = body.guess()?;
+    let passkey = (body.passkey.as_ref(), ChallengePurpose::SecondStep);
+    let guess = read_guess(body.totp.as_ref(), body.recovery.as_ref(), passkey)?;
     let (token, half) = half(&call, &call.services).await?.ok_or(Problem::Lapsed)?;
     let proved = prove(&call.actor(FORM, body.captcha.as_ref()), &half.account, guess).await;
     let factor = call.told(FORM, proved).await?;

@@ -11,7 +11,9 @@ use actix_web::{Error, FromRequest, HttpRequest, HttpResponse, HttpResponseBuild
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AuthenticatedSession, Factor, Proof, SessionStart, SessionToken};
+use crate::accounts::{
+    Account, AuthenticatedSession, Factor, FirstFactor, Phc, Proof, SessionStart, SessionToken,
+};
 use crate::config::{AppFactor, LiveSettings};
 use crate::db::DbError;
 use crate::gate::{TooOld, lacks_factor, too_old};
@@ -147,9 +149,9 @@ pub async fn require(
 }
 
 /// The answer with a new session and a new token, which ends the session of this browser; where the account asks for a
-/// second step, `half` with a sign-in that opens nothing but that. `trusts`: this browser is not asked for it again. None if the password was changed since the account
-/// was verified.
-async fn begin(
+/// second step, `half` with a sign-in that opens nothing but that. `trusts`: this browser is not asked for it again. None
+/// if the password was changed since the account was verified.
+pub async fn begin(
     sender: &Requester,
     services: &Services,
     account: &Account,
@@ -173,30 +175,32 @@ async fn begin(
             Ok(Some(whole))
         }
         SessionStart::FactorMissing => {
-            let begun = services.half_sign_ins.begin(account, proof.first, target, None).await?;
-            let methods = services.factor_verifier.factors().of(account.id).await?.methods();
-            Ok(begun.map(|(token, lasts)| {
-                let mut response = half(methods, lasts);
-                sender.begin_half(&mut response, &token, lasts);
-                response
-            }))
+            begin_half(sender, services, account, proof.first, (target, None), half).await
         }
         SessionStart::Void => Ok(None),
     }
 }
 
-/// The answer to the second step of a sign-in, whose proof is whole, and whether the browser is trusted from now on. None
-/// as at the first.
-pub async fn complete(
+/// `half` with a sign-in that opens nothing but the second step, and what comes after that: a target, or a new password
+/// besides. None as before.
+pub async fn begin_half(
     sender: &Requester,
     services: &Services,
     account: &Account,
-    proof: (Proof, bool),
-    answer: HttpResponse,
+    first: FirstFactor,
+    (target, new_password): (&str, Option<&Phc>),
+    half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
 ) -> Result<Option<HttpResponse>, DbError> {
-    // A second factor was proved, so none is asked for.
-    let half = |_, _| Problem::Lapsed.respond();
-    begin(sender, services, account, proof, Next::home().as_str(), answer, half).await
+    let begun = services.half_sign_ins.begin(account, first, target, new_password).await?;
+    let Some((token, lasts)) = begun else { return Ok(None) };
+    let mut response = half(services.factor_verifier.factors().of(account.id).await?.methods(), lasts);
+    sender.begin_half(&mut response, &token, lasts);
+    Ok(Some(response))
+}
+
+/// What a program is told that has half of a sign-in.
+pub fn factor_required(methods: Vec<Factor>, expires_in: Duration) -> HttpResponse {
+    Problem::FactorRequired { methods, expires_in }.respond()
 }
 
 /// The answer after the session of this browser has ended.
@@ -388,9 +392,8 @@ pub async fn welcome_program(
     mut response: HttpResponseBuilder,
 ) -> Result<Option<HttpResponse>, Problem> {
     let whole = response.json(UserBody::from(account));
-    let half = |methods, lasts| Problem::FactorRequired { methods, expires_in: lasts }.respond();
-    Ok(begin(call, &call.services, account, (proof.into(), false), Next::home().as_str(), whole, half)
-        .await?)
+    let (proof, target) = ((proof.into(), false), Next::home());
+    Ok(begin(call, &call.services, account, proof, target.as_str(), whole, factor_required).await?)
 }
 
 /// Who is signed in

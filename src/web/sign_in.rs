@@ -6,7 +6,7 @@ use askama::Template;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{ChallengePurpose, Username};
+use crate::accounts::Username;
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, SignedInOwner};
 use crate::web::captcha::CaptchaBlock;
@@ -95,9 +95,9 @@ async fn submit_once(visit: PageRequest, form: LoginForm, services: ServicesData
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
     let next = form.to.target(&visit, &live);
     if !form.passkey.expose().is_empty() {
-        let parse = |errors: &mut _| passkeys::parse(form.passkey.expose(), ChallengePurpose::SignIn, errors);
+        let parse = |errors: &mut _| passkeys::parse(form.passkey.expose(), errors);
         let shown = reply.read(&form.guarded, parse).await?;
-        let signed_in = passkeys::sign_in(&reply.actor(&form.guarded), shown).await;
+        let signed_in = passkeys::sign_in(&reply.actor(&form.guarded), &shown).await;
         let (account, proof) = reply.told(signed_in).await?;
         let response = welcome(&visit, &services, &account, next, None, proof).await?;
         // None: the account was changed meanwhile.

@@ -24,12 +24,6 @@ pub struct StoredKey<'a> {
     pub public_key: &'a [u8],
 }
 
-#[derive(Debug)]
-pub struct PublicKey {
-    pub algorithm: i64,
-    pub bytes: Vec<u8>,
-}
-
 impl StoredKey<'_> {
     pub fn verify(self, message: &[u8], signature: &[u8]) -> Result<(), PasskeyFault> {
         let key = self.public_key;
@@ -46,7 +40,8 @@ impl StoredKey<'_> {
     }
 }
 
-pub fn parse(cose: &[u8]) -> Result<PublicKey, PasskeyFault> {
+/// The algorithm, and the key as [`StoredKey`] has it.
+pub fn parse(cose: &[u8]) -> Result<(i64, Vec<u8>), PasskeyFault> {
     let key = Fields::read(cose).ok_or(Malformed("the public key"))?;
     let bytes = match (key.kind, key.algorithm) {
         (2, ES256) => key.p256(),
@@ -55,7 +50,7 @@ pub fn parse(cose: &[u8]) -> Result<PublicKey, PasskeyFault> {
         _ => return Err(Algorithm),
     };
     let bytes = bytes.ok_or(Malformed("the public key"))?;
-    Ok(PublicKey { algorithm: key.algorithm, bytes })
+    Ok((key.algorithm, bytes))
 }
 
 /// The labels 1 (`kty`), 3 (`alg`), -1, -2 and -3, whose meaning depends on the first.

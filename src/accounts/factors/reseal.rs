@@ -6,7 +6,7 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::{Factors, SecretSeal};
 use crate::accounts::{AccountId, Username};
-use crate::db::{DbError, on_db, on_tx};
+use crate::db::{DbError, execute, on_db};
 use crate::secret::MasterKey;
 
 /// Secrets that are sealed in one transaction.
@@ -75,14 +75,12 @@ impl Factors {
                 continue;
             };
             let (id, after) = (account.to_string(), self.seal.seal(account, &secret, &self.entropy));
-            let changed = on_tx!(&mut tx, connection => query(SEAL).bind(after).bind(&id).bind(before)
-                .execute(connection).await.map(|done| done.rows_affected()))?;
+            let changed = execute!(in &mut tx => query(SEAL).bind(after).bind(&id).bind(before))?;
             if changed == 0 {
                 continue;
             }
             sealed += changed;
-            let codes = on_tx!(&mut tx, connection => query(VOID).bind(&id).execute(connection).await
-                .map(|done| done.rows_affected()))?;
+            let codes = execute!(in &mut tx => query(VOID).bind(&id))?;
             without_codes += u64::from(codes > 0);
         }
         tx.commit().await?;

@@ -62,18 +62,8 @@ impl TotpSecret {
             true => secret_of_uri(text)?,
             false => Zeroizing::new(text.to_owned()),
         };
-        let letters: Zeroizing<String> = Zeroizing::new(
-            secret
-                .trim_end_matches('=')
-                .chars()
-                .filter(|c| !c.is_whitespace() && *c != '-')
-                .map(|c| c.to_ascii_uppercase())
-                .collect(),
-        );
-        let bytes = BASE32_NOPAD
-            .decode(letters.as_bytes())
-            .map_err(|_| "is neither base32 nor an otpauth: address")?;
-        let secret = Self(bytes);
+        let bytes = read_base32(secret.trim_end_matches('='));
+        let secret = Self(bytes.ok_or("is neither base32 nor an otpauth: address")?);
         match IMPORTED.contains(&secret.0.len()) {
             true => Ok(secret),
             false => Err("must have 10 to 64 bytes, which are 16 to 103 letters in base32"),
@@ -111,6 +101,13 @@ impl TotpSecret {
         let word = hash[start..].first_chunk().copied().expect("20 bytes hold 4 from the 16th");
         format!("{:06}", (u32::from_be_bytes(word) & 0x7fff_ffff) % 1_000_000)
     }
+}
+
+/// With or without dashes and spaces, in any case.
+pub(super) fn read_base32(text: &str) -> Option<Vec<u8>> {
+    let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_ascii_uppercase());
+    let letters: Zeroizing<String> = Zeroizing::new(letters.collect());
+    BASE32_NOPAD.decode(letters.as_bytes()).ok()
 }
 
 /// What an address of Google's "Key Uri Format" has, if its codes are those that are compared here.

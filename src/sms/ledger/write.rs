@@ -93,7 +93,7 @@ impl Ledger {
         let id = draft.id.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::number(&draft.logs.phone.key.0)).await?;
         for sql in [CODE, MESSAGE] {
-            on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await.map(drop))?;
+            execute!(in &mut tx => query(sql).bind(&id))?;
         }
         tx.commit().await
     }
@@ -168,7 +168,7 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
     let Some(row) = row else { return Ok(None) };
     let earlier = EarlierMessage::read(row, now)?.filter(|earlier| !earlier.used_up);
     if earlier.is_none() {
-        on_tx!(tx, connection => query(FREE).bind(&once).execute(connection).await.map(drop))?;
+        execute!(in tx => query(FREE).bind(&once))?;
     }
     Ok(earlier)
 }
@@ -188,24 +188,23 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         draft.message.origin.as_ref().map(|origin| mask(&EventSubject::Network(&origin.network)));
     let judged = is_judged(tx, &draft.message.purpose, now).await?;
     let (purpose, expires_at) = (draft.message.purpose.stored(), now.plus(draft.code_ttl).0);
-    on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
+    execute!(in tx => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
         .bind(hex(&address.key.0)).bind(hex(&network.key.0))
         .bind(draft.logs.once.as_ref().map(|log| hex(&log.key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
-        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
-        .execute(connection).await.map(drop))?;
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from))?;
     if let Some(code_hash) = draft.code_hash {
-        on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
-            .bind(expires_at).execute(connection).await.map(drop))?;
+        execute!(in tx => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
+            .bind(expires_at))?;
     }
     if let Some(asker) = draft.asker {
         // Unless another browser still has the requester's own guesses for the number.
         const ASKER: &str = "INSERT INTO sms_askers (phone_key, asker, acts_until) VALUES ($1, $2, $3)
             ON CONFLICT (phone_key) DO UPDATE SET asker = excluded.asker, acts_until = excluded.acts_until
             WHERE sms_askers.asker = excluded.asker OR sms_askers.acts_until <= $4";
-        on_tx!(tx, connection => query(ASKER).bind(&phone_key).bind(asker).bind(expires_at)
-            .bind(now.minus(draft.guess_window).0).execute(connection).await.map(drop))?;
+        execute!(in tx => query(ASKER).bind(&phone_key).bind(asker).bind(expires_at)
+            .bind(now.minus(draft.guess_window).0))?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use actix_web::web::Query;
 use askama::Template;
 use serde::Deserialize;
 
-use super::factors::{FORM, renew};
+use super::factors::FORM;
 use crate::accounts::{AuthenticatedSession, Factor};
 use crate::config::{AppFactor, LiveSettings};
 use crate::web::captcha::CaptchaBlock;
@@ -13,9 +13,9 @@ use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
 };
 use crate::web::http::{
-    Field, FieldErrors, Next, PageRequest, SecretField, Services, ServicesData, UnreadBody, WebResult,
+    Field, Next, PageRequest, SecretField, Services, ServicesData, UnreadBody, WebResult,
 };
-use crate::web::second_step::{parse_step_up, step_up};
+use crate::web::second_step::{renewed, step_up_by_form};
 use crate::web::session::{self, CONFIRM, Member};
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,21 +79,12 @@ async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesDat
     let page = StepUpPage::new(&visit, &who, next.clone(), needed);
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    let parse = |errors: &mut FieldErrors| {
-        let password = (Field::CurrentPassword, &form.current_password);
-        parse_step_up(&who.session, &form.code, &form.passkey, password, errors)
-    };
-    let shown = reply.read(&form.guarded, parse).await?;
-    let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
+    let (whose, password) = ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
+    let factor = step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
     if needed == AppFactor::Passkey && factor != Some(Factor::Passkey) {
         return Ok(reply.plain(Notice::None));
     }
-    let Some(token) = renew(&visit, &services, factor).await? else {
-        return Ok(visit.see_other("/login", None));
-    };
-    let mut response = go_on(&visit, next.as_ref());
-    visit.begin_session(&mut response, &token, services.session_lasts);
-    Ok(response)
+    renewed(&visit, &services, factor, go_on(&visit, next.as_ref())).await
 }
 
 #[derive(Template, Clone)]

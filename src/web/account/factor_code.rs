@@ -1,22 +1,19 @@
 //! `/account/factors/code`: before they set a second step up, owners of accounts that only SMS codes open show that the
 //! number is theirs.
 
-use crate::captcha::CaptchaForm;
 use crate::sms::Purpose;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
 use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
 use crate::web::http::{Field, Message, PageRequest, ServicesData, UnreadBody, WebResult};
-use crate::web::second_step::{StepUp, only_phone, step_up};
+use crate::web::second_step::{StepUp, only_phone, renewed, step_up};
 use crate::web::session::{self, Member};
 
-use super::factors::{self, renew};
-
-const FORM: CaptchaForm = CaptchaForm::PasswordChange;
+use super::factors::{FORM, PATH};
 
 pub async fn show(visit: PageRequest, Member(who): Member) -> WebResult {
     let Some(phone) = only_phone(&who.session, &who.account) else {
-        return Ok(visit.see_other(factors::PATH, None));
+        return Ok(visit.see_other(PATH, None));
     };
     let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
     let page = page.at(CodeStep::asking(phone.as_str()));
@@ -29,9 +26,9 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 /// The session is looked up last: the same form before this one has given it another token.
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
-    let who = session::require(&visit, &services, factors::PATH).await?;
+    let who = session::require(&visit, &services, PATH).await?;
     let Some(own) = only_phone(&who.session, &who.account) else {
-        return Ok(visit.see_other(factors::PATH, None));
+        return Ok(visit.see_other(PATH, None));
     };
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
@@ -44,10 +41,5 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     }
     let shown = StepUp::Code(phone, code);
     let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
-    let Some(token) = renew(&visit, &services, factor).await? else {
-        return Ok(visit.see_other("/login", None));
-    };
-    let mut response = visit.see_other(factors::PATH, None);
-    visit.begin_session(&mut response, &token, services.session_lasts);
-    Ok(response)
+    renewed(&visit, &services, factor, visit.see_other(PATH, None)).await
 }

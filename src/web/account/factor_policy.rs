@@ -6,19 +6,11 @@ use actix_web::web::{Form, Json, Path};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::factors::PATH;
-use crate::accounts::{AuthenticatedSession, DeviceId, Factor, TrustedDevice};
-use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
+use super::factors::{FactorOwner, PATH};
+use crate::accounts::{DeviceId, Factor, TrustedDevice};
 use crate::web::http::describe::{BODY, MEMBER};
-use crate::web::http::page::Requester;
-use crate::web::http::{
-    ApiRequest, Flash, Moment, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
-};
-use crate::web::second_step::require_confirmed;
+use crate::web::http::{ApiRequest, Flash, Moment, PageRequest, Problem, ServicesData, WebResult};
 use crate::web::session::Member;
-
-/// The name of the switch in events, beside those of factors.
-const SWITCH: &str = "second-step";
 
 /// What a form does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -37,28 +29,6 @@ pub struct PolicyForm {
     device: String,
     #[serde(default)]
     csrf_token: String,
-}
-
-/// False if that is not possible: there is nothing to ask for.
-async fn switch(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    asks: bool,
-) -> Result<bool, WebError> {
-    let factors = services.factor_verifier.factors();
-    if !factors.ask(who.account.id, asks).await? {
-        return Ok(factors.policy(who.account.id, "").await?.asks == asks);
-    }
-    let address = sender.client.subject();
-    let action = if asks { Action::FactorAdded } else { Action::FactorRemoved };
-    services.audit.record(AuditEvent {
-        name: Some(SWITCH),
-        account: Some(who.account.recorded()),
-        address: Some(EventSubject::Address(address.as_ref())),
-        ..AuditEvent::new(services.audit.now(), action, Outcome::Ok)
-    });
-    Ok(true)
 }
 
 /// `POST /account/factors/policy`. Trust ends without a confirmation: that takes nothing from its owner.
@@ -84,7 +54,7 @@ pub async fn submit(
     if !services.sessions.is_confirmed(&who.session) {
         return Ok(visit.see_other(PATH, None));
     }
-    let done = switch(&visit, &services, &who, asks).await?;
+    let done = FactorOwner::confirmed(&visit, &services, &who).await?.ask(asks).await?;
     let flash = if asks { Flash::SecondStepOn } else { Flash::SecondStepOff };
     Ok(visit.see_other(PATH, done.then_some(flash)))
 }
@@ -105,19 +75,7 @@ struct FactorsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     setup_by: Option<String>,
-    trusted: Vec<TrustedBody>,
-}
-
-/// A browser whose sign-ins are not asked for a second step.
-#[derive(Serialize, ToSchema)]
-#[schema(as = TrustedBrowser)]
-struct TrustedBody {
-    #[schema(pattern = "^[0-9a-f]{32}$")]
-    device: String,
-    /// Its User-Agent.
-    browser: String,
-    #[schema(format = DateTime)]
-    until: String,
+    trusted: Vec<TrustedDevice>,
 }
 
 /// The second factors of the account
@@ -133,17 +91,12 @@ struct TrustedBody {
 pub async fn api_show(Member(who): Member, services: ServicesData) -> WebResult {
     let (store, live) = (services.factor_verifier.factors(), services.live.snapshot());
     let policy = store.policy(who.account.id, &live.factors.required_of()).await?;
-    let row = |TrustedDevice { device, until, user_agent }: TrustedDevice| TrustedBody {
-        device: device.to_string(),
-        browser: user_agent,
-        until: Moment(until).iso(),
-    };
     Ok(HttpResponse::Ok().json(FactorsBody {
         methods: store.of(who.account.id).await?.methods(),
         ask: policy.asks,
         required: policy.required,
         setup_by: who.session.setup.map(|setup| Moment(setup.by).iso()),
-        trusted: store.trusted(who.account.id, &live.factors).await?.into_iter().map(row).collect(),
+        trusted: store.trusted(who.account.id, &live.factors).await?,
     }))
 }
 
@@ -168,8 +121,7 @@ pub struct SwitchBody {
     extensions(("x-problems" = json!([BODY, MEMBER, "step-up-required"])))
 )]
 pub async fn api_switch(body: Json<SwitchBody>, Member(who): Member, call: ApiRequest) -> WebResult {
-    require_confirmed(&call.services, &who).await?;
-    if !switch(&call, &call.services, &who, body.ask).await? {
+    if !FactorOwner::confirmed(&call, &call.services, &who).await?.ask(body.ask).await? {
         return Err(Problem::wrong("ask", "Set a second factor up first.").into());
     }
     Ok(HttpResponse::NoContent().finish())

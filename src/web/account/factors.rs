@@ -1,6 +1,8 @@
 //! `/account/factors`, and `/api/v1/totp`, `/api/v1/recovery-codes` and `/api/v1/confirm`: the second factors of the
 //! signed-in account. Whoever changes them has proved lately who they are: by a factor, once there is one.
 
+mod owner;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::Json;
@@ -10,26 +12,22 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    AccountFactors, AuthenticatedSession, Factor, FactorSetup, Passkey, RecoveryCode, SessionToken, TotpCode,
-    TotpSecret, TrustedDevice,
+    AccountFactors, AuthenticatedSession, DeviceId, FactorPolicy, FactorSetup, Passkey, PasskeyLabel,
+    RecoveryCode, TotpCode, TotpSecret, TrustedDevice,
 };
-use crate::audit::Action;
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
-use crate::web::account::passkeys;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
 use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
-use crate::web::http::page::Requester;
 use crate::web::http::{
     ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField,
     Services, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::second_step::{
-    ConfirmBody, note_browser, only_phone, parse_step_up, record_factor, refuse_while_upgrading,
-    require_confirmed, step_up,
-};
+use crate::web::second_step::{ConfirmBody, only_phone, renewed, step_up_by_form};
 use crate::web::session::{self, Member};
+
+pub(super) use owner::FactorOwner;
 
 pub(super) const PATH: &str = "/account/factors";
 pub(super) const FORM: CaptchaForm = CaptchaForm::PasswordChange;
@@ -63,20 +61,6 @@ pub struct FactorsForm {
     guarded: GuardedFields,
 }
 
-/// The session's new token. None if it has ended meanwhile.
-pub(super) async fn renew(
-    sender: &Requester,
-    services: &Services,
-    factor: Option<Factor>,
-) -> Result<Option<SessionToken>, WebError> {
-    let Some(token) = sender.session_token().and_then(SessionToken::parse) else { return Ok(None) };
-    Ok(services.sessions.confirm(&token, factor).await?)
-}
-
-async fn factors(services: &Services, who: &AuthenticatedSession) -> Result<AccountFactors, WebError> {
-    Ok(services.factor_verifier.factors().of(who.account.id).await?)
-}
-
 pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
     Ok(FactorsPage::of(&visit, &services, &who).await?.respond(&visit))
 }
@@ -95,30 +79,22 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if form.act == FactorAct::Confirm {
-        let parse = |errors: &mut FieldErrors| {
-            let current = (Field::CurrentPassword, &form.current_password);
-            parse_step_up(&who.session, &form.code, &form.passkey, current, errors)
-        };
-        let shown = reply.read(&form.guarded, parse).await?;
-        let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
-        let Some(token) = renew(&visit, &services, factor).await? else {
-            return Ok(visit.see_other("/login", None));
-        };
-        let mut response = visit.see_other(PATH, None);
-        visit.begin_session(&mut response, &token, services.session_lasts);
-        return Ok(response);
+        let (whose, password) =
+            ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
+        let factor =
+            step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
+        return renewed(&visit, &services, factor, visit.see_other(PATH, None)).await;
     }
     // Without it the page asks for the confirmation first.
     reply.read(&form.guarded, |_| Some(())).await?;
     if !services.sessions.is_confirmed(&who.session) {
         return Ok(reply.plain(Notice::None));
     }
-    let (store, account) = (services.factor_verifier.factors(), who.account.id);
+    let owner = FactorOwner::confirmed(&visit, &services, &who).await?;
     let codes = match form.act {
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
-            refuse_while_upgrading(&services).await?;
-            store.propose_totp(account, who.session.id).await?;
+            owner.propose_totp().await?;
             return Ok(visit.see_other(PATH, None));
         }
         FactorAct::UseTotp => {
@@ -127,37 +103,37 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
                 errors.take(Field::Code, code)
             };
             let code = reply.read(&form.guarded, parse).await?;
-            refuse_while_upgrading(&services).await?;
-            let Some(codes) = store.confirm_totp(account, who.session.id, &code).await? else {
+            let Some(codes) = owner.use_totp(&code).await? else {
                 return Ok(reply.invalid(Field::Code, Message::TotpUnconfirmed));
             };
-            note_browser(&visit, &services, &who.account).await?;
-            record_factor(&visit, &services, &who, Action::FactorAdded, Factor::Totp);
             codes
         }
         FactorAct::RemoveTotp => {
-            if store.remove_totp(account).await? {
-                record_factor(&visit, &services, &who, Action::FactorRemoved, Factor::Totp);
-            }
+            owner.remove_totp().await?;
             return Ok(visit.see_other(PATH, Some(Flash::TotpRemoved)));
         }
+        FactorAct::RenewCodes => {
+            let Some(codes) = owner.renew_codes().await? else { return Ok(reply.plain(Notice::None)) };
+            codes
+        }
         FactorAct::AddPasskey => {
-            let made = (form.passkey.expose(), *visit.browser.bytes());
-            match passkeys::add_by_form(&visit, &services, &who, made, &form.label).await? {
-                Ok(codes) if codes.is_empty() => return Ok(visit.see_other(PATH, Some(Flash::PasskeyAdded))),
-                Ok(codes) => codes,
-                Err((field, message)) => return Ok(reply.invalid(field, message)),
+            let Some(label) = PasskeyLabel::parse(&form.label) else {
+                return Ok(reply.invalid(Field::Label, Message::PasskeyLabelUnfit));
+            };
+            let Ok(made) = serde_json::from_str(form.passkey.expose()) else {
+                return Ok(reply.invalid(Field::Passkey, Message::PasskeyWrong));
+            };
+            match owner.add_passkey(&made, &label).await? {
+                Ok((_, codes)) if codes.is_empty() => {
+                    return Ok(visit.see_other(PATH, Some(Flash::PasskeyAdded)));
+                }
+                Ok((_, codes)) => codes,
+                Err(refusal) => return Ok(reply.invalid(Field::Passkey, (&refusal).into())),
             }
         }
         FactorAct::RemovePasskey => {
-            passkeys::remove(&visit, &services, &who, &form.passkey_id).await?;
+            owner.remove_passkey(&form.passkey_id).await?;
             return Ok(visit.see_other(PATH, Some(Flash::PasskeyRemoved)));
-        }
-        FactorAct::RenewCodes if page.factors.is_empty() => return Ok(reply.plain(Notice::None)),
-        FactorAct::RenewCodes => {
-            let codes = store.renew_recovery_codes(account).await?;
-            record_factor(&visit, &services, &who, Action::FactorAdded, Factor::Recovery);
-            codes
         }
     };
     let page = FactorsPage { codes: exposed(&codes), ..FactorsPage::of(&visit, &services, &who).await? };
@@ -167,7 +143,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
     Ok(response)
 }
 
-fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
+pub(super) fn exposed(codes: &[RecoveryCode]) -> Vec<String> {
     codes.iter().map(RecoveryCode::expose).collect()
 }
 
@@ -187,58 +163,15 @@ pub struct FactorsPage {
     rp_id: Option<String>,
     /// By an SMS code, which alone opens the account.
     by_code: bool,
-    policy: PolicySection,
+    policy: FactorPolicy,
+    setup: Option<FactorSetup>,
+    trusted: Vec<TrustedDevice>,
+    /// This browser, if the account knows it.
+    here: Option<DeviceId>,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
     codes: Vec<String>,
-}
-
-/// What sign-ins are asked for, and by when a factor has to be set up.
-#[derive(Clone)]
-pub struct PolicySection {
-    /// By the owner's wish.
-    pub asks: bool,
-    /// By `[factors]`, whatever the owner wishes.
-    pub required: bool,
-    pub setup: Option<FactorSetup>,
-    pub trusted: Vec<TrustedRow>,
-}
-
-#[derive(Clone)]
-pub struct TrustedRow {
-    pub device: String,
-    pub browser: Device,
-    pub until: Moment,
-    pub here: bool,
-}
-
-impl PolicySection {
-    pub async fn of(
-        visit: &PageRequest,
-        services: &Services,
-        who: &AuthenticatedSession,
-    ) -> Result<Self, WebError> {
-        let (store, live) = (services.factor_verifier.factors(), services.live.snapshot());
-        let policy = store.policy(who.account.id, &live.factors.required_of()).await?;
-        let here = visit.known_devices().at(who.account.id).map(|device| device.id);
-        let row = |TrustedDevice { device, until, user_agent }: TrustedDevice| TrustedRow {
-            device: device.to_string(),
-            browser: Device::parse(&user_agent),
-            until: Moment(until),
-            here: here == Some(device),
-        };
-        let trusted = store.trusted(who.account.id, &live.factors).await?.into_iter().map(row).collect();
-        Ok(Self { asks: policy.asks, required: policy.required, setup: who.session.setup, trusted })
-    }
-
-    pub fn setup_by(&self) -> Option<Moment> {
-        self.setup.filter(|setup| !setup.overdue).map(|setup| Moment(setup.by))
-    }
-
-    pub fn overdue(&self) -> bool {
-        self.setup.is_some_and(|setup| setup.overdue)
-    }
 }
 
 #[derive(Clone)]
@@ -259,24 +192,25 @@ impl FactorsPage {
         who: &AuthenticatedSession,
     ) -> Result<Self, WebError> {
         let confirmed = services.sessions.is_confirmed(&who.session);
-        let login = who.account.login.as_str();
-        let proposed = match confirmed {
-            true => services.factor_verifier.factors().proposed_totp(who.account.id, who.session.id).await?,
-            false => None,
-        };
-        let passkeys = services.factor_verifier.passkeys();
+        let (login, account) = (who.account.login.as_str(), who.account.id);
+        let (store, passkeys) = (services.factor_verifier.factors(), services.factor_verifier.passkeys());
+        let proposed = if confirmed { store.proposed_totp(account, who.session.id).await? } else { None };
+        let live = services.live.snapshot();
         Ok(Self {
             form: FormPage::new(visit, PATH, Some(login), None),
             login: login.to_owned(),
-            factors: factors(services, who).await?,
+            factors: store.of(account).await?,
             confirmed,
             asks_factor: who.session.strongest.is_some(),
-            passkeys: passkeys.list(who.account.id).await?,
+            passkeys: passkeys.list(account).await?,
             rp_id: passkeys.site().map(|site| site.id.clone()),
             has_password: who.account.password_hash.is_some(),
             by_code: only_phone(&who.session, &who.account).is_some(),
-            policy: PolicySection::of(visit, services, who).await?,
-            proposed: proposed.map(|secret| ProposedTotp::of(&secret, &issuer(services), login)),
+            policy: store.policy(account, &live.factors.required_of()).await?,
+            setup: who.session.setup,
+            trusted: store.trusted(account, &live.factors).await?,
+            here: visit.known_devices().at(account).map(|device| device.id),
+            proposed: proposed.map(|(secret, _)| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })
     }
@@ -291,6 +225,18 @@ impl FactorsPage {
 
     fn moment(&self, at: &Micros) -> Moment {
         Moment(*at)
+    }
+
+    fn is_here(&self, device: &DeviceId) -> bool {
+        self.here == Some(*device)
+    }
+
+    fn setup_by(&self) -> Option<Moment> {
+        self.setup.filter(|setup| !setup.overdue).map(|setup| Moment(setup.by))
+    }
+
+    fn overdue(&self) -> bool {
+        self.setup.is_some_and(|setup| setup.overdue)
     }
 
     fn since(&self) -> Option<Moment> {
@@ -342,13 +288,7 @@ fn issuer(services: &Services) -> String {
     ])))
 )]
 pub async fn api_confirm(body: Json<ConfirmBody>, Member(who): Member, call: ApiRequest) -> WebResult {
-    let shown = body.step_up(&call.services, &who.session, &who.account).await?;
-    let factor = step_up(&call.actor(FORM, body.captcha.as_ref()), &who.account, shown).await;
-    let factor = call.told(FORM, factor).await?;
-    let token = renew(&call, &call.services, factor).await?.ok_or(Problem::Unauthenticated)?;
-    let mut response = HttpResponse::NoContent().finish();
-    call.begin_session(&mut response, &token, call.services.session_lasts);
-    Ok(response)
+    body.confirm(&call, &who.session, &who.account).await
 }
 
 #[derive(Serialize, ToSchema)]
@@ -389,9 +329,7 @@ pub struct CodesBody {
     extensions(("x-problems" = json!([MEMBER, "step-up-required", "upgrade-unfinished"])))
 )]
 pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
-    require_confirmed(&call.services, &who).await?;
-    refuse_while_upgrading(&call.services).await?;
-    let secret = call.services.factor_verifier.factors().propose_totp(who.account.id, who.session.id).await?;
+    let secret = FactorOwner::confirmed(&call, &call.services, &who).await?.propose_totp().await?;
     let uri = secret.uri(&issuer(&call.services), who.account.login.as_str()).to_string();
     Ok(HttpResponse::Created().json(ProposalBody { secret: secret.base32().to_string(), uri }))
 }
@@ -412,13 +350,8 @@ pub async fn api_propose(Member(who): Member, call: ApiRequest) -> WebResult {
 pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest) -> WebResult {
     let code = TotpCode::parse(body.code.expose());
     let code = code.ok_or_else(|| Problem::at(Field::Code, Message::FactorUnfit))?;
-    require_confirmed(&call.services, &who).await?;
-    refuse_while_upgrading(&call.services).await?;
-    let store = call.services.factor_verifier.factors();
-    let codes =
-        store.confirm_totp(who.account.id, who.session.id, &code).await?.ok_or(Problem::InvalidFactor)?;
-    note_browser(&call, &call.services, &who.account).await?;
-    record_factor(&call, &call.services, &who, Action::FactorAdded, Factor::Totp);
+    let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
+    let codes = owner.use_totp(&code).await?.ok_or(Problem::InvalidFactor)?;
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }
 
@@ -435,10 +368,7 @@ pub async fn api_use(body: Json<UseBody>, Member(who): Member, call: ApiRequest)
     extensions(("x-problems" = json!([MEMBER, "step-up-required"])))
 )]
 pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
-    require_confirmed(&call.services, &who).await?;
-    if call.services.factor_verifier.factors().remove_totp(who.account.id).await? {
-        record_factor(&call, &call.services, &who, Action::FactorRemoved, Factor::Totp);
-    }
+    FactorOwner::confirmed(&call, &call.services, &who).await?.remove_totp().await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -455,11 +385,7 @@ pub async fn api_remove(Member(who): Member, call: ApiRequest) -> WebResult {
     extensions(("x-problems" = json!([MEMBER, "step-up-required", "not-found"])))
 )]
 pub async fn api_renew(Member(who): Member, call: ApiRequest) -> WebResult {
-    require_confirmed(&call.services, &who).await?;
-    if factors(&call.services, &who).await?.is_empty() {
-        return Err(Problem::NotFound.into());
-    }
-    let codes = call.services.factor_verifier.factors().renew_recovery_codes(who.account.id).await?;
-    record_factor(&call, &call.services, &who, Action::FactorAdded, Factor::Recovery);
+    let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
+    let codes = owner.renew_codes().await?.ok_or(Problem::NotFound)?;
     Ok(HttpResponse::Ok().json(CodesBody { recovery_codes: exposed(&codes) }))
 }

@@ -1,5 +1,4 @@
-//! `/api/v1/passkeys`: the passkeys of who is signed in, for the page of the factors, too; and the challenges that
-//! authenticators answer, whatever for.
+//! `/api/v1/passkeys`: the passkeys of who is signed in; and the challenges that authenticators answer, whatever for.
 
 use actix_web::web::{Json, Path};
 use actix_web::{HttpRequest, HttpResponse};
@@ -9,82 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use crate::accounts::{
-    AddRefusal, Attestation, AuthenticatedSession, CHALLENGE_LASTS, ChallengePurpose, Factor, MOST_PASSKEYS,
-    Passkey, PasskeyId, PasskeyLabel, RecoveryCode,
-};
-use crate::audit::Action;
+use super::factors::{FactorOwner, exposed};
+use crate::accounts::{AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel};
 use crate::web::http::describe::{self, BODY, MEMBER};
-use crate::web::http::page::{Requester, set};
-use crate::web::http::{
-    ApiRequest, Field, Message, Moment, Problem, Services, ServicesData, WebError, WebResult,
-};
-use crate::web::passkeys::Base64Bytes;
-use crate::web::second_step::{note_browser, record_factor, refuse_while_upgrading, require_confirmed};
+use crate::web::http::page::set;
+use crate::web::http::{ApiRequest, Field, Message, Problem, ServicesData, WebResult};
+use crate::web::second_step::require_confirmed;
 use crate::web::session::{Member, member};
-use crate::webauthn::{ALGORITHMS, PasskeyFault};
+use crate::webauthn::{ALGORITHMS, Attestation, PasskeyFault};
 
 /// What one is called that its owner did not name.
 const UNNAMED: &str = "Passkey";
-
-/// `PublicKeyCredential.toJSON()` of a new passkey; browsers add fields to it.
-#[derive(Deserialize)]
-pub struct AttestationJson {
-    response: AttestationFields,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AttestationFields {
-    #[serde(rename = "clientDataJSON")]
-    client_data: Base64Bytes,
-    attestation_object: Base64Bytes,
-    #[serde(default)]
-    transports: Vec<String>,
-}
-
-/// Adds one, and records that.
-async fn add(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    (made, browser): (AttestationJson, Option<[u8; 16]>),
-    label: &PasskeyLabel,
-) -> Result<Result<(Passkey, Vec<RecoveryCode>), AddRefusal>, WebError> {
-    refuse_while_upgrading(services).await?;
-    let AttestationFields { client_data, attestation_object, transports } = made.response;
-    let made = Attestation {
-        browser,
-        client_data: client_data.0,
-        attestation_object: attestation_object.0,
-        transports,
-    };
-    let passkeys = services.factor_verifier.passkeys();
-    let added = passkeys.add(who.account.id, who.session.id, &made, label).await?;
-    if added.is_ok() {
-        note_browser(sender, services, &who.account).await?;
-        record_factor(sender, services, who, Action::FactorAdded, Factor::Passkey);
-    }
-    Ok(added)
-}
-
-/// The recovery codes that come with it, often none; or what is wrong at which field.
-pub async fn add_by_form(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    (made, browser): (&str, [u8; 16]),
-    label: &str,
-) -> Result<Result<Vec<RecoveryCode>, (Field, Message)>, WebError> {
-    let Some(label) = PasskeyLabel::parse(label) else {
-        return Ok(Err((Field::Label, Message::PasskeyLabelUnfit)));
-    };
-    let Ok(made) = serde_json::from_str::<AttestationJson>(made) else {
-        return Ok(Err((Field::Passkey, Message::PasskeyWrong)));
-    };
-    let added = add(sender, services, who, (made, Some(browser)), &label).await?;
-    Ok(added.map(|(_, codes)| codes).map_err(|refusal| (Field::Passkey, (&refusal).into())))
-}
 
 impl From<&AddRefusal> for Message {
     fn from(refusal: &AddRefusal) -> Self {
@@ -96,22 +30,6 @@ impl From<&AddRefusal> for Message {
         }
     }
 }
-
-pub async fn remove(
-    sender: &Requester,
-    services: &Services,
-    who: &AuthenticatedSession,
-    id: &str,
-) -> Result<bool, WebError> {
-    let Some(id) = PasskeyId::parse(id) else { return Ok(false) };
-    let removed = services.factor_verifier.passkeys().remove(who.account.id, id).await?;
-    if removed {
-        record_factor(sender, services, who, Action::FactorRemoved, Factor::Passkey);
-    }
-    Ok(removed)
-}
-
-// The calls.
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -243,41 +161,10 @@ pub async fn api_challenge(
 }
 
 #[derive(Serialize, ToSchema)]
-#[schema(as = Passkey)]
-struct PasskeyBody {
-    #[schema(pattern = "^[0-9a-f]{32}$")]
-    id: String,
-    label: String,
-    #[schema(format = DateTime)]
-    created_at: String,
-    /// Left out if it was not used yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = DateTime)]
-    last_used_at: Option<String>,
-    /// It is kept by a password manager or a cloud, too.
-    backed_up: bool,
-    /// The domain that it is for: it works nowhere else.
-    rp_id: String,
-}
-
-impl From<Passkey> for PasskeyBody {
-    fn from(passkey: Passkey) -> Self {
-        Self {
-            id: passkey.id.to_string(),
-            label: passkey.label,
-            created_at: Moment(passkey.created_at).iso(),
-            last_used_at: passkey.last_used_at.map(|at| Moment(at).iso()),
-            backed_up: passkey.backed_up,
-            rp_id: passkey.rp_id,
-        }
-    }
-}
-
-#[derive(Serialize, ToSchema)]
 #[schema(as = Passkeys)]
 struct PasskeyList {
     /// The oldest first.
-    passkeys: Vec<PasskeyBody>,
+    passkeys: Vec<Passkey>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -285,7 +172,7 @@ struct PasskeyList {
 #[schema(as = NewPasskey, example = json!({ "label": "Phone", "passkey": describe::attestation_example() }))]
 pub struct AddBody {
     #[schema(schema_with = describe::passkey_attestation)]
-    passkey: AttestationJson,
+    passkey: Attestation,
     /// What its owner calls it.
     #[schema(min_length = 1, max_length = 64, default = "Passkey")]
     label: Option<String>,
@@ -294,7 +181,7 @@ pub struct AddBody {
 #[derive(Serialize, ToSchema)]
 #[schema(as = AddedPasskey)]
 struct AddedBody {
-    passkey: PasskeyBody,
+    passkey: Passkey,
     /// Present if the account had none: each is right once. They are not told again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recovery_codes: Vec<String>,
@@ -312,7 +199,6 @@ struct AddedBody {
 )]
 pub async fn api_list(Member(who): Member, services: ServicesData) -> WebResult {
     let passkeys = services.factor_verifier.passkeys().list(who.account.id).await?;
-    let passkeys = passkeys.into_iter().map(PasskeyBody::from).collect();
     Ok(HttpResponse::Ok().json(PasskeyList { passkeys }))
 }
 
@@ -334,18 +220,13 @@ pub async fn api_add(body: Json<AddBody>, Member(who): Member, call: ApiRequest)
     let AddBody { passkey, label } = body.into_inner();
     let label = PasskeyLabel::parse(label.as_deref().unwrap_or(UNNAMED));
     let label = label.ok_or_else(|| Problem::at(Field::Label, Message::PasskeyLabelUnfit))?;
-    require_confirmed(&call.services, &who).await?;
-    let browser = call.browser.map(|browser| *browser.bytes());
-    let (passkey, codes) = add(&call, &call.services, &who, (passkey, browser), &label).await?.map_err(
-        |refusal| match &refusal {
-            AddRefusal::Fault(fault) => Problem::wrong("passkey", format!("Not accepted: {fault}.")),
-            other => Problem::at(Field::Passkey, other.into()),
-        },
-    )?;
-    Ok(HttpResponse::Created().json(AddedBody {
-        passkey: passkey.into(),
-        recovery_codes: codes.iter().map(RecoveryCode::expose).collect(),
-    }))
+    let owner = FactorOwner::confirmed(&call, &call.services, &who).await?;
+    let added = owner.add_passkey(&passkey, &label).await?;
+    let (passkey, codes) = added.map_err(|refusal| match &refusal {
+        AddRefusal::Fault(fault) => Problem::wrong("passkey", format!("Not accepted: {fault}.")),
+        other => Problem::at(Field::Passkey, other.into()),
+    })?;
+    Ok(HttpResponse::Created().json(AddedBody { passkey, recovery_codes: exposed(&codes) }))
 }
 
 /// Remove a passkey
@@ -362,8 +243,7 @@ pub async fn api_add(body: Json<AddBody>, Member(who): Member, call: ApiRequest)
     extensions(("x-problems" = json!([MEMBER, "csrf", "step-up-required", "not-found"])))
 )]
 pub async fn api_remove(Member(who): Member, id: Path<String>, call: ApiRequest) -> WebResult {
-    require_confirmed(&call.services, &who).await?;
-    match remove(&call, &call.services, &who, &id).await? {
+    match FactorOwner::confirmed(&call, &call.services, &who).await?.remove_passkey(&id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound.into()),
     }

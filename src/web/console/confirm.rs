@@ -19,10 +19,9 @@ use crate::web::form::{FormPage, FormReply, GuardedFields, NextFields, Notice, f
 use crate::web::http::describe::{ADMIN, ATTEMPT, BODY, PASSWORD};
 use crate::web::http::error_page::problem_page;
 use crate::web::http::{
-    ApiRequest, Field, FieldErrors, Next, PageRequest, Problem, SecretField, ServicesData, UnreadBody,
-    WebError, WebResult,
+    ApiRequest, Field, Next, PageRequest, Problem, SecretField, ServicesData, UnreadBody, WebError, WebResult,
 };
-use crate::web::second_step::{ConfirmBody, parse_step_up, step_up};
+use crate::web::second_step::{ConfirmBody, renew, step_up_by_form};
 
 const CONSOLE: &str = "/admin";
 
@@ -52,15 +51,10 @@ pub async fn api_submit(
 ) -> WebResult {
     let body = body.read().await?;
     let call = ApiRequest::admit(&request)?;
-    const FORM: CaptchaForm = CaptchaForm::PasswordChange;
     let session = admin.session().ok_or(Problem::Forbidden)?;
-    let shown = body.step_up(&call.services, session, &admin.account).await?;
-    let actor = call.actor(FORM, body.captcha.as_ref());
-    let factor = call.told(FORM, step_up(&actor, &admin.account, shown).await).await?;
-    let fresh = renew(&admin, call.session_token(), factor).await?.ok_or(Problem::Unauthenticated)?;
-    let mut response = HttpResponse::NoContent().finish();
-    call.begin_session(&mut response, &fresh, call.services.session_lasts);
-    Ok(response)
+    let confirmed = body.confirm(&call, session, &admin.account).await?;
+    admin.did("confirm", &json!({}));
+    Ok(confirmed)
 }
 
 /// `POST /admin/confirm`
@@ -106,29 +100,11 @@ async fn confirm(
     let live = visit.live(services);
     let show = |notice, captcha: CaptchaBlock| page().again(notice, captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
-    let session = admin.session().ok_or(Problem::Forbidden)?;
-    let parse = |errors: &mut FieldErrors| {
-        parse_step_up(session, &form.code, &form.passkey, (Field::Password, &form.password), errors)
-    };
-    let shown = reply.read(&form.guarded, parse).await?;
-    let actor = reply.actor(&form.guarded);
-    let factor = reply.told(step_up(&actor, &admin.account, shown).await).await?;
-    let fresh = renew(admin, visit.session_token(), factor).await?;
-    Ok(fresh.ok_or_else(|| visit.see_other("/login", None))?)
-}
-
-/// Renews the session whose password was confirmed, and records that. None: the password was changed meanwhile, which
-/// ended the session.
-async fn renew(
-    admin: &Admin,
-    token: Option<&str>,
-    factor: Option<Factor>,
-) -> Result<Option<SessionToken>, WebError> {
-    let Some(token) = token.and_then(SessionToken::parse) else { return Ok(None) };
-    let fresh = admin.services.sessions.confirm(&token, factor).await?;
-    if fresh.is_some() {
-        admin.did("confirm", &json!({}));
-    }
+    let whose = (admin.session().ok_or(Problem::Forbidden)?, &admin.account);
+    let (shown, password) = ((&form.code, &form.passkey), (Field::Password, &form.password));
+    let factor = step_up_by_form(&reply, &form.guarded, whose, shown, password).await?;
+    let fresh = renew(visit, services, factor).await?.ok_or_else(|| visit.see_other("/login", None))?;
+    admin.did("confirm", &json!({}));
     Ok(fresh)
 }
 

@@ -14,6 +14,7 @@ use crate::login::{
 };
 use crate::sms::{Phone, SmsCode};
 use crate::web::http::challenge::ChallengeContext;
+use crate::web::http::csrf::Browser;
 use crate::web::http::extract::SecretField;
 use crate::web::http::message::{Field, Message};
 use crate::web::http::page::Requester;
@@ -23,8 +24,8 @@ use crate::web::http::services::Services;
 pub struct Actor<'a> {
     pub services: &'a Services,
     pub live: &'a Arc<LiveSettings>,
+    pub sender: &'a Requester,
     pub origin: RequestOrigin,
-    sender: &'a Requester,
     asker: ChallengeContext<'a>,
     known: KnownDevices,
     answer: Option<CaptchaAnswer<'a>>,
@@ -115,11 +116,6 @@ impl<'a> Actor<'a> {
         &self.known
     }
 
-    /// The same, where it is told whose challenge was answered.
-    pub fn browser_name(&self) -> Option<[u8; 16]> {
-        self.asker.browser.map(|browser| *browser.bytes())
-    }
-
     pub fn now(&self) -> Micros {
         self.sender.now()
     }
@@ -129,8 +125,8 @@ impl<'a> Actor<'a> {
         self.sender.is_denied(self.live) && self.known.at(account.id).is_none()
     }
 
-    pub fn browser(&self) -> Option<&[u8]> {
-        self.asker.browser.map(|browser| &browser.bytes()[..])
+    pub fn browser(&self) -> Option<&[u8; 16]> {
+        self.asker.browser.map(Browser::bytes)
     }
 
     /// Whether a challenge was solved with the request.
@@ -184,6 +180,7 @@ impl<'a> Actor<'a> {
     }
 
     pub fn entry<'e>(&'e self, phone: &'e Phone, code: &'e SmsCode, solved: bool) -> CodeEntry<'e> {
-        CodeEntry { phone, code, origin: &self.origin, browser: self.browser(), known: &self.known, solved }
+        let browser = self.browser().map(|browser| &browser[..]);
+        CodeEntry { phone, code, origin: &self.origin, browser, known: &self.known, solved }
     }
 }
