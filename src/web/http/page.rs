@@ -539,6 +539,7 @@ pub enum Flash {
     AccountMadeAdmin,
     AccountUnmadeAdmin,
     AccountGroupsSet,
+    AccountProfileSet,
     AccountDeleted,
     AccountsDisabled,
     AccountsAdded,
