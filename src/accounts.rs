@@ -12,6 +12,7 @@ mod id;
 mod import;
 mod list;
 mod passkeys;
+mod profiles;
 mod realm;
 mod session_changes;
 mod sessions;
@@ -56,6 +57,7 @@ pub use passkeys::{
     AddRefusal, CHALLENGE_LASTS, ChallengePurpose, MOST_PASSKEYS, Passkey, PasskeyLabel, PasskeyRefusal,
     Passkeys,
 };
+pub use profiles::{DisplayName, Email, Profile, ProfileError, Profiles};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{

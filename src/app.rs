@@ -11,7 +11,7 @@ use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, Passkeys, SessionChanges, Sessions,
+    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, Passkeys, Profiles, SessionChanges, Sessions,
     SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
@@ -157,6 +157,7 @@ impl Application {
         let passkeys =
             Passkeys::new(db.clone(), clock.clone(), entropy.clone(), &master, site, factors.clone());
         warn_of_foreign(&passkeys).await;
+        let profiles = Profiles::new(db.clone(), clock.clone(), entropy.clone());
         let has_passkeys = passkeys.site().is_some();
         let factor_verifier = FactorVerifier::new(Arc::clone(&guard), factors, passkeys);
         let app_sessions = AppSessions::new(
@@ -259,6 +260,7 @@ impl Application {
             sessions,
             half_sign_ins,
             factor_verifier,
+            profiles,
             gate,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,

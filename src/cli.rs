@@ -97,7 +97,7 @@ enum AdminCommand {
 enum AccountsCommand {
     /// Create the accounts of a file, all of them or none.
     Import {
-        /// JSON lines with login, password_hash, phone, phone_verified and totp; - reads standard input.
+        /// JSON lines with login, password_hash, phone, phone_verified, totp, email, email_verified and name; - reads standard input.
         file: PathBuf,
         /// Only check the file and the database.
         #[arg(long)]

@@ -96,6 +96,7 @@ pub fn app(
         .service(at("/admin/groups/{name}").on(GET, accounts::groups::one))
         .service(at("/admin/accounts/{id}").on(GET, accounts::one))
         .service(at("/admin/accounts/{id}/groups").on(POST, accounts::set_groups))
+        .service(at("/admin/accounts/{id}/profile").on(POST, accounts::set_profile))
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::act))
         .service(at("/admin/find").on(GET, find::show).on(POST, find::find))
         .service(at("/admin").on(GET, overview::show))
@@ -227,6 +228,7 @@ fn api(codes: bool) -> Scope {
                 .on(GET, accounts::api::groups)
                 .on(PUT, accounts::api::set_groups),
         )
+        .service(at("/admin/accounts/{id}/profile").on(PUT, accounts::api::set_profile))
         .service(at("/admin/accounts/{id}/factors").on(DELETE, accounts::api::clear_factors))
         .service(at("/admin/accounts/{id}/{act}").on(POST, accounts::api::act))
         .service(at("/admin/messages").on(GET, messages::api_list))

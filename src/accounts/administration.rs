@@ -38,6 +38,8 @@ pub enum AccountChange {
         from: Groups,
         to: Groups,
     },
+    /// Its profile has other values now in these fields.
+    NewProfile(Vec<&'static str>),
     Unchanged,
     LastAdmin,
     /// It has no password, and needs one for this.
@@ -93,6 +95,7 @@ impl AccountAct {
         const DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         const TRUSTED: &str = "DELETE FROM trusted_devices WHERE account = $1";
         const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
+        const PROFILE: &str = "DELETE FROM profiles WHERE account = $1";
         const TOTP: &str = "DELETE FROM totp WHERE account = $1";
         const RECOVERY: &str = "DELETE FROM recovery_codes WHERE account = $1";
         const PROVED: &str = "DELETE FROM factor_devices WHERE account = $1";
@@ -105,7 +108,8 @@ impl AccountAct {
                 &[SESSIONS, DEVICES, TRUSTED, PROVED, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES]
             }
             Self::Delete => &[
-                SESSIONS, DEVICES, TRUSTED, PROVED, SIGN_INS, GROUPS, TOTP, RECOVERY, PASSKEYS, ASKED, HALVES,
+                SESSIONS, DEVICES, TRUSTED, PROVED, SIGN_INS, GROUPS, PROFILE, TOTP, RECOVERY, PASSKEYS,
+                ASKED, HALVES,
             ],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
@@ -165,7 +169,7 @@ impl Accounts {
 }
 
 /// None if it is deleted.
-async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
+pub(super) async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
     let account: Option<Account> = on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
     })?;

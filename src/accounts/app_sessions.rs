@@ -11,7 +11,9 @@ use sqlx::{Row, query, query_as};
 use super::factor_policy::FactorState;
 use super::factor_sql::factor_columns;
 use super::sessions::{TOUCH_EVERY, hash_text};
-use super::{AccountId, Factor, FactorSetup, Groups, SessionId, SessionSettings, SessionToken, Username};
+use super::{
+    AccountId, Factor, FactorSetup, Groups, Profile, SessionId, SessionSettings, SessionToken, Username,
+};
 use crate::clock::{Clock, Micros};
 use crate::config::LiveHandle;
 use crate::db::{Db, DbError, execute, from_row, on_db};
@@ -34,6 +36,7 @@ pub struct AppVisitor {
     pub account: AccountId,
     pub login: Username,
     pub groups: Groups,
+    pub profile: Profile,
     pub must_change_password: bool,
     pub signed_in_at: Micros,
     /// When the password was last entered; the earliest time if never.
@@ -154,11 +157,13 @@ impl AppSessions {
     pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
         const SQL: &str = concat!(
             "SELECT s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
-            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at, ",
+            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at,
+            o.email, o.email_verified, o.name, ",
             factor_columns!("s.account", "$3"),
             " FROM app_sessions p
             JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account
             LEFT JOIN session_proofs f ON f.session = s.id LEFT JOIN account_groups g ON g.account = s.account
+            LEFT JOIN profiles o ON o.account = s.account
             WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
             AND (f.session IS NOT NULL OR NOT EXISTS (SELECT 1
                 FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))"
@@ -265,6 +270,7 @@ from_row!(AppVisitor, row => AppVisitor {
     account: row.try_get("account")?,
     login: row.try_get("login")?,
     groups: Groups::stored(row.try_get("groups")?),
+    profile: Profile::from_row(row)?,
     must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
     signed_in_at: Micros(row.try_get("created_at")?),
     verified_at: Micros(row.try_get("verified_at")?),

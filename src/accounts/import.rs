@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use zeroize::Zeroizing;
 
 use super::stored_hash::HashCost;
-use super::{AccountId, Accounts, Factors, Phc, TotpSecret, Username};
+use super::{AccountId, Accounts, Factors, Phc, Profile, TotpSecret, Username};
 use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::{Phone, PhoneError};
 
@@ -63,6 +63,7 @@ impl Accounts {
             let ids: Vec<_> = rows.iter().map(|_| AccountId::random(&self.entropy)).collect();
             if self.insert_all(&mut tx, rows, &ids).await? == rows.len() as u64 {
                 self.set_up_apps(&mut tx, rows, &ids, factors).await?;
+                insert_profiles(&mut tx, rows, &ids).await?;
                 tx.commit().await?;
                 return Ok(ImportOutcome::Done);
             }
@@ -77,12 +78,11 @@ impl Accounts {
         let (created, since) = (self.clock.now(), tx.now(&self.clock).await?);
         let mut inserted = 0;
         for (batch, ids) in rows.chunks(BATCH).zip(ids.chunks(BATCH)) {
-            let values: Vec<_> = (0..batch.len()).map(|row| placeholders(row * COLUMNS, COLUMNS)).collect();
             // It must not fail on a key, because PostgreSQL would log the row.
             let sql = format!(
                 "INSERT INTO accounts (id, login, password_hash, created_at, phone, phone_since)
                 VALUES {} ON CONFLICT DO NOTHING",
-                values.join(", ")
+                placeholder_rows(batch.len(), COLUMNS)
             );
             inserted += on_tx!(&mut *tx, connection => {
                 let mut insert = query(AssertSqlSafe(sql));
@@ -112,10 +112,7 @@ impl Accounts {
         let now = tx.now(&self.clock).await?.0;
         let apps = ids.iter().zip(rows).filter_map(|(id, row)| Some((*id, row.totp.as_ref()?)));
         for batch in apps.collect::<Vec<_>>().chunks(BATCH) {
-            let values = |columns: usize| {
-                let rows = (0..batch.len()).map(|row| placeholders(row * columns, columns));
-                rows.collect::<Vec<_>>().join(", ")
-            };
+            let values = |columns| placeholder_rows(batch.len(), columns);
             let sql = format!("INSERT INTO totp (account, secret, confirmed_at) VALUES {}", values(3));
             on_tx!(&mut *tx, connection => {
                 let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, secret)| {
@@ -158,6 +155,29 @@ impl Accounts {
 pub(super) fn placeholders(after: usize, count: usize) -> String {
     let all: Vec<_> = (after + 1..=after + count).map(|number| format!("${number}")).collect();
     format!("({})", all.join(", "))
+}
+
+fn placeholder_rows(rows: usize, columns: usize) -> String {
+    let rows = (0..rows).map(|row| placeholders(row * columns, columns));
+    rows.collect::<Vec<_>>().join(", ")
+}
+
+async fn insert_profiles(tx: &mut Tx, rows: &[ImportRow], ids: &[AccountId]) -> Result<(), DbError> {
+    let profiles = ids.iter().zip(rows).filter(|(_, row)| row.profile != Profile::default());
+    for batch in profiles.collect::<Vec<_>>().chunks(BATCH) {
+        let sql = format!(
+            "INSERT INTO profiles (account, email, email_verified, name) VALUES {}",
+            placeholder_rows(batch.len(), 4)
+        );
+        on_tx!(&mut *tx, connection => {
+            let insert = batch.iter().fold(query(AssertSqlSafe(sql)), |insert, (id, row)| {
+                insert.bind(id.to_string()).bind(row.profile.email_text())
+                    .bind(i64::from(row.profile.email_verified)).bind(row.profile.name_text())
+            });
+            insert.execute(connection).await.map(drop)
+        })?;
+    }
+    Ok(())
 }
 
 /// The rows whose name or number is taken, in their order.
@@ -217,6 +237,7 @@ pub struct ImportRow {
     pub phone: Option<Phone>,
     /// Of its authenticator app: it is asked for a second step from the first sign-in.
     pub totp: Option<TotpSecret>,
+    pub profile: Profile,
 }
 
 /// Something in the file that is wrong. Names no value, so that a log may hold it.
@@ -251,6 +272,9 @@ struct ImportLine {
     phone_verified: Option<Value>,
     password_hash: Option<Value>,
     totp: Option<Value>,
+    email: Option<Value>,
+    email_verified: Option<Value>,
+    name: Option<Value>,
 }
 
 impl ImportFile {
@@ -309,13 +333,15 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
         let password_hash = self.hash(fields.password_hash);
         let phone = self.phone(fields.phone, fields.phone_verified);
         let totp = self.totp(fields.totp);
+        let profile = self.profile(fields.email, fields.email_verified, fields.name);
         let Some(login) = login.filter(|_| self.file.mistakes.count() == before) else { return };
         if password_hash.is_none() && phone.is_none() {
             let reason =
                 "is missing, and so is a phone with \"phone_verified\": true; nothing would open the account";
             return self.note("password_hash", reason);
         }
-        self.file.rows.push(ImportRow { line, login, password_hash, phone, totp });
+        let profile = profile.unwrap_or_default();
+        self.file.rows.push(ImportRow { line, login, password_hash, phone, totp, profile });
     }
 
     fn login(&mut self, value: Option<Value>) -> Option<Username> {
@@ -344,11 +370,7 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
     }
 
     fn phone(&mut self, value: Option<Value>, verified: Option<Value>) -> Option<Phone> {
-        let verified = match verified {
-            None => false,
-            Some(Value::Bool(verified)) => verified,
-            Some(_) => return self.wrong("phone_verified", "must be true or false"),
-        };
+        let verified = self.flag("phone_verified", verified)?;
         let text = match value {
             Some(Value::String(text)) => text,
             Some(_) => return self.wrong("phone", "must be a text, such as \"+8613800138000\""),
@@ -375,6 +397,36 @@ impl<P: Fn(&str) -> Result<Phone, PhoneError>> ImportReader<P> {
         match TotpSecret::import(&Zeroizing::new(text)) {
             Ok(secret) => Some(secret),
             Err(reason) => self.wrong("totp", reason),
+        }
+    }
+
+    fn profile(
+        &mut self,
+        email: Option<Value>,
+        verified: Option<Value>,
+        name: Option<Value>,
+    ) -> Option<Profile> {
+        let verified = self.flag("email_verified", verified)?;
+        let mut texts = [None, None];
+        for (text, (field, value)) in texts.iter_mut().zip([("email", email), ("name", name)]) {
+            *text = match value {
+                None => None,
+                Some(Value::String(text)) => Some(text),
+                Some(_) => return self.wrong(field, "must be a text"),
+            };
+        }
+        let [email, name] = &texts;
+        match Profile::parse(email.as_deref(), verified, name.as_deref()) {
+            Ok(profile) => Some(profile),
+            Err(error) => self.wrong(error.field(), &error.to_string()),
+        }
+    }
+
+    fn flag(&mut self, field: &'static str, value: Option<Value>) -> Option<bool> {
+        match value {
+            None => Some(false),
+            Some(Value::Bool(flag)) => Some(flag),
+            Some(_) => self.wrong(field, "must be true or false"),
         }
     }
 

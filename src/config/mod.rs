@@ -42,7 +42,7 @@ pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
-pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
+pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment, is_hidden};
 pub use reader::nearest;
 pub use sections::{
     AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, DatabaseUrl, Difficulty,

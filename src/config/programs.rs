@@ -150,7 +150,7 @@ fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<Stri
 /// Control characters and separators of lines, marks that set the direction of text, and characters without width
 /// that hide what stands around them (Unicode, general categories Cc, Zl, Zp and Cf). Those that join the letters of
 /// Persian and Indic words are text.
-fn is_hidden(letter: char) -> bool {
+pub fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::accounts::{Factor, FactorSetup, Groups, Username};
+use crate::accounts::{Factor, FactorSetup, Groups, Profile, Username};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, AppPart, Apps, PathPattern, Who};
 use crate::entropy::Entropy;
@@ -49,6 +49,7 @@ fn visitor(login: &str, groups: &[&str]) -> AppVisitor {
         account: AccountId::random(&Entropy::Os),
         login: Username::parse(login).unwrap(),
         groups: Groups::parse(groups.iter().copied()).unwrap(),
+        profile: Profile::default(),
         must_change_password: false,
         signed_in_at: NOW,
         verified_at: NOW,

@@ -103,6 +103,7 @@ use crate::web::{
         accounts::api::clear_factors,
         accounts::api::groups,
         accounts::api::set_groups,
+        accounts::api::set_profile,
         tokens::api_list,
         tokens::api_create,
         tokens::api_revoke,

@@ -63,6 +63,30 @@ fn a_secret_of_an_app_is_read_or_its_field_is_named() {
 }
 
 #[test]
+fn a_profile_is_read_as_administrators_set_it() {
+    let with = |profile: &str| row("alice").replace('}', &format!(",{profile}}}"));
+    let file = read(with(r#""email":"Ada@Example.org","email_verified":true,"name":"王小明""#));
+    let whole = Profile::parse(Some("Ada@Example.org"), true, Some("王小明")).unwrap();
+    assert_eq!(file.rows[0].profile, whole);
+    for nothing in [r#""email":null,"name":null,"email_verified":null"#, r#""email_verified":false"#] {
+        assert_eq!(read(with(nothing)).rows[0].profile, Profile::default());
+    }
+    for (profile, field, said) in [
+        (r#""email":7"#, "email", "must be a text"),
+        (r#""email":"hunter2""#, "email", "must be one address"),
+        (r#""email":"a@b,c@d""#, "email", "must be one address"),
+        (r#""email_verified":true"#, "email_verified", "must not be true without an email"),
+        (r#""email":"a@b","email_verified":"hunter2""#, "email_verified", "must be true or false"),
+        (r#""name":["hunter2"]"#, "name", "must be a text"),
+        (r#""name":"hunter2\n""#, "name", "must be 1 to 128 characters"),
+    ] {
+        let (named, reason) = mistake(&with(profile));
+        assert_eq!(named, field, "{profile}");
+        assert!(reason.starts_with(said) && !reason.contains("hunter2"), "{profile}: {reason}");
+    }
+}
+
+#[test]
 fn a_role_or_any_other_field_is_refused() {
     for (line, named) in [
         (r#"{"login":"a1","password_hash":"x","roles":["admin"]}"#, "unknown field `roles`"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::accounts::{AccountAct, Factors, ImportFile, Roles, ShownBy, Username};
+use crate::accounts::{AccountAct, Factors, ImportFile, Profiles, Roles, ShownBy, Username};
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
@@ -37,6 +37,7 @@ fn name(text: &str) -> Username {
 
 on_both_databases!(
     all_accounts_of_a_file_are_created,
+    profiles_come_along,
     if_one_cannot_be_created_none_is,
     a_dry_run_writes_nothing,
     of_imports_of_one_file_at_once_one_writes_it,
@@ -59,6 +60,25 @@ async fn all_accounts_of_a_file_are_created(database: TestDatabase) {
         assert_eq!(account.created_at, Micros(1_000_000));
     }
     assert_eq!(accounts.count_imported().await.unwrap(), 250);
+}
+
+async fn profiles_come_along(database: TestDatabase) {
+    let accounts = accounts(&database).await;
+    let profiles = Profiles::new(accounts.db.clone(), accounts.clock.clone(), accounts.entropy.clone());
+    let line = |number: usize| match number % 3 {
+        0 => row(&format!("user{number}"), CHEAP),
+        1 => row(&format!("user{number}"), CHEAP).replace('}', r#","email":"one@example.org"}"#),
+        _ => row(&format!("user{number}"), CHEAP).replace(
+            '}',
+            &format!(r#","name":"User {number}","email":"u{number}@example.org","email_verified":true}}"#),
+        ),
+    };
+    let rows = rows(&(0..350).map(line).collect::<String>());
+    assert_eq!(accounts.import(&rows, &factors(&accounts), false).await.unwrap(), ImportOutcome::Done);
+    for row in &rows {
+        let account = accounts.find(&row.login).await.unwrap().unwrap();
+        assert_eq!(profiles.of(account.id).await.unwrap(), row.profile, "{:?}", row.line);
+    }
 }
 
 async fn if_one_cannot_be_created_none_is(database: TestDatabase) {

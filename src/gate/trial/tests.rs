@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::accounts::{
-    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Roles, SessionId,
-    Username,
+    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Profile, Roles,
+    SessionId, Username,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::{AppFactor, AppPart, PathPattern, Who};
@@ -115,6 +115,7 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
             account: account.id,
             login,
             groups,
+            profile: Profile::default(),
             must_change_password: false,
             signed_in_at: NOW,
             verified_at: if has_password { NOW } else { Micros(0) },

@@ -57,6 +57,7 @@ async fn delete_once(visit: PageRequest, form: CodeForm, services: ServicesData)
         AccountChange::LastAdmin => return Err(Problem::LastAdministrator.into()),
         AccountChange::Unchanged
         | AccountChange::NewGroups { .. }
+        | AccountChange::NewProfile(_)
         | AccountChange::NoPassword
         | AccountChange::OfAdmin
         | AccountChange::TooManyGroups
@@ -77,6 +78,7 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
         })
     });
     let groups = services.accounts.groups(account.id).await?;
+    let profile = services.profiles.of(account.id).await?;
     let sign_ins = services.accounts.last_sign_ins(account.id).await?;
     let sign_ins = sign_ins.into_iter().map(|sign_in| {
         json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
@@ -95,6 +97,9 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "id": account.id.to_string(),
             "login": account.login.as_str(),
             "phone": account.phone.as_ref().map(|phone| phone.as_str()),
+            "email": profile.email_text(),
+            "email_verified": profile.email_verified,
+            "name": profile.name_text(),
             "roles": account.roles.names(),
             "groups": groups.names().collect::<Vec<_>>(),
             "created_at": time(account.created_at),

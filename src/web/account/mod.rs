@@ -16,7 +16,7 @@ use actix_web::web::{Form, Query};
 use askama::Template;
 use serde::Deserialize;
 
-use crate::accounts::{Account, AuthenticatedSession, FirstFactor, Proof, SessionId};
+use crate::accounts::{Account, AuthenticatedSession, FirstFactor, Profile, Proof, SessionId};
 use crate::audit::{EventSubject, FailedAttempts, FailureSummary};
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
@@ -261,6 +261,7 @@ async fn page(
     Ok(AccountPage {
         form,
         login: login.to_owned(),
+        profile: services.profiles.of(account.id).await?,
         phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
         has_password: account.password_hash.is_some(),
         admin: account.roles.admin,
@@ -374,6 +375,7 @@ impl FailureRow {
 pub struct AccountPage {
     pub form: FormPage,
     pub login: String,
+    pub profile: Profile,
     pub phone: Option<String>,
     pub has_password: bool,
     pub admin: bool,

@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
 use url::form_urlencoded;
 
-use crate::accounts::{AppVisitor, SessionToken};
+use crate::accounts::{AppVisitor, Profile, SessionToken};
 use crate::config::{AppFactor, Apps, LiveSettings};
 use crate::db::DbError;
 use crate::gate::{AppRequest, ReturnUrl, Scheme, Verdict, authorize};
@@ -148,11 +148,14 @@ fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
     let mut response = HttpResponse::Ok().finish();
     let login = visitor.map_or("", |visitor| visitor.login.as_str());
     let groups = visitor.map(|visitor| visitor.groups.to_string()).unwrap_or_default();
-    for (name, value) in REMOTE.into_iter().zip([login, &groups, login, ""]) {
-        // Names have no control characters (RFC 8265), so this does not fail.
+    let profile = visitor.map(|visitor| &visitor.profile);
+    let name = profile.and_then(Profile::name_text).unwrap_or(login);
+    let email = profile.and_then(Profile::email_text).unwrap_or_default();
+    for (header, value) in REMOTE.into_iter().zip([login, &groups, name, email]) {
+        // None has control characters, so this does not fail.
         let value =
             HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| HeaderValue::from_static(""));
-        response.headers_mut().insert(HeaderName::from_static(name), value);
+        response.headers_mut().insert(HeaderName::from_static(header), value);
     }
     response
 }

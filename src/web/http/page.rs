@@ -541,6 +541,7 @@ pub enum Flash {
     AccountMadeAdmin,
     AccountUnmadeAdmin,
     AccountGroupsSet,
+    AccountProfileSet,
     AccountDeleted,
     AccountsDisabled,
     AccountsAdded,

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use crate::accounts::{Accounts, ApiTokens, HalfSignIns, Sessions, SubmittedForms};
+use crate::accounts::{Accounts, ApiTokens, HalfSignIns, Profiles, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::{LiveHandle, Server};
@@ -48,6 +48,7 @@ pub struct Services {
     pub sessions: Sessions,
     pub half_sign_ins: HalfSignIns,
     pub factor_verifier: FactorVerifier,
+    pub profiles: Profiles,
     pub gate: Gate,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,

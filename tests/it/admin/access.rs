@@ -71,6 +71,7 @@ const WAYS: &[Way] = &[
     ("GET", "/admin/groups/{name}", Body::Nothing),
     ("GET", "/admin/accounts/{id}", Body::Nothing),
     ("POST", "/admin/accounts/{id}/groups", Body::Kept),
+    ("POST", "/admin/accounts/{id}/profile", Body::Kept),
     ("POST", "/admin/accounts/{id}/{act}", Body::Kept),
     ("GET", "/admin/tokens", Body::Nothing),
     ("POST", "/admin/tokens", Body::Form),
@@ -81,6 +82,7 @@ const WAYS: &[Way] = &[
     ("GET", "/api/v1/admin/accounts/{id}", Body::Nothing),
     ("GET", "/api/v1/admin/accounts/{id}/groups", Body::Nothing),
     ("PUT", "/api/v1/admin/accounts/{id}/groups", Body::Json(r#"{"groups":[],"reason":"x"}"#)),
+    ("PUT", "/api/v1/admin/accounts/{id}/profile", Body::Json(r#"{"name":"x"}"#)),
     ("POST", "/api/v1/admin/accounts/{id}/{act}", Body::Json(r#"{"reason":"x"}"#)),
     ("GET", "/api/v1/admin/messages", Body::Nothing),
     ("GET", "/api/v1/admin/events", Body::Nothing),
@@ -253,9 +255,10 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
             let answer = ask(&app, &askers, asker, way).await;
             let (status, told, why) = asker.answered(way.1.starts_with("/api/"));
             // The page of something that does not exist has nothing to show.
-            let shows =
-                ["/admin/limits/rollback", "/admin/accounts/{id}/{act}", "/admin/accounts/{id}/groups"];
-            let nothing_to_show = shows.contains(&way.1) && answer.status == 404;
+            let shows = ["{act}", "groups", "profile"].map(|end| format!("/admin/accounts/{{id}}/{end}"));
+            let nothing_to_show = (way.1 == "/admin/limits/rollback"
+                || shows.iter().any(|path| path == way.1))
+                && answer.status == 404;
             assert!(answer.status == status || nothing_to_show, "{what}: {} {}", answer.status, answer.text);
             let said = if answer.status == 303 { answer.header("location") } else { answer.problem() };
             assert!(said.starts_with(told), "{what}: {said}");

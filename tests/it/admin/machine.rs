@@ -169,7 +169,17 @@ async fn a_token_gets_one_refusal_for_whatever_it_would_do_to_administrators(sto
             let told = (answer.status, answer.problem());
             assert_eq!(told, (403, "insufficient-scope"), "{groups} for {name}: {}", answer.text);
         }
+        let path = format!("/api/v1/admin/accounts/{}/profile", account.id);
+        for body in [json!({}), json!({ "email": "eve@example.org", "email_verified": true })] {
+            let answer = call(&app, &token, "put", &path, Some(body.clone())).await;
+            let told = (answer.status, answer.problem());
+            assert_eq!(told, (403, "insufficient-scope"), "{body} for {name}: {}", answer.text);
+        }
     }
+    app.register("alice").await;
+    let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    let (path, body) = (format!("/api/v1/admin/accounts/{}/profile", alice.id), json!({ "name": "Alice" }));
+    assert_eq!(call(&app, &token, "put", &path, Some(body)).await.status, 204, "it may at others");
 }
 
 async fn a_token_is_as_good_as_who_made_it(store: Store) {

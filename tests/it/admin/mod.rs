@@ -7,6 +7,7 @@ mod confirm;
 mod leads;
 mod machine;
 mod passwords;
+mod profiles;
 mod subjects;
 pub mod tokens;
 

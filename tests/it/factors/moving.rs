@@ -1,6 +1,6 @@
 //! Second factors of an account that comes from another system, in what its owner downloads, and when it is deleted.
 
-use gatehouse::accounts::{ImportFile, ImportOutcome, Username};
+use gatehouse::accounts::{ImportFile, ImportOutcome, Profile, Username};
 use gatehouse::db::Db;
 use gatehouse::sms::Phone;
 use sqlx::{AssertSqlSafe, query, query_scalar};
@@ -93,7 +93,9 @@ async fn of_a_deleted_account_no_factor_is_left(store: Store) {
     let id = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap().id;
     let half = app.client();
     first_step(&half, "alice").await;
-    assert!(rows_of(&app, &id.to_string()).await.len() >= 5, "totp, codes, policy, half, session");
+    let profile = Profile::parse(Some("ada@example.org"), true, Some("Ada")).unwrap();
+    app.services.profiles.set(id, &profile, false).await.unwrap();
+    assert!(rows_of(&app, &id.to_string()).await.len() >= 6, "totp, codes, policy, half, session, profile");
     let fields = [("current_password", PASSWORD)];
     let gone = owner.browser.submit("/account/delete", "/account/delete", &fields).await;
     assert_eq!(gone.status, 303, "{}", gone.text);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::accounts::{AccountAct, Groups};
+use gatehouse::accounts::{AccountAct, Groups, Profile};
 use gatehouse::db::Db;
 
 use super::{Visitor, account, behind};
@@ -223,6 +223,7 @@ async fn at_the_host_of_an_application_nothing_else_answers() {
 on_both_stores!(
     a_session_ends_at_every_application_within_a_second_on_every_instance,
     a_change_of_groups_is_noticed,
+    a_change_of_a_profile_is_noticed,
     however_often_one_account_signs_in_and_out_there_is_one_change_to_read,
 );
 
@@ -288,6 +289,39 @@ async fn a_change_of_groups_is_noticed(store: Store) {
     let groups = Groups::parse(["staff", "on-call"]).unwrap();
     app.services.accounts.change_groups(ada, false, |_| groups.clone()).await.unwrap();
     until(&browser, "https://wiki.example/admin/", true).await;
+}
+
+/// A name that is not ASCII is told in UTF-8.
+async fn a_change_of_a_profile_is_noticed(store: Store) {
+    let app = behind(TestApp::on(store)).start().await;
+    let other = app.beside(behind(TestApp::on(store)).set("server.public_url", &app.url)).await;
+    let ada = account(&app, "ada", &["staff"]).await;
+    let here = signed_in(&app, "ada").await;
+    let elsewhere =
+        Visitor { gatehouse: other.url.clone(), http: here.http.clone(), cookies: here.cookies.clone() };
+    let told = async |browser: &Visitor| {
+        let answer = browser.ask("GET", "https://wiki.example/").await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        ["remote-name", "remote-email"]
+            .map(|name| String::from_utf8(answer.headers[name].as_bytes().to_vec()).unwrap())
+    };
+    for (email, name, expected) in [
+        (Some("Ada@example.org"), Some("王 Ada"), ["王 Ada", "Ada@example.org"]),
+        (None, Some("Ada"), ["Ada", ""]),
+        (Some("ada@example.org"), None, ["ada", "ada@example.org"]),
+        (None, None, ["ada", ""]),
+    ] {
+        let profile = Profile::parse(email, false, name).unwrap();
+        app.services.profiles.set(ada, &profile, false).await.unwrap();
+        for browser in [&here, &elsewhere] {
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+            while told(browser).await != expected {
+                assert!(tokio::time::Instant::now() < deadline, "{:?}", told(browser).await);
+                // As in `until`.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
 }
 
 async fn however_often_one_account_signs_in_and_out_there_is_one_change_to_read(store: Store) {

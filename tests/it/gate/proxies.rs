@@ -1,5 +1,7 @@
 //! The same through real nginx, Caddy and HAProxy, with the files that the program prints.
 
+use gatehouse::accounts::{Profile, Username};
+
 use super::account;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::authority::Authority;
@@ -131,6 +133,7 @@ pub(super) use through_each_proxy;
 through_each_proxy!(
     somebody_signs_in_at_an_application_and_out_everywhere,
     requests_reach_the_application_as_they_were_sent,
+    an_application_is_told_the_name_and_the_address_that_administrators_set,
     nobody_passes_while_the_gate_is_gone,
     with_the_default_public_url_nobody_is_led_in_circles,
 );
@@ -304,6 +307,37 @@ async fn requests_reach_the_application_as_they_were_sent(kind: ProxyKind) {
     assert!(status(&opened) == 101 && opened.ends_with("hello over a socket"), "{opened}");
     let refused = site.wiki.raw_once(WIKI, &format!("{line}\r\n")).await;
     assert_eq!(status(&refused), 401, "{refused}");
+}
+
+/// An application that knows people by their address would take a client's for that of an administrator.
+async fn an_application_is_told_the_name_and_the_address_that_administrators_set(kind: ProxyKind) {
+    let site = Site::behind(kind).await;
+    let ada = site.app.services.accounts.find(&Username::parse("ada").unwrap()).await.unwrap().unwrap().id;
+    let cookie = site.signed_in("ada").await;
+    let spoofed = "Remote-Email: eve@example.org\r\nRemote_Email: eve@example.org\r\nRemote-Name: Mallory\r\n\
+        REMOTE-EMAIL: eve@example.org\r\n";
+    let values = |answer: &str, name: &str| -> Vec<String> {
+        let lines = shown(answer).lines().filter_map(|line| line.split_once(':'));
+        let ours = lines.filter(|(header, _)| header.eq_ignore_ascii_case(name));
+        ours.map(|(_, value)| value.trim().to_owned()).filter(|value| !value.is_empty()).collect()
+    };
+    for (email, name) in [
+        (None, None),
+        (Some("Ada+1@example.org"), Some("王小明, Ädä")),
+        (Some("ada@example.org"), Some("Ada")),
+    ] {
+        let profile = Profile::parse(email, email.is_some(), name).unwrap();
+        site.app.services.profiles.set(ada, &profile, false).await.unwrap();
+        site.app.services.gate.forget(ada);
+        for claims in ["", spoofed] {
+            let answer = site.ask("GET /page", &format!("{cookie}{claims}")).await;
+            assert_eq!(values(&answer, "remote-name"), [name.unwrap_or("ada")], "{answer}");
+            assert_eq!(values(&answer, "remote-email"), email.into_iter().collect::<Vec<_>>(), "{answer}");
+            assert!(!answer.contains("eve@") && !answer.contains("Mallory"), "{answer}");
+        }
+        let public = site.ask("GET /health", spoofed).await;
+        assert!(!public.contains("eve@") && !public.contains("Mallory"), "{public}");
+    }
 }
 
 async fn nobody_passes_while_the_gate_is_gone(kind: ProxyKind) {

@@ -1,4 +1,4 @@
-//! Answers about what an administrator edits beside the limits.
+//! Answers about what an administrator edits beside the limits: applications, access and profiles.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -82,4 +82,22 @@ async fn answers_about_access_carry_what_is_described_and_nothing_else() {
     assert_eq!(call(Some(&tag), body).await, 412);
     assert_eq!(held.get(path).await, 200);
     assert_eq!(held.get("/api/v1/admin/limits/history").await, 200);
+}
+
+#[tokio::test]
+async fn answers_about_profiles_carry_what_is_described_and_nothing_else() {
+    let app = TestApp::start(Store::Memory).await;
+    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let ada = crate::gate::account(&app, "ada", &[]).await;
+    let path = format!("/api/v1/admin/accounts/{ada}");
+    let call = async |body: Value| held.put(&app, &format!("{path}/profile"), None, body).await;
+    assert_eq!(held.get(&path).await, 200);
+    let whole = json!({ "email": "ada@example.org", "email_verified": true, "name": "Ada Lovelace" });
+    assert_eq!(call(whole).await.status, 204);
+    let refused = call(json!({ "name": "" })).await;
+    assert!(refused.body["errors"][0]["message"].as_str().unwrap().starts_with("It must be 1 to 128"));
+    assert_eq!(held.get(&path).await, 200);
+    assert_eq!(held.get("/api/v1/admin/accounts").await, 200);
+    let gone = format!("/api/v1/admin/accounts/{}/profile", "0".repeat(32));
+    assert_eq!(held.put(&app, &gone, None, json!({})).await.status, 404);
 }

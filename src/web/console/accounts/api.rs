@@ -7,11 +7,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountKey, AccountRole, AccountSearch, AccountState,
-    Factor, Groups, GroupsError,
+    Factor, Groups, GroupsError, Profile,
 };
 use crate::audit::words_of;
 use crate::sms::Phone;
-use crate::web::console::accounts::{change, change_groups, found};
+use crate::web::console::accounts::{change, change_groups, found, set_profile_of};
 use crate::web::console::guard::{Admin, ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
 use crate::web::http::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
@@ -74,6 +74,15 @@ struct AccountBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     passkeys: Option<i64>,
+    /// As administrators and imports set it. Left out in lists, as the two below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = Email)]
+    email: Option<String>,
+    /// Left out without an address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 impl AccountBody {
@@ -89,6 +98,9 @@ impl AccountBody {
             disabled_since: None,
             passkeys: None,
             second_factor: None,
+            email: None,
+            email_verified: None,
+            name: None,
         }
     }
 }
@@ -106,6 +118,9 @@ impl AccountBody {
             disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
             passkeys: None,
             second_factor,
+            email: None,
+            email_verified: None,
+            name: None,
         }
     }
 }
@@ -126,6 +141,20 @@ pub struct GroupsChangeRequest {
     groups: Vec<String>,
     #[schema(value_type = ChangeReason)]
     reason: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "email": "ada@example.org", "email_verified": true, "name": "Ada Lovelace" }))]
+pub struct ProfileRequest {
+    /// One address, as browsers take it. Left out or null: none.
+    #[schema(format = Email, max_length = 254)]
+    email: Option<String>,
+    /// Somebody made sure that the address is the owner's. Left out or null: false.
+    email_verified: Option<bool>,
+    /// On one line. Left out or null: none.
+    #[schema(min_length = 1, max_length = 128)]
+    name: Option<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -193,7 +222,14 @@ pub async fn show(
     let factors = services.factor_verifier.factors().of(account.id).await?;
     let factor = factors.methods().into_iter().find(|factor| *factor != Factor::Recovery);
     let passkeys = Some(factors.passkeys);
-    Ok(HttpResponse::Ok().json(AccountBody { passkeys, ..AccountBody::of(&account, factor) }))
+    let profile = services.profiles.of(account.id).await?;
+    Ok(HttpResponse::Ok().json(AccountBody {
+        passkeys,
+        email: profile.email_text().map(str::to_owned),
+        email_verified: profile.email.as_ref().map(|_| profile.email_verified),
+        name: profile.name_text().map(str::to_owned),
+        ..AccountBody::of(&account, factor)
+    }))
 }
 
 /// Change an account's state
@@ -310,6 +346,35 @@ pub async fn set_groups(
     answer(changed, &admin, "groups")
 }
 
+/// Set the profile of an account
+///
+/// The whole of it: the address and the name that applications are told. Two accounts may have the same address, and
+/// nothing is found by it. Sessions go on. No token changes an administrator's account.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/accounts/{id}/profile",
+    operation_id = "setAccountProfile",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    request_body = ProfileRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+)]
+pub async fn set_profile(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    id: Path<String>,
+    body: UnreadBody<ProfileRequest>,
+) -> Result<HttpResponse, Problem> {
+    let ProfileRequest { email, email_verified, name } = body.read().await?;
+    let profile = Profile::parse(email.as_deref(), email_verified.unwrap_or_default(), name.as_deref());
+    let profile = profile.map_err(|error| Problem::wrong(error.field(), format!("It {error}.")))?;
+    let account = found(&admin.services, &id).await?;
+    admin.may_touch(Some(&account), "profile")?;
+    let changed = set_profile_of(&admin, &account, &profile, None).await?;
+    answer(changed, &admin, "profile")
+}
+
 fn given(reason: &str) -> Result<&str, Problem> {
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
@@ -321,9 +386,10 @@ fn given(reason: &str) -> Result<&str, Problem> {
 
 fn answer(changed: AccountChange, admin: &Admin, act: &str) -> Result<HttpResponse, Problem> {
     match changed {
-        AccountChange::Done | AccountChange::NewGroups { .. } | AccountChange::Unchanged => {
-            Ok(HttpResponse::NoContent().finish())
-        }
+        AccountChange::Done
+        | AccountChange::NewGroups { .. }
+        | AccountChange::NewProfile(_)
+        | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
         AccountChange::OfAdmin => Err(admin.overreached(act)),

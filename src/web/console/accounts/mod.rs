@@ -1,4 +1,4 @@
-//! `/admin/accounts/{id}`: shows an account and where it is signed in, and changes its state and its groups.
+//! `/admin/accounts/{id}`: shows an account and where it is signed in, and changes its state, its groups and its profile.
 
 pub mod api;
 pub mod groups;
@@ -13,7 +13,8 @@ use serde_json::json;
 use strum::VariantArray;
 
 use crate::accounts::{
-    Account, AccountAct, AccountChange, AccountId, Groups, GroupsError, PastSignIn, Session, Username,
+    Account, AccountAct, AccountChange, AccountId, Groups, GroupsError, PastSignIn, Profile, ProfileError,
+    Session, Username,
 };
 use crate::audit::{Action, AuditEvent, Outcome, SubjectKind};
 use crate::db::DbError;
@@ -27,6 +28,7 @@ const HERE: &str = "/admin/accounts";
 const A_PAGE: u32 = 50;
 /// The form of its groups, beside those of acts.
 const GROUPS: &str = "groups";
+const PROFILE: &str = "profile";
 /// Bytes of a list of groups as it is typed: 50 of 64, with spaces.
 const LONGEST_LIST: usize = 4096;
 
@@ -67,6 +69,25 @@ async fn change_groups(
     if let AccountChange::NewGroups { from, to } = &change {
         let detail = json!({ "reason": reason, "from": from.to_string(), "to": to.to_string() });
         admin.did_to(account, "account-groups", &detail);
+    }
+    Ok(change)
+}
+
+/// Sets the profile of an account, and records which fields of it changed: what they hold is the owner's, and goes with
+/// the account.
+async fn set_profile_of(
+    admin: &Admin,
+    account: &Account,
+    profile: &Profile,
+    reason: Option<&str>,
+) -> Result<AccountChange, DbError> {
+    let change = admin.services.profiles.set(account.id, profile, admin.token().is_some()).await?;
+    if let AccountChange::NewProfile(fields) = &change {
+        let mut detail = json!({ "fields": fields.join(", ") });
+        if let Some(reason) = reason {
+            detail["reason"] = reason.into();
+        }
+        admin.did_to(account, "account-profile", &detail);
     }
     Ok(change)
 }
@@ -176,9 +197,49 @@ pub async fn set_groups(request: AdminRequest, id: Path<String>, pairs: Form<For
     confirm::confirmed(&request, &target, &pairs, act).await
 }
 
+/// `POST /admin/accounts/{id}/profile`, with a reason and a confirmed password.
+pub async fn set_profile(request: AdminRequest, id: Path<String>, pairs: Form<FormPairs>) -> WebResult {
+    let reason = request.reason(&pairs);
+    let account = found(&request.services, &id).await?;
+    let typed = TypedProfile {
+        email: value(&pairs, "email").trim().to_owned(),
+        email_verified: !value(&pairs, "email_verified").is_empty(),
+        name: value(&pairs, "name").trim().to_owned(),
+    };
+    let filled = |text| Some(text).filter(|text: &&str| !text.is_empty());
+    let profile = Profile::parse(filled(&typed.email), typed.email_verified, filled(&typed.name));
+    let read = match (reason, profile) {
+        (Ok(reason), Ok(profile)) => Ok((reason, profile)),
+        (Err(FormProblem::Expired), _) => Err(AccountProblem::Form(FormProblem::Expired)),
+        (_, Err(error)) => Err(AccountProblem::Profile(error)),
+        (Err(problem), _) => Err(AccountProblem::Form(problem)),
+    };
+    let (reason, profile) = match read {
+        Ok(read) => read,
+        Err(problem) => {
+            let status = problem.status();
+            let view = view(&request, account).await?;
+            let view = AccountView { typed, problem: Some((PROFILE, problem)), ..view };
+            return Ok(request.visit.page(status, &view));
+        }
+    };
+    let target = format!("{HERE}/{id}/{PROFILE}");
+    let act = Box::pin(async {
+        match set_profile_of(&request.admin, &account, &profile, Some(&reason)).await? {
+            AccountChange::NewProfile(_) | AccountChange::Unchanged => {
+                let here = format!("{HERE}/{id}#profile-of");
+                Ok(request.visit.see_other(&here, Some(Flash::AccountProfileSet)))
+            }
+            _ => Err(Problem::NotFound.into()),
+        }
+    });
+    confirm::confirmed(&request, &target, &pairs, act).await
+}
+
 async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, WebError> {
     let AdminRequest { services, admin, .. } = request;
     let groups = services.accounts.groups(account.id).await?;
+    let profile = services.profiles.of(account.id).await?;
     let key = services.audit.subject(&account.recorded());
     Ok(AccountView {
         layout: request.layout(format!("{HERE}/{}", account.id)),
@@ -191,6 +252,8 @@ async fn view(request: &AdminRequest, account: Account) -> Result<AccountView, W
         passkeys: services.factor_verifier.factors().of(account.id).await?.passkeys,
         groups: groups.names().collect::<Vec<_>>().join(" "),
         names: groups.names().map(str::to_owned).collect(),
+        typed: TypedProfile::of(&profile),
+        profile,
         account,
     })
 }
@@ -203,6 +266,7 @@ enum AccountProblem {
     NameWrong,
     GroupName(String),
     TooManyGroups,
+    Profile(ProfileError),
     NoneChosen,
     NoAct,
     LastAdmin,
@@ -225,9 +289,12 @@ impl AccountProblem {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Form(problem) => problem.status(),
-            Self::NameWrong | Self::GroupName(_) | Self::TooManyGroups | Self::NoneChosen | Self::NoAct => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            Self::NameWrong
+            | Self::GroupName(_)
+            | Self::TooManyGroups
+            | Self::Profile(_)
+            | Self::NoneChosen
+            | Self::NoAct => StatusCode::UNPROCESSABLE_ENTITY,
             Self::LastAdmin | Self::NoPassword | Self::OwnChosen | Self::NotThese(_) => StatusCode::CONFLICT,
         }
     }
@@ -239,6 +306,9 @@ impl AccountProblem {
             Self::NameWrong => layout.t("accounts.delete-name-wrong"),
             Self::GroupName(name) => layout.with("accounts.group-wrong", name),
             Self::TooManyGroups => layout.t("accounts.groups-too-many"),
+            Self::Profile(ProfileError::Email) => layout.t("accounts.email-wrong"),
+            Self::Profile(ProfileError::VerifiedNothing) => layout.t("accounts.email-missing"),
+            Self::Profile(ProfileError::Name) => layout.t("accounts.name-wrong"),
             Self::NoneChosen => layout.t("accounts.chosen-nobody"),
             Self::NoAct => layout.t("accounts.chosen-no-act"),
             Self::LastAdmin => layout.t("accounts.last-admin"),
@@ -258,7 +328,7 @@ struct AccountView {
     sign_ins: Vec<PastSignIn>,
     own: bool,
     events: String,
-    /// Why a change was not made: an act by its name, or [`GROUPS`].
+    /// Why a change was not made: an act by its name, [`GROUPS`] or [`PROFILE`].
     problem: Option<(&'static str, AccountProblem)>,
     /// There is something to clear.
     has_factors: bool,
@@ -267,6 +337,25 @@ struct AccountView {
     groups: String,
     /// As they are.
     names: Vec<String>,
+    profile: Profile,
+    typed: TypedProfile,
+}
+
+/// The fields of the form: as they are, or as they were typed.
+struct TypedProfile {
+    email: String,
+    email_verified: bool,
+    name: String,
+}
+
+impl TypedProfile {
+    fn of(profile: &Profile) -> Self {
+        Self {
+            email: profile.email_text().unwrap_or_default().to_owned(),
+            email_verified: profile.email_verified,
+            name: profile.name_text().unwrap_or_default().to_owned(),
+        }
+    }
 }
 
 impl AccountView {
@@ -300,6 +389,15 @@ impl AccountView {
     /// Otherwise another field of the form is wrong.
     const fn lacks_reason(&self) -> bool {
         matches!(self.problem, Some((_, AccountProblem::Form(FormProblem::ReasonMissing))))
+    }
+
+    /// Whether the form of the profile is shown again for that field.
+    fn is_wrong(&self, field: &str) -> bool {
+        match &self.problem {
+            Some((PROFILE, AccountProblem::Profile(error))) => error.field() == field,
+            Some((PROFILE, _)) => field == "reason",
+            _ => false,
+        }
     }
 
     const fn name_is_wrong(&self) -> bool {
