@@ -38,7 +38,7 @@ pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure>
 async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>) -> Result<(), CliFailure> {
     let LoadedConfig { warnings, settings, live } = loaded;
     for warning in warnings {
-        tracing::warn!(%warning, "the configuration has a former name");
+        tracing::warn!(%warning, "the configuration has what to mend");
     }
     if let Some(mismatch) = settings.server.url_mismatch() {
         tracing::warn!("{mismatch}");

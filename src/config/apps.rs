@@ -1,5 +1,5 @@
-//! `[[apps]]`: applications behind reverse proxies that ask who somebody is, and who may use which: their hosts as
-//! browsers send them, their paths, and which paths are too odd to be judged by a pattern.
+//! `[[apps]]`: applications that ask who somebody is, and who may use which: behind reverse proxies, with their hosts as
+//! browsers send them, their paths, and which paths are too odd to be judged by a pattern; or as clients of OpenID Connect.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,16 +11,18 @@ use strum::IntoStaticStr;
 use url::Url;
 use utoipa::ToSchema;
 
+use super::clients::{self, MOST, OidcClient};
 use super::document::ValueNode;
 use super::limits::is_custom_name;
 use super::reader::{ParseResult, SectionReader};
 use super::values::{duration, span_text, word};
 
-/// The applications, found by host. Clones share them.
+/// The applications, found by host or as a client. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Apps {
     all: Vec<Arc<App>>,
     by_host: HashMap<String, Arc<App>>,
+    by_client: HashMap<String, Arc<App>>,
 }
 
 // The comments of this and the next type are part of the API's description.
@@ -28,7 +30,8 @@ pub struct Apps {
 pub struct App {
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
-    /// As browsers send them: with the port where it is not the scheme's own.
+    /// As browsers send them: with the port where it is not the scheme's own. Not needed with oidc.
+    #[schema(required = false)]
     pub hosts: Vec<String>,
     /// Names of accounts, `group:NAME`, or `everyone`: anyone who registers. Nobody, if left out.
     #[schema(required = false, value_type = Vec<String>)]
@@ -42,6 +45,9 @@ pub struct App {
     #[serde(skip_serializing_if = "AppFactor::is_none")]
     #[schema(required = false)]
     pub factor: AppFactor,
+    /// As a client of OpenID Connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcClient>,
 }
 
 /// `second`: any second factor; `passkey`: that one.
@@ -101,12 +107,14 @@ pub enum Who {
 }
 
 impl Apps {
-    /// Two applications must not have a host in common.
+    /// Two applications must not have a host or a client id in common.
     pub fn new(apps: Vec<App>) -> Self {
         let all: Vec<_> = apps.into_iter().map(Arc::new).collect();
         let by_host =
             all.iter().flat_map(|app| app.hosts.iter().map(|host| (host.clone(), Arc::clone(app)))).collect();
-        Self { all, by_host }
+        let client = |app: &Arc<App>| Some((app.oidc.as_ref()?.client_id.clone(), Arc::clone(app)));
+        let by_client = all.iter().filter_map(client).collect();
+        Self { all, by_host, by_client }
     }
 
     pub fn all(&self) -> &[Arc<App>] {
@@ -118,6 +126,12 @@ impl Apps {
         let found = self.by_host.get_key_value(host);
         let found = found.or_else(|| self.by_host.get_key_value(&host.to_ascii_lowercase()));
         found.map(|(host, app)| (host.as_str(), app))
+    }
+
+    /// The client of exactly this id, with its application.
+    pub fn client(&self, client_id: &str) -> Option<(&Arc<App>, &OidcClient)> {
+        let app = self.by_client.get(client_id)?;
+        Some((app, app.oidc.as_ref()?))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -160,8 +174,6 @@ impl fmt::Display for Who {
     }
 }
 
-/// Applications; hosts, names, paths and parts of one; names of a part.
-const MOST: usize = 200;
 /// All of these together: 25 for each of 200 applications. Judging a document reads them several times.
 const MOST_IN_ALL: usize = 5_000;
 const LONGEST_NAME: usize = 64;
@@ -174,18 +186,22 @@ pub(super) fn read(root: &mut SectionReader<'_>, public_url: &Url) -> Apps {
     let in_all = root.items_under("apps");
     if in_all > MOST_IN_ALL {
         let reason = format!(
-            "has {in_all} entries with the hosts, names, paths and parts in them; at most {MOST_IN_ALL} are allowed"
+            "has {in_all} entries with the hosts, names, paths, parts and addresses in them; at most {MOST_IN_ALL} are allowed"
         );
         root.refuse(place, "apps".to_owned(), reason);
         root.skip("apps");
         return Apps::default();
     }
     let found = root.tables("apps", MOST, |section| app(section, public_url)).unwrap_or_default();
-    let (mut names, mut hosts) = (HashSet::new(), HashSet::new());
+    let (mut names, mut hosts, mut clients) = (HashSet::new(), HashSet::new(), HashSet::new());
     for (index, app) in found.iter().enumerate().filter_map(|(index, app)| Some((index, app.as_ref()?))) {
         if !names.insert(&app.name) {
             let reason = format!("{:?} is the name of another application, too", app.name);
             root.refuse(place.clone(), format!("apps[{index}].name"), reason);
+        }
+        if let Some(client) = app.oidc.as_ref().filter(|client| !clients.insert(&client.client_id)) {
+            let reason = format!("{:?} is the id of another application, too", client.client_id);
+            root.refuse(place.clone(), format!("apps[{index}].oidc.client_id"), reason);
         }
         for host in &app.hosts {
             if !hosts.insert(name_of(host)) {
@@ -210,15 +226,27 @@ fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
         host => Ok(host),
     });
     let hosts = hosts.unwrap_or_default();
-    if hosts.is_empty() && !section.failed() {
-        let missing = "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"]";
+    let is_client = section.has("oidc");
+    if hosts.is_empty() && !is_client && !section.failed() {
+        let missing = "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"], or add [apps.oidc] for a client of OpenID Connect";
         section.refuse_key("hosts", missing);
     }
     let who = section.list("who", MOST, who).unwrap_or_default();
     let public = section.list("public", MOST, PathPattern::read).unwrap_or_default();
     let parts = section.tables("parts", MOST, part).unwrap_or_default();
+    let needs_hosts = [("public", public.is_empty()), ("parts", parts.is_empty())];
+    if hosts.is_empty() && is_client && !section.failed() {
+        for (key, _) in needs_hosts.into_iter().filter(|(_, empty)| !empty) {
+            section.refuse_key(
+                key,
+                "is about paths at hosts, of which the application has none; add hosts, or leave it out",
+            );
+        }
+    }
     let factor = section.value("factor", AppFactor::None, factor);
-    Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()?, factor })
+    let oidc = section.optional_section("oidc", |section| clients::read(section, name.as_deref())).flatten();
+    let parts = parts.into_iter().collect::<Option<_>>()?;
+    Some(App { name: name?, hosts, who, public, parts, factor, oidc })
 }
 
 fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {

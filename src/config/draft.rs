@@ -122,7 +122,10 @@ impl DocumentEdit {
         let root = draft.tree(section.key()).map_err(|error| section.errors(&error))?;
         let lines = limits_in(&root).into_iter().filter_map(|(name, entry)| Some((name, line(&entry.key)?)));
         let lines = lines.collect();
-        let value = section.read(root).map_err(|error| section.errors(&error))?;
+        let (value, warnings) = section.read(root).map_err(|error| section.errors(&error))?;
+        if !warnings.is_empty() {
+            return Err(section.errors(&ConfigError::new(warnings)));
+        }
         let toml = draft.toml(section.key()).map_err(|reason| vec![DraftError::at("", reason, None)])?;
         let from_json = matches!(draft, DocumentDraft::Json(_));
         Ok(Self {

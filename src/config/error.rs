@@ -31,19 +31,30 @@ pub struct ConfigProblem {
 #[derive(Default)]
 pub(super) struct ProblemList {
     problems: RefCell<Vec<ConfigProblem>>,
+    /// What keeps a document from nothing, and a draft from being saved.
+    warnings: RefCell<Vec<ConfigProblem>>,
     /// Entries of lists and tables, until it was full.
     visited: Cell<usize>,
 }
 
 impl ProblemList {
     pub const fn new(problems: Vec<ConfigProblem>) -> Self {
-        Self { problems: RefCell::new(problems), visited: Cell::new(0) }
+        let warnings = RefCell::new(Vec::new());
+        Self { problems: RefCell::new(problems), warnings, visited: Cell::new(0) }
     }
 
     pub fn push(&self, problem: ConfigProblem) {
         if !self.is_full() {
             self.problems.borrow_mut().push(problem);
         }
+    }
+
+    pub fn warn(&self, problem: ConfigProblem) {
+        self.warnings.borrow_mut().push(problem);
+    }
+
+    pub fn take_warnings(&self) -> Vec<ConfigProblem> {
+        self.warnings.take()
     }
 
     pub fn is_full(&self) -> bool {

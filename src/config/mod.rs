@@ -9,6 +9,7 @@ mod apps;
 mod backend;
 mod backend_settings;
 mod brand;
+mod clients;
 mod document;
 mod draft;
 mod error;
@@ -33,6 +34,7 @@ pub use apps::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, Who, as_sp
 pub use backend::WatchControl;
 pub use backend_settings::{BackendKind, BackendSettings, NacosAccount, NacosSettings};
 pub use brand::{Brand, Colour, Logo};
+pub use clients::{ClientSecret, Consent, GroupPattern, OidcClient, Pkce, RedirectUri};
 pub use document::{Environment, of_process as environment_of_process};
 pub use draft::{
     AccessSaver, DocumentDraft, DocumentEdit, DraftError, DraftSaveError, Overridden, SavedDraft, apps_toml,

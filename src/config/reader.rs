@@ -318,6 +318,13 @@ impl<'p> SectionReader<'p> {
         }
     }
 
+    /// The same of what need not be mended at once.
+    pub fn warn_key(&self, key: &str, reason: String) {
+        if let Some(place) = self.place_of(key) {
+            self.problems.warn(ConfigProblem { place, field: self.path_of(key), reason });
+        }
+    }
+
     pub fn refuse_table(&self, reason: &str) {
         if let Some(place) = self.place.clone() {
             self.refuse(place, self.path.clone(), reason);

@@ -226,6 +226,9 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
             return Err(ConfigError::whole_file(self.live.source().path(), reason));
         }
         let needs_restart = self.running.differences(&config.settings);
+        for warning in &config.warnings {
+            tracing::warn!(%warning, "the configuration has what to mend");
+        }
         let version = self.live.replace(config.live, fingerprint, document);
         Ok(ReloadOutcome::Applied { version, fingerprint, needs_restart })
     }

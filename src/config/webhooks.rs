@@ -87,12 +87,12 @@ fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {
         .map_or_else(|| <WebhookEvent as VariantArray>::VARIANTS.to_vec(), |lists| lists.concat());
     let allow_private = section.value("allow_private", false, yes_or_no);
     if let (Some(url), false) = (&url, allow_private) {
-        refuse_private(section, url);
+        refuse_private(section, "url", url);
     }
     Some(WebhookSettings { url: url?, secret: secret?, events, allow_private })
 }
 
-fn refuse_private(section: &SectionReader<'_>, url: &Url) {
+pub(super) fn refuse_private(section: &SectionReader<'_>, key: &str, url: &Url) {
     let literal = match url.host() {
         Some(Host::Ipv4(address)) => Some(address.into()),
         Some(Host::Ipv6(address)) => Some(address.into()),
@@ -105,10 +105,10 @@ fn refuse_private(section: &SectionReader<'_>, url: &Url) {
     } else {
         return;
     };
-    section.refuse_key("url", reason);
+    section.refuse_key(key, reason);
 }
 
-fn address(node: ValueNode) -> ParseResult<Url> {
+pub(super) fn address(node: ValueNode) -> ParseResult<Url> {
     let wanted = "write it as \"https://ops.example/hook\"";
     let url = Url::parse(&node.text()?).map_err(|wrong| format!("is not a URL ({wrong}); {wanted}"))?;
     if !matches!(url.scheme(), "http" | "https") {

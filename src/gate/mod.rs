@@ -25,7 +25,9 @@ pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;
 pub use return_url::{ReturnUrl, Scheme};
-pub use trial::{AgeChange, AppsComparison, FactorChange, HostPreview, PathPreview, compare_apps};
+pub use trial::{
+    AgeChange, AppsComparison, ClientPreview, FactorChange, HostPreview, PathPreview, UriChange, compare_apps,
+};
 
 /// Clones share everything.
 #[derive(Clone)]

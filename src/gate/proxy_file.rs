@@ -29,6 +29,8 @@ pub enum ProxyFileError {
     NoApps,
     #[error("app: {asked:?} is not the name of an application; {known}")]
     UnknownApp { asked: String, known: String },
+    #[error("apps: {0:?} has no hosts, so that no proxy asks about it")]
+    NoHosts(String),
     #[error(
         "apps.hosts: {0:?} is an address; a proxy tells applications apart by names, such as \"wiki.example\""
     )]
@@ -107,11 +109,17 @@ impl ProxyFile {
 }
 
 fn chosen(apps: &Apps, only: Option<&str>) -> Result<Vec<Arc<App>>, ProxyFileError> {
-    if apps.is_empty() {
-        return Err(ProxyFileError::NoApps);
+    let behind: Vec<_> = apps.all().iter().filter(|app| !app.hosts.is_empty()).map(Arc::clone).collect();
+    match apps.all().first() {
+        None => return Err(ProxyFileError::NoApps),
+        Some(first) if behind.is_empty() => return Err(ProxyFileError::NoHosts(first.name.clone())),
+        Some(_) => {}
     }
-    let Some(asked) = only else { return Ok(apps.all().to_vec()) };
+    let Some(asked) = only else { return Ok(behind) };
     let found = apps.all().iter().find(|app| app.name == asked);
+    if let Some(app) = found.filter(|app| app.hosts.is_empty()) {
+        return Err(ProxyFileError::NoHosts(app.name.clone()));
+    }
     found.map(|app| vec![Arc::clone(app)]).ok_or_else(|| {
         let names: Vec<&str> = apps.all().iter().map(|app| app.name.as_str()).collect();
         let known = match nearest(asked, names.iter().copied()) {

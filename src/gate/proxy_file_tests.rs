@@ -3,6 +3,8 @@ use super::*;
 const APPS: &str = "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example', 'w.example:8443']\n\
                     [[apps]]\nname = 'files'\nhosts = ['files.test']\n";
 
+const CLIENT: &str = "[[apps]]\nname = 'dash'\n[apps.oidc]\nredirect_uris = ['https://dash.example/cb']\n";
+
 fn printed(server: &str, apps: &str, file: ProxyFile, only: Option<&str>) -> Result<String, ProxyFileError> {
     let text = format!("[server]\n{server}\n{apps}");
     let config = crate::config::parse("gatehouse.toml".as_ref(), &text, &[]).unwrap();
@@ -71,6 +73,8 @@ fn what_is_missing_is_named_with_what_would_be_right() {
     let said = |server: &str, apps: &str, only| {
         printed(server, apps, ProxyFile::Nginx, only).unwrap_err().to_string()
     };
+    let both = format!("{APPS}{CLIENT}");
+    assert_eq!(printed(PUBLIC, &both, ProxyFile::Nginx, None), printed(PUBLIC, APPS, ProxyFile::Nginx, None));
     for (server, apps, only, told) in [
         (PUBLIC, "", None, "apps: is empty; name an application"),
         (PUBLIC, "", Some("wiki"), "apps: is empty"),
@@ -88,6 +92,8 @@ fn what_is_missing_is_named_with_what_would_be_right() {
             "server.trusted_proxies: lacks the address of the proxy, so that it would get no answer; add \"127.0.0.1/32\"",
         ),
         ("trusted_proxies = ['10.0.0.1']", APPS, None, "add \"127.0.0.1/32\""),
+        (PUBLIC, CLIENT, None, "apps: \"dash\" has no hosts"),
+        (PUBLIC, &both, Some("dash"), "apps: \"dash\" has no hosts"),
         (
             PUBLIC,
             "[[apps]]\nname = 'a'\nhosts = ['[2001:db8::1]']\n",

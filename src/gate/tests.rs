@@ -40,6 +40,7 @@ fn wiki() -> App {
             },
         ],
         factor: AppFactor::None,
+        oidc: None,
     }
 }
 

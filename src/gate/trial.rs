@@ -1,14 +1,17 @@
 //! What other applications in `[[apps]]` would change: who could get in today and could not then, and the other way
-//! round, counted by the database. It asks the same questions as `authorize`.
+//! round, counted by the database, and where clients of OpenID Connect get their answers. It asks the same questions as
+//! `authorize`.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{Accounts, EntryChange, EntryCount, EntryRule, MOST_IN_A_STATEMENT};
-use crate::config::{App, AppFactor, AppPart, Apps, AskedPath, PathPattern, as_span};
+use crate::config::{
+    App, AppFactor, AppPart, Apps, AskedPath, OidcClient, PathPattern, RedirectUri, as_span,
+};
 use crate::db::DbError;
 use crate::gate::authorize::{factor_of, is_public, parts_at};
 
@@ -21,16 +24,19 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AppsComparison {
-    /// Hosts for which something changes.
+    /// Hosts and clients for which something changes.
     pub hosts: Vec<HostPreview>,
     /// Paths that were not counted, because there are too many differences.
     pub uncounted: usize,
 }
 
-// Hosts of one application before and after; as it is in the API.
+// Hosts, or the client, of one application before and after; as it is in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct HostPreview {
+    /// None, if it is about a client.
     pub hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientPreview>,
     /// The application today; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
@@ -44,6 +50,70 @@ pub struct HostPreview {
     pub changes: Vec<PathPreview>,
 }
 
+// What changes for a client of OpenID Connect; as it is in the API.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct ClientPreview {
+    pub client_id: String,
+    pub redirect_uris: UriChange,
+    pub post_logout_redirect_uris: UriChange,
+    /// Other keys of `[apps.oidc]` that change.
+    #[schema(value_type = Vec<String>)]
+    pub settings: Vec<&'static str>,
+}
+
+/// Addresses that come and go.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct UriChange {
+    pub added: Vec<String>,
+    pub removed: Vec<String>,
+}
+
+impl UriChange {
+    fn of(before: &[RedirectUri], after: &[RedirectUri]) -> Self {
+        let but = |all: &[RedirectUri], others: &[RedirectUri]| {
+            let new = all.iter().filter(|uri| !others.contains(uri));
+            new.map(|uri| uri.as_str().to_owned()).collect()
+        };
+        Self { added: but(after, before), removed: but(before, after) }
+    }
+
+    pub const fn is_unchanged(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl ClientPreview {
+    fn new(client_id: &str, before: Option<&OidcClient>, after: Option<&OidcClient>) -> Self {
+        let uris = |of: fn(&OidcClient) -> &[RedirectUri]| {
+            UriChange::of(before.map_or(&[], of), after.map_or(&[], of))
+        };
+        let mut settings = Vec::new();
+        if let (Some(before), Some(after)) = (before, after) {
+            let logout = |client: &OidcClient| client.backchannel_logout_uri.clone();
+            let differ = [
+                ("secret", before.secret != after.secret),
+                ("pkce", before.pkce != after.pkce),
+                ("consent", before.consent != after.consent),
+                ("groups", before.groups != after.groups),
+                ("backchannel_logout_uri", logout(before) != logout(after)),
+                ("allow_private", before.allow_private != after.allow_private),
+            ];
+            settings.extend(differ.into_iter().filter_map(|(key, differs)| differs.then_some(key)));
+        }
+        Self {
+            client_id: client_id.to_owned(),
+            redirect_uris: uris(|client| &client.redirect_uris),
+            post_logout_redirect_uris: uris(|client| &client.post_logout_redirect_uris),
+            settings,
+        }
+    }
+
+    fn changes(&self) -> bool {
+        let uris = [&self.redirect_uris, &self.post_logout_redirect_uris];
+        !self.settings.is_empty() || !uris.into_iter().all(UriChange::is_unchanged)
+    }
+}
+
 // What changes for paths of an application, said once for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct PathPreview {
@@ -51,7 +121,7 @@ pub struct PathPreview {
     pub paths: Vec<String>,
     /// Whether it is also about paths with `%`, `;`, `\` or `//`, to which every part applies.
     pub odd: bool,
-    /// Whether it is also about paths that no part is about.
+    /// Whether it is also about paths that no part is about, or about the client.
     pub others: bool,
     /// Can get in today, and could not then.
     pub loses: EntryCount,
@@ -130,7 +200,8 @@ impl HostPreview {
 
     fn changes(&self) -> bool {
         let public = !self.opens.is_empty() || !self.closes.is_empty();
-        self.is_added_or_removed() || public || !self.changes.is_empty()
+        let client = self.client.as_ref().is_some_and(ClientPreview::changes);
+        self.is_added_or_removed() || public || client || !self.changes.is_empty()
     }
 }
 
@@ -194,13 +265,27 @@ impl HostGroup<'_> {
         let name = |app: Option<&App>| app.map(|app| app.name.clone());
         let [opens, closes] = self.public();
         let hosts = self.hosts.into_iter().map(str::to_owned).collect();
-        HostPreview { hosts, before: name(self.before), after: name(self.after), opens, closes, changes }
+        let client = self.client.map(|id| {
+            let [before, after] = [self.before, self.after].map(|app| app.and_then(|app| app.oidc.as_ref()));
+            ClientPreview::new(id, before, after)
+        });
+        HostPreview {
+            hosts,
+            client,
+            before: name(self.before),
+            after: name(self.after),
+            opens,
+            closes,
+            changes,
+        }
     }
 }
 
-/// Hosts that have the same application before, and the same after.
+/// Hosts that have the same application before, and the same after; or a client.
 struct HostGroup<'a> {
     pub hosts: Vec<&'a str>,
+    /// Its id. An application has one client at most, to which no part applies.
+    pub client: Option<&'a str>,
     pub before: Option<&'a App>,
     pub after: Option<&'a App>,
 }
@@ -213,7 +298,8 @@ struct PathRules<'a> {
     pub preview: PathPreview,
 }
 
-/// All hosts, in alphabetical order of their first, without those that keep an application that stays as it is.
+/// All hosts, in alphabetical order of their first, and then all clients, without those that keep an application that stays
+/// as it is.
 fn groups<'a>(before: &'a Apps, after: &'a Apps) -> Vec<HostGroup<'a>> {
     let mut groups: BTreeMap<[Option<&str>; 2], HostGroup<'a>> = BTreeMap::new();
     let hosts = |apps: &'a Apps| apps.all().iter().flat_map(|app| app.hosts.iter().map(String::as_str));
@@ -224,17 +310,29 @@ fn groups<'a>(before: &'a Apps, after: &'a Apps) -> Vec<HostGroup<'a>> {
         let at = |apps: &'a Apps| apps.at(host).map(|(_, app)| app.as_ref());
         let (before, after) = (at(before), at(after));
         let key = [before, after].map(|app| app.map(|app| app.name.as_str()));
-        let group = groups.entry(key).or_insert_with(|| HostGroup { hosts: Vec::new(), before, after });
+        let new = || HostGroup { hosts: Vec::new(), client: None, before, after };
+        let group = groups.entry(key).or_insert_with(new);
         group.hosts.push(host);
     }
     let mut groups: Vec<_> = groups.into_values().filter(HostGroup::differs).collect();
     groups.sort_by(|one, other| one.hosts.cmp(&other.hosts));
+    let ids =
+        |apps: &'a Apps| apps.all().iter().filter_map(|app| Some(app.oidc.as_ref()?.client_id.as_str()));
+    let clients: BTreeSet<&str> = ids(before).chain(ids(after)).collect();
+    let clients = clients.into_iter().map(|id| {
+        let of = |apps: &'a Apps| apps.client(id).map(|(app, _)| app.as_ref());
+        HostGroup { hosts: Vec::new(), client: Some(id), before: of(before), after: of(after) }
+    });
+    groups.extend(clients.filter(HostGroup::differs));
     groups
 }
 
 impl<'a> HostGroup<'a> {
     fn differs(&self) -> bool {
-        let rules = |app: &'a App| (&app.who, &app.public, &app.parts, app.factor);
+        let rules = |app: &'a App| {
+            let client = self.client.and(app.oidc.as_ref());
+            (&app.who, &app.public, &app.parts, app.factor, client)
+        };
         self.before.map(rules) != self.after.map(rules)
     }
 
@@ -245,7 +343,7 @@ impl<'a> HostGroup<'a> {
     /// Every pattern of either application, each once; `None` for the other paths.
     fn patterns(&self, of: impl Fn(&'a App) -> Vec<&'a PathPattern>) -> Vec<Option<&'a PathPattern>> {
         let mut seen = HashSet::new();
-        let all = self.apps().into_iter().flatten().flat_map(of);
+        let all = self.apps().into_iter().flatten().filter(|_| self.client.is_none()).flat_map(of);
         std::iter::once(None).chain(all.filter(|pattern| seen.insert(*pattern)).map(Some)).collect()
     }
 
@@ -257,7 +355,14 @@ impl<'a> HostGroup<'a> {
             let odd = PathPreview { odd: true, ..PathPreview::default() };
             PathRules::new(odd, AskedPath::Odd, apps)
         });
-        parts.into_iter().map(move |pattern| PathRules::plain(pattern, apps)).chain(odd)
+        let is_client = self.client.is_some();
+        let plain = move |pattern| match is_client {
+            true => {
+                PathRules::of(PathPreview { others: true, ..PathPreview::default() }, apps, |_| Vec::new())
+            }
+            false => PathRules::plain(pattern, apps),
+        };
+        parts.into_iter().map(plain).chain(odd)
     }
 
     /// Paths that everybody may read from then on, and those that need a sign-in. An application that goes closes
@@ -289,7 +394,15 @@ impl<'a> PathRules<'a> {
     }
 
     fn new(about: PathPreview, path: AskedPath<'_>, apps: [Option<&'a App>; 2]) -> Self {
-        let parts = apps.map(|app| app.map(|app| parts_at(app, path).collect::<Vec<_>>()));
+        Self::of(about, apps, |app| parts_at(app, path).collect())
+    }
+
+    fn of(
+        about: PathPreview,
+        apps: [Option<&'a App>; 2],
+        applying: impl Fn(&'a App) -> Vec<&'a AppPart>,
+    ) -> Self {
+        let parts = apps.map(|app| app.map(&applying));
         let [before, after] = &parts;
         let age = |of: fn(&AppPart) -> Option<std::time::Duration>| {
             // Without an application nobody gets in, at whatever age.

@@ -165,6 +165,12 @@ fn mistakes_of_applications_are_told_at_their_field_and_line() {
         ("[[apps]]\nname = \"a\"\nhosts = [\"id.example\"]\n", "apps[0].hosts[0]", 3, "server.public_url"),
         ("[[apps]]\nhosts = [\"a.example\"]\n", "apps[0].name", 1, "is missing"),
         (
+            "[[apps]]\nname = \"a\"\n[apps.oidc]\nredirect_uris = [\"https://a.example/*\"]\n",
+            "apps[0].oidc.redirect_uris[0]",
+            4,
+            "wildcard",
+        ),
+        (
             "[[apps]]\nname = \"a\"\nhosts = [\"a.example\"]\nwhom = []\n",
             "apps[0].whom",
             4,
@@ -223,6 +229,38 @@ fn mistakes_of_applications_in_json_are_told_at_their_field_without_a_line() {
         assert_eq!((errors[0].field.as_str(), errors[0].line), (field, None), "{draft}");
         assert!(errors[0].message.contains(reason), "{draft}: {errors:?}");
     }
+}
+
+const CLIENT: &str =
+    "[[apps]]\nname = \"dash\"\n\n# Since May.\n[apps.oidc]\nredirect_uris = [\"https://a.example/cb\"]\n";
+
+#[test]
+fn a_client_is_shown_written_and_taken_away_with_its_comments() {
+    let draft = format!("{CLIENT}\n{}", apps_toml(DOCUMENT));
+    let out = put(DOCUMENT, &draft).unwrap();
+    assert_eq!(apps_toml(&out), draft);
+    assert_eq!(apps(&out).client("dash").map(|(app, _)| app.name.clone()), Some("dash".to_owned()));
+    assert_eq!(put(&out, &apps_toml(DOCUMENT)).unwrap(), DOCUMENT);
+    let listed: Vec<_> = apps(&out).all().iter().map(|app| json!(**app)).collect();
+    assert_eq!(put_json(&out, &json!(listed)).unwrap(), out, "as the API shows it");
+    let diff = line_diff(&apps_toml(DOCUMENT), &apps_toml(&out)).unified_diff().to_string();
+    assert!(diff.contains("+redirect_uris = [\"https://a.example/cb\"]"), "{diff}");
+}
+
+#[test]
+fn a_draft_with_a_secret_that_is_not_there_is_refused_by_its_line_and_the_document_is_not() {
+    let draft = format!("{CLIENT}secret = \"env:GATEHOUSE_TEST_NOT_SET\"\n");
+    let Err(DraftSaveError::Invalid(errors)) = put("", &draft) else { panic!("{draft}") };
+    let [DraftError { field, message, line }] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!((field.as_str(), *line), ("apps[0].oidc.secret", Some(7)));
+    assert!(message.contains("GATEHOUSE_TEST_NOT_SET, which is not set"), "{message}");
+    // Elsewhere it may be set, and answers to an attack have to be saved all the same.
+    let limits = DocumentDraft::Toml("[limits.login-account]\nrules = []\n");
+    let edit = DocumentEdit::limits(limits).unwrap();
+    let (merged, config) = edit.put_into(&source(&[]), &draft).unwrap();
+    assert!(merged.contains("GATEHOUSE_TEST_NOT_SET") && config.live.apps.client("dash").is_some());
+    let mended = draft.replace("secret = \"env:GATEHOUSE_TEST_NOT_SET\"\n", "");
+    assert_eq!(put(&draft, &mended).unwrap(), mended);
 }
 
 #[test]

@@ -44,8 +44,9 @@ impl Section {
         }
     }
 
-    /// Reads a document that contains nothing else, without the variables. The other sections have their defaults.
-    pub fn read(&self, root: ConfigTable) -> Result<LiveSettings, ConfigError> {
+    /// Reads a document that contains nothing else, without the variables; with its warnings. The other sections have
+    /// their defaults.
+    pub fn read(&self, root: ConfigTable) -> Result<(LiveSettings, Vec<ConfigProblem>), ConfigError> {
         let (problems, mut live) = (ProblemList::default(), LiveSettings::default());
         reader::read(root, &problems, |root| match self {
             Self::Limits => live.limits = root.section("limits", Limits::read),
@@ -56,13 +57,14 @@ impl Section {
             Self::Apps(public_url) => live.apps = apps::read(root, public_url),
             Self::Factors => live.factors = Arc::new(root.table()),
         });
-        problems.into_result(live)
+        let warnings = problems.take_warnings();
+        problems.into_result((live, warnings))
     }
 
     /// What a document says without the variables; `None` if it has a mistake there.
     pub fn alone(&self, root: &ConfigTable) -> Option<LiveSettings> {
         let own = root.get_key_value(self.key()).map(|(key, entry)| (key.clone(), entry.clone()));
-        self.read(own.into_iter().collect()).ok()
+        self.read(own.into_iter().collect()).ok().map(|(live, _)| live)
     }
 
     /// The section of a document as text, for people to compare.

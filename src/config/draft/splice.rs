@@ -53,7 +53,18 @@ fn merged_app(old: Option<Table>, new: &Table) -> Table {
         return app;
     }
     let (mut before, parts) = (tables_of(app.remove("parts")), tables_of(new.remove("parts")));
+    // One in braces stays so.
+    let client = match app.get("oidc") {
+        Some(Item::Value(_)) => None,
+        _ => new.remove("oidc").and_then(|new| new.into_table().ok()),
+    };
+    let old = client.as_ref().and_then(|_| app.remove("oidc")?.into_table().ok());
     merge_table(&mut app, &new);
+    if let Some(client) = client {
+        let mut table = old.unwrap_or_else(apart);
+        merge_table(&mut table, &client);
+        app.insert("oidc", Item::Table(table));
+    }
     let part = |new: &Table| {
         let known = before.iter().position(|old| text_at(old, "path") == text_at(new, "path"));
         let mut part = known.map_or_else(apart, |at| before.remove(at));
@@ -504,6 +515,38 @@ who = []
             .replace("'group:staff', \"ada\"]\n", "'group:staff']\npublic = [\"/health\"]\n")
             .replace("\"60m\"\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n");
         assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn a_client_is_changed_and_comments_stay_with_what_they_are_about() {
+        let old = "[[apps]]\nname = \"dash\"\n\n# Since May.\n[apps.oidc] # beta\nredirect_uris = [\n    # Theirs.\n    \"https://a.example/cb\",\n]\n\n\
+            [[apps.parts]]\npath = \"/x\"\nwho = []\n\n[[apps]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n";
+        let app = |rest: &str| format!("[[apps]]\nname = \"dash\"\nhosts = []\n{rest}");
+        let part = "[[apps.parts]]\npath = \"/x\"\nwho = []\n";
+        let client = "[apps.oidc]\nredirect_uris = [\"https://a.example/cb\"]\n";
+        assert_eq!(with_app(old, "dash", Some(&app(&format!("{client}{part}")))).unwrap(), old);
+        let more = client.replace("cb\"]", "cb\", \"https://b.example/cb\"]\npkce = \"required\"");
+        let changed = with_app(old, "dash", Some(&app(&format!("{more}{part}")))).unwrap();
+        let expected = old.replace(
+            "    \"https://a.example/cb\",\n]\n",
+            "    \"https://a.example/cb\",\n    \"https://b.example/cb\",\n]\npkce = \"required\"\n",
+        );
+        assert_eq!(changed, expected);
+        let without = with_app(old, "dash", Some(&app(part))).unwrap();
+        assert!(!without.contains("oidc") && without.contains("[[apps.parts]]"), "{without}");
+        // A new one is a table of its own, and one in braces stays there.
+        let bare = "[[apps]]\nname = \"dash\"\nhosts = [\"d.example\"]\n\n[[apps]]\nname = \"shop\"\n";
+        let added = with_app(bare, "dash", Some(&app(client).replace("[]", "[\"d.example\"]"))).unwrap();
+        assert_eq!(added, bare.replace("\"]\n\n", &format!("\"]\n\n{client}\n")));
+        let braces =
+            "[[apps]]\nname = \"dash\"\noidc = { redirect_uris = [\"https://a.example/cb\"] } # short\n";
+        let changed = with_app(braces, "dash", Some(&app(&more))).unwrap();
+        assert!(
+            changed.contains("oidc = { redirect_uris")
+                && changed.contains("b.example")
+                && changed.contains("# short"),
+            "{changed}"
+        );
     }
 
     #[test]

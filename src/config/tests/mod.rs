@@ -4,6 +4,7 @@ mod accepted;
 mod access;
 mod apps;
 mod brand;
+mod clients;
 mod example;
 mod hostile;
 mod nacos;

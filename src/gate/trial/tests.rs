@@ -79,6 +79,7 @@ impl Dice {
             public: self.some(2, || self.path()),
             parts: self.some(2, || self.part()),
             factor: AppFactor::None,
+            oidc: None,
         };
         let mut apps = [app(0), app(1)];
         for host in HOSTS {
@@ -180,6 +181,7 @@ on_both_databases!(
     what_changes_alike_for_many_paths_is_said_once,
     names_and_groups_that_nobody_has_are_found,
     as_many_and_as_long_lists_as_the_configuration_takes_are_counted,
+    a_client_is_compared_beside_the_hosts_of_its_application,
 );
 
 fn accounts_in(db: crate::db::Db) -> Accounts {
@@ -251,6 +253,7 @@ async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
             })
             .collect(),
         factor: AppFactor::None,
+        oidc: None,
     };
     let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
     let trial = compare_apps(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
@@ -290,6 +293,7 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
             public: Vec::new(),
             parts: Vec::new(),
             factor: AppFactor::None,
+            oidc: None,
         }])
     };
     let only = |of: &str, but: &str| {
@@ -324,6 +328,7 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
         public: vec![path("/health")],
         parts: vec![part],
         factor: AppFactor::None,
+        oidc: None,
     }]);
     for (before, after, opens) in [(&wiki, &Apps::default(), 0), (&Apps::default(), &wiki, 1)] {
         let trial = compare_apps(&accounts, before, after).await.unwrap();
@@ -357,6 +362,7 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
             public: Vec::new(),
             parts: (0..200).map(part).collect(),
             factor: AppFactor::None,
+            oidc: None,
         }])
     };
     let nobody = || Who::Name("nobody-has-it".to_owned());
@@ -369,6 +375,62 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
     // To an odd path the part with an age applies, too.
     assert_eq!((aged.others, &aged.paths[..], aged.odd), (false, &["/7".to_owned()][..], true));
     assert_eq!((aged.loses.count, aged.signed_in_within.after), (everybody, Some(HOUR)));
+}
+
+async fn a_client_is_compared_beside_the_hosts_of_its_application(database: TestDatabase) {
+    let accounts = accounts_in(database.open().await);
+    let people = people(&accounts, &Dice(Entropy::seeded(3))).await;
+    let read = |text: &str| crate::config::parse("t.toml".as_ref(), text, &[]).unwrap().live.apps;
+    let app = |who: &str, part: &str, uris: &str| {
+        read(&format!(
+            "[[apps]]\nname = 'dash'\nhosts = ['a.example']\nwho = ['group:{who}']\n\
+             parts = [{{ path = '/*', {part} }}]\n[apps.oidc]\nredirect_uris = {uris}\n"
+        ))
+    };
+    let (nobody, one) = ("who = []", "['https://a.example/cb']");
+    let before = app("staff", nobody, one);
+    let told = async |after: &Apps| compare_apps(&accounts, &before, after).await.unwrap().hosts;
+    assert_eq!(told(&before).await, []);
+    // What a part asks for is nothing to the client.
+    let hosts = told(&app("staff", "signed_in_within = '1h'", one)).await;
+    assert!(hosts.iter().all(|host| host.client.is_none()) && !hosts.is_empty(), "{hosts:?}");
+    // The part lets nobody in at the host, whoever may use the application.
+    let hosts = told(&app("on-call", nobody, one)).await;
+    let [client] = &hosts[..] else { panic!("{hosts:?}") };
+    let only = |of: &str, but: &str| {
+        people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
+    };
+    let [change] = &client.changes[..] else { panic!("{client:?}") };
+    assert!(client.hosts.is_empty() && change.others && change.paths.is_empty());
+    assert_eq!(
+        (change.loses.count, change.gains.count),
+        (only("staff", "on-call"), only("on-call", "staff"))
+    );
+    let hosts =
+        told(&app("staff", nobody, "['https://a.example/new', 'https://a.example/cb']\nconsent = 'once'"))
+            .await;
+    let [HostPreview { client: Some(client), changes, .. }] = &hosts[..] else { panic!("{hosts:?}") };
+    let added = UriChange { added: vec!["https://a.example/new".to_owned()], removed: Vec::new() };
+    assert_eq!((&client.redirect_uris, &client.settings[..], changes.len()), (&added, &["consent"][..], 0));
+    assert!(client.post_logout_redirect_uris.is_unchanged());
+    // Another id is another client.
+    let hosts = told(&app("staff", nobody, &format!("{one}\nclient_id = 'new'"))).await;
+    let [gone, new] = &hosts[..] else { panic!("{hosts:?}") };
+    for (host, id, of) in [(gone, "dash", [Some("dash"), None]), (new, "new", [None, Some("dash")])] {
+        let client = host.client.as_ref().unwrap();
+        assert_eq!((client.client_id.as_str(), [host.before.as_deref(), host.after.as_deref()]), (id, of));
+        assert!(host.is_added_or_removed() && !client.redirect_uris.is_unchanged());
+        let all = people.iter().filter(|it| it.groups.contains("staff")).count() as u64;
+        let counts = [host.changes[0].loses.count, host.changes[0].gains.count];
+        assert_eq!(counts, if id == "dash" { [all, 0] } else { [0, all] });
+    }
+    // The whole application goes: its host, which nobody could use, and its client.
+    let hosts = told(&Apps::default()).await;
+    assert_eq!(
+        hosts.iter().map(|host| host.client.is_some()).collect::<Vec<_>>(),
+        [false, true],
+        "{hosts:?}"
+    );
 }
 
 async fn names_and_groups_that_nobody_has_are_found(database: TestDatabase) {
@@ -408,6 +470,7 @@ async fn as_many_and_as_long_lists_as_the_configuration_takes_are_counted(databa
             public: Vec::new(),
             parts: Vec::new(),
             factor: AppFactor::None,
+            oidc: None,
         };
         let judged = people.iter().filter(|it| may_use(&app, it.login.as_str(), &it.groups)).count();
         assert_eq!(entering, judged as u64, "{:?}", &app.who[195..]);
@@ -434,6 +497,7 @@ async fn what_is_asked_for_is_told(database: TestDatabase) {
             public: Vec::new(),
             parts: vec![part],
             factor,
+            oidc: None,
         }])
     };
     let told = async |before: &Apps, after: &Apps| {

@@ -293,8 +293,9 @@ async fn apps(
     let groups = services.accounts.groups(account.id).await?;
     let scheme = if visit.cookies().secure { "https" } else { "http" };
     let open = live.apps.all().iter().filter(|app| may_use(app, account.login.as_str(), &groups));
-    let links = open.filter_map(|app| {
-        Some(AppLink { name: app.name.clone(), url: format!("{scheme}://{}/", app.hosts.first()?) })
+    let links = open.map(|app| {
+        let url = app.hosts.first().map(|host| format!("{scheme}://{host}/"));
+        AppLink { name: app.name.clone(), url }
     });
     Ok((links.collect(), services.gate.hosts(account.id).await?))
 }
@@ -327,7 +328,8 @@ pub struct SessionRow {
 #[derive(Clone)]
 pub struct AppLink {
     pub name: String,
-    pub url: String,
+    /// None: a client of OpenID Connect without a host, where nothing says where it begins.
+    pub url: Option<String>,
 }
 
 #[derive(Clone)]

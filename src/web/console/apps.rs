@@ -1,5 +1,5 @@
-//! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate, their drafts, and whom a draft lets in and
-//! keeps out.
+//! `/admin/apps` and `/api/v1/admin/apps`: the applications behind the gate and the clients of OpenID Connect, their drafts,
+//! and whom a draft lets in and keeps out.
 
 pub mod form;
 
@@ -24,11 +24,11 @@ use super::document::{
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
 use crate::accounts::{Accounts, EntryCount, ListedAccounts};
-use crate::config::{App, AppFactor, AppPart, Apps, LiveHandle, PathPattern, Who, apps_toml};
+use crate::config::{App, AppFactor, AppPart, Apps, LiveHandle, OidcClient, PathPattern, Who, apps_toml};
 use crate::db::DbError;
 use crate::gate::{
-    AgeChange, AppsComparison, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError,
-    compare_apps,
+    AgeChange, AppsComparison, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile,
+    ProxyFileError, compare_apps,
 };
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
@@ -51,6 +51,10 @@ pub struct AppCheck {
     pub unknown_names: Vec<String>,
     /// Nobody is in them who may sign in.
     pub empty_groups: Vec<String>,
+    /// A redirect URI is http, and not that of a native app at an address of its own machine.
+    pub http_redirect: bool,
+    /// The instance that answers could not read its secret, and refuses the client.
+    pub secret_missing: bool,
 }
 
 fn only_name<S: Serializer>(app: &App, serializer: S) -> Result<S::Ok, S::Error> {
@@ -59,7 +63,8 @@ fn only_name<S: Serializer>(app: &App, serializer: S) -> Result<S::Ok, S::Error>
 
 impl AppCheck {
     pub fn warns(&self) -> bool {
-        self.everyone || self.entering == 0 || self.missing().next().is_some()
+        let client = self.http_redirect || self.secret_missing;
+        self.everyone || self.entering == 0 || client || self.missing().next().is_some()
     }
 
     /// What nobody has, with the key of the words for it.
@@ -84,7 +89,16 @@ pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, D
             }
         }
         let everyone = app.who.contains(&Who::Everyone);
-        AppCheck { app: Arc::clone(app), entering, everyone, unknown_names, empty_groups }
+        let client = |has: fn(&OidcClient) -> bool| app.oidc.as_ref().is_some_and(has);
+        AppCheck {
+            app: Arc::clone(app),
+            entering,
+            everyone,
+            unknown_names,
+            empty_groups,
+            http_redirect: client(OidcClient::has_odd_http),
+            secret_missing: client(OidcClient::lacks_secret),
+        }
     };
     Ok(apps.all().iter().zip(entering).map(check).collect())
 }
@@ -92,7 +106,7 @@ pub async fn checks(accounts: &Accounts, apps: &Apps) -> Result<Vec<AppCheck>, D
 /// What would change.
 #[derive(Clone, Serialize, ToSchema)]
 pub struct AppsPreview {
-    /// Those for which something changes.
+    /// Hosts and clients for which something changes.
     pub hosts: Vec<HostPreview>,
     /// Paths that were not counted, because too much differs.
     pub uncounted: usize,
@@ -202,6 +216,11 @@ pub struct ShownProxy {
 }
 
 impl AppsPage {
+    /// Those that a proxy asks about.
+    fn behind(&self) -> impl Iterator<Item = &AppCheck> {
+        self.apps.iter().filter(|check| !check.app.hosts.is_empty())
+    }
+
     fn proxies(&self) -> impl Iterator<Item = ProxyFile> {
         ProxyFile::ALL.into_iter().filter(|file| *file != ProxyFile::HaproxyLua)
     }
@@ -242,6 +261,19 @@ impl HostPreview {
     /// The application after, or before if there is none any more.
     fn app(&self) -> &str {
         self.after.as_deref().or(self.before.as_deref()).unwrap_or_default()
+    }
+}
+
+impl ClientPreview {
+    /// Addresses that come and go, with the key of what happens to them.
+    fn uris(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let all = [
+            ("apps-page.redirect-added", &self.redirect_uris.added),
+            ("apps-page.redirect-removed", &self.redirect_uris.removed),
+            ("apps-page.logout-added", &self.post_logout_redirect_uris.added),
+            ("apps-page.logout-removed", &self.post_logout_redirect_uris.removed),
+        ];
+        all.into_iter().flat_map(|(key, uris)| uris.iter().map(move |uri| (key, uri)))
     }
 }
 
@@ -400,7 +432,7 @@ pub struct AppsPreviewRequest {
     operation_id = "previewApps",
     tag = "admin",
     request_body = AppsPreviewRequest,
-    responses((status = 200, description = "Hosts and paths for which something changes.", body = AppsPreview)),
+    responses((status = 200, description = "Hosts, paths and clients for which something changes.", body = AppsPreview)),
     security(("session" = []), ("token" = ["apps:write"])),
     extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
@@ -433,5 +465,6 @@ fn example() -> App {
             factor_within: None,
         }],
         factor: AppFactor::None,
+        oidc: None,
     }
 }

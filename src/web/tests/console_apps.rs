@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::accounts::{EntryCount, NamedAccount};
-use crate::config::{App, AppFactor, AppPart, PathPattern, Who};
-use crate::gate::{AgeChange, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError};
+use crate::config::{App, AppFactor, AppPart, OidcClient, PathPattern, Who};
+use crate::gate::{
+    AgeChange, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError, UriChange,
+};
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
@@ -83,6 +85,12 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
         "parts[1].who[2]",
         "parts[2].signed_in_within",
         "parts[2].password_within",
+        "oidc",
+        "oidc.client_id",
+        "oidc.secret",
+        "oidc.redirect_uris[0]",
+        "oidc.pkce",
+        "oidc.groups[0]",
     ];
     let mistakes =
         fields.map(mistake).into_iter().chain(parts.map(|part| mistake(&format!("apps[0].{part}"))));
@@ -94,6 +102,7 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
         ("app-new", plain("", AppForm::default())),
         ("app-form", plain("wiki", wiki())),
         ("app-open", plain("files", of(1))),
+        ("app-client", plain("grafana", of(3))),
         ("app-set-elsewhere", AppFormPage { overridden: true, ..plain("wiki", wiki()) }),
         ("app-mistakes", page("wiki", wiki(), mistaken, Trial::None)),
         ("app-reason", page("wiki", wiki(), refused(Act::Save), Trial::None)),
@@ -105,7 +114,16 @@ pub fn forms(visit: &PageRequest) -> Vec<(&'static str, AppFormPage)> {
 fn app(name: &str, who: Vec<Who>, parts: Vec<AppPart>) -> Arc<App> {
     let public = vec![PathPattern::parse("/health").unwrap()];
     let (hosts, factor) = (vec![format!("{name}.example")], AppFactor::None);
-    Arc::new(App { name: name.into(), hosts, who, public, parts, factor })
+    Arc::new(App { name: name.into(), hosts, who, public, parts, factor, oidc: None })
+}
+
+/// An application without a host, and one with an odd address.
+fn client() -> OidcClient {
+    let text = "[[apps]]\nname = 'grafana'\n[apps.oidc]\nredirect_uris = ['http://localhost:3000/cb', 'com.example.app:/cb']\n\
+        post_logout_redirect_uris = ['https://grafana.example/']\nbackchannel_logout_uri = 'https://10.0.0.1/'\n\
+        allow_private = true\nconsent = 'once'\ngroups = ['staff-*']\n";
+    let config = crate::config::parse("t.toml".as_ref(), text, &[]).unwrap();
+    config.live.apps.client("grafana").unwrap().1.clone()
 }
 
 fn checks() -> Vec<AppCheck> {
@@ -126,13 +144,18 @@ fn checks() -> Vec<AppCheck> {
     let check = |app: Arc<App>, entering, unknown: &[&str], empty: &[&str]| {
         let [unknown_names, empty_groups] =
             [unknown, empty].map(|all| all.iter().map(ToString::to_string).collect());
-        AppCheck { everyone: app.who.contains(&Who::Everyone), app, entering, unknown_names, empty_groups }
+        let (everyone, is_client) = (app.who.contains(&Who::Everyone), app.oidc.is_some());
+        let (http_redirect, secret_missing) = (is_client, is_client);
+        AppCheck { everyone, app, entering, unknown_names, empty_groups, http_redirect, secret_missing }
     };
     let wiki = vec![group, Who::Name("ada".into())];
+    let shut = App::clone(&app("grafana", Vec::new(), Vec::new()));
+    let grafana = App { hosts: Vec::new(), public: Vec::new(), oidc: Some(client()), ..shut };
     vec![
         check(app("wiki", wiki, parts), 12_345, &["ada"], &["staff"]),
         check(app("files", vec![Who::Everyone], Vec::new()), 99, &[], &[]),
         check(app("shut", Vec::new(), Vec::new()), 0, &[], &[]),
+        check(Arc::new(grafana), 0, &[], &[]),
     ]
 }
 
@@ -155,13 +178,30 @@ fn trial() -> AppsPreview {
     };
     let host = |before: Option<&str>, after: Option<&str>, hosts: usize| HostPreview {
         hosts: (0..hosts).map(|number| format!("h{number}.example")).collect(),
+        client: None,
         before: before.map(str::to_owned),
         after: after.map(str::to_owned),
         opens: vec!["/static/*".into()],
         closes: vec!["/health".into()],
         changes: vec![path(true, &["/admin/*"], false), path(false, &[], true)],
     };
-    let hosts =
-        vec![host(Some("wiki"), Some("wiki"), 1), host(None, Some("files"), 30), host(Some("shut"), None, 2)];
+    let uris = |text: &str| UriChange { added: vec![format!("{text}/<b>")], removed: vec![text.into()] };
+    let of_client = |before, after| {
+        let client = ClientPreview {
+            client_id: "<b>".into(),
+            redirect_uris: uris("https://a.example"),
+            post_logout_redirect_uris: uris("https://b.example"),
+            settings: vec!["secret", "pkce"],
+        };
+        HostPreview { client: Some(client), changes: vec![path(true, &[], false)], ..host(before, after, 0) }
+    };
+    let hosts = vec![
+        host(Some("wiki"), Some("wiki"), 1),
+        host(None, Some("files"), 30),
+        host(Some("shut"), None, 2),
+        of_client(Some("grafana"), Some("grafana")),
+        of_client(None, Some("grafana")),
+        of_client(Some("grafana"), None),
+    ];
     AppsPreview { hosts, uncounted: 7, warnings: checks() }
 }

@@ -1,6 +1,7 @@
 //! The gate: applications behind proxies.
 
 mod authz;
+mod client;
 mod compose;
 mod console;
 mod form;

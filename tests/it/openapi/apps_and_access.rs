@@ -25,7 +25,9 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     let draft = json!([
         { "name": "wiki", "hosts": ["wiki.example"], "who": ["everyone", "nobody-has-it", "group:none"],
           "parts": [{ "path": "/admin/*", "who": [], "signed_in_within": "90m" }] },
-        { "name": "shop", "hosts": ["shop.example"] }
+        { "name": "shop", "hosts": ["shop.example"] },
+        { "name": "dash", "who": ["group:staff"],
+          "oidc": { "redirect_uris": ["https://dash.example/cb"], "consent": "once", "groups": ["team-*"] } }
     ]);
     for (body, status) in [
         (json!({ "apps": draft }), 200),
@@ -51,6 +53,10 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     );
     assert_eq!((&change["others"], &change["odd"]), (&json!(true), &json!(false)));
     assert_eq!(change["gains"]["first"][0]["login"], "boss");
+    let dash = tried.body["hosts"].as_array().unwrap().iter().find(|it| it["after"] == "dash").unwrap();
+    let uris = json!({ "added": ["https://dash.example/cb"], "removed": [] });
+    assert_eq!((&dash["client"]["redirect_uris"], &dash["hosts"]), (&uris, &json!([])));
+    assert_eq!(dash["changes"][0]["gains"]["first"][0]["login"], "ada");
     assert_eq!(tried.body["warnings"][0]["unknown_names"], json!(["nobody-has-it"]));
     for apps in [json!([{}]), json!([{ "name": "a", "hosts": ["A"] }]), json!([{ "name": null }])] {
         let refused = call(Some(&tag), json!({ "apps": apps, "reason": "a test" })).await;
@@ -63,6 +69,9 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     let now = held.client.get(path).await;
     held.check("get", path, &now);
     assert_eq!(now.body["apps"][0]["parts"][0]["signed_in_within"], "1h 30m");
+    let client = json!({ "client_id": "dash", "redirect_uris": ["https://dash.example/cb"], "consent": "once",
+                         "groups": ["team-*"] });
+    assert_eq!(now.body["apps"][2]["oidc"], client);
     assert_eq!(held.get("/api/v1/admin/limits/history").await, 200);
 }
 

@@ -86,6 +86,48 @@ pub struct AppForm {
     pub parts: Vec<PartForm>,
     /// None: no second factor.
     pub factor: Option<String>,
+    pub oidc: Option<ClientForm>,
+}
+
+/// `[apps.oidc]` as it is typed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClientForm {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub client_id: String,
+    pub secret: Option<String>,
+    pub redirect_uris: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub post_logout_redirect_uris: Vec<String>,
+    pub backchannel_logout_uri: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_private: bool,
+    /// None: required.
+    pub pkce: Option<String>,
+    /// None: not asked for.
+    pub consent: Option<String>,
+    #[serde(skip_serializing_if = "is_every_group")]
+    pub groups: Vec<String>,
+}
+
+impl Default for ClientForm {
+    fn default() -> Self {
+        Self {
+            client_id: String::new(),
+            secret: None,
+            redirect_uris: Vec::new(),
+            post_logout_redirect_uris: Vec::new(),
+            backchannel_logout_uri: None,
+            allow_private: false,
+            pkce: None,
+            consent: None,
+            groups: vec!["*".to_owned()],
+        }
+    }
+}
+
+fn is_every_group(groups: &[String]) -> bool {
+    groups == ["*"]
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,12 +159,41 @@ impl AppForm {
         let parts = (0..=MOST_PARTS).map_while(|index| PartForm::read(pairs, index)).collect();
         let name = value(pairs, "name").trim().to_owned();
         let factor = Some(value(pairs, "factor").to_owned()).filter(|factor| !factor.is_empty());
-        Self { name, hosts: list("hosts"), who, public: list("public"), parts, factor }
+        let (public, oidc) = (list("public"), ClientForm::read(pairs));
+        Self { name, hosts: list("hosts"), who, public, parts, factor, oidc }
     }
 
-    /// As a document with that one application.
+    /// As a document with that one application. An id that is its name stays left out, and stays if the name changes.
     fn toml(&self) -> String {
-        toml::to_string(&BTreeMap::from([("apps", [self])])).unwrap_or_default()
+        let mut app = self.clone();
+        if let Some(client) = app.oidc.as_mut().filter(|client| client.client_id == app.name) {
+            client.client_id.clear();
+        }
+        toml::to_string(&BTreeMap::from([("apps", [app])])).unwrap_or_default()
+    }
+}
+
+impl ClientForm {
+    /// None if the application is no client, whatever the fields contain.
+    fn read(pairs: &[(String, String)]) -> Option<Self> {
+        let text = |key: &str| value(pairs, &format!("oidc-{key}")).trim();
+        let optional = |key: &str| Some(text(key).to_owned()).filter(|text| !text.is_empty());
+        // No character of an address is taken for one between two.
+        let lines = |key: &str| {
+            let lines = text(key).lines().map(str::trim).filter(|line| !line.is_empty());
+            lines.map(str::to_owned).collect()
+        };
+        (!value(pairs, "oidc").is_empty()).then(|| Self {
+            client_id: text("client_id").to_owned(),
+            secret: optional("secret"),
+            redirect_uris: lines("redirect_uris"),
+            post_logout_redirect_uris: lines("post_logout_redirect_uris"),
+            backchannel_logout_uri: optional("backchannel_logout_uri"),
+            allow_private: optional("allow_private").is_some(),
+            pkce: optional("pkce"),
+            consent: optional("consent"),
+            groups: words(text("groups")),
+        })
     }
 }
 
@@ -224,6 +295,18 @@ impl AppFormPage {
         ]
     }
 
+    fn client(&self) -> ClientForm {
+        self.form.oidc.clone().unwrap_or_default()
+    }
+
+    const fn pkce(&self) -> [(&'static str, &'static str); 2] {
+        [("", "app-form.pkce-required"), ("optional", "app-form.pkce-optional")]
+    }
+
+    const fn consent(&self) -> [(&'static str, &'static str); 2] {
+        [("", "app-form.consent-none"), ("once", "app-form.consent-once")]
+    }
+
     /// The first mistake in a field of this id.
     fn wrong(&self, id: &str) -> Option<&str> {
         let mut mistakes = self.controls.mistakes.iter();
@@ -232,11 +315,14 @@ impl AppFormPage {
 }
 
 impl DraftError {
-    /// The id of a field in an application's form: `hosts`, `path-0`, `part-0`. The other applications are right, so a
+    /// The id of a field in an application's form: `hosts`, `path-0`, `part-0`, `oidc-secret`. The other applications are right, so a
     /// mistake in another is of the host or name that it has in common with the one in the form.
     pub fn app_field(&self) -> Option<String> {
         let (_, field) = self.field.strip_prefix("apps[")?.split_once("].")?;
         let key = |field: &str| field.split('[').next().unwrap_or_default().to_owned();
+        if let Some(field) = field.strip_prefix("oidc.") {
+            return Some(format!("oidc-{}", key(field)));
+        }
         Some(match field.strip_prefix("parts[").and_then(|part| part.split_once(']')) {
             Some((index, rest)) => {
                 format!("{}-{index}", rest.strip_prefix('.').map_or("part".to_owned(), key))
@@ -291,6 +377,40 @@ mod tests {
     }
 
     #[test]
+    fn a_client_goes_through_its_form_and_back_unchanged() {
+        let text = r#"[[apps]]
+            name = "grafana"
+            who = ["group:staff"]
+            [apps.oidc]
+            secret = "env:GRAFANA_SECRET"
+            redirect_uris = ["https://grafana.example/cb,", "http://127.0.0.1/cb"]
+            post_logout_redirect_uris = ["https://grafana.example"]
+            backchannel_logout_uri = "http://10.0.0.1/out"
+            allow_private = true
+            pkce = "optional"
+            consent = "once"
+            groups = ["staff", "team-*"]"#;
+        let app = AppForm::of(&read(text), "grafana").unwrap();
+        assert_eq!(read(&app.toml()), read(text));
+        assert!(!app.toml().contains("client_id"), "{}", app.toml());
+        let sent = "name=grafana&who=group:staff&oidc=on&oidc-client_id=grafana&oidc-secret=+env:GRAFANA_SECRET\
+            &oidc-redirect_uris=https://grafana.example/cb,%0D%0A%0D%0A+http://127.0.0.1/cb%0D%0A\
+            &oidc-post_logout_redirect_uris=https://grafana.example&oidc-backchannel_logout_uri=http://10.0.0.1/out\
+            &oidc-allow_private=on&oidc-pkce=optional&oidc-consent=once&oidc-groups=staff,+team-*";
+        assert_eq!(AppForm::read(&pairs(sent), Some(&app)), app);
+        let plain = "name=grafana&oidc=on&oidc-redirect_uris=https://a.example&oidc-pkce=&oidc-consent=&oidc-groups=*";
+        let plain = AppForm::read(&pairs(plain), None);
+        let expected = "[[apps]]\nname = \"grafana\"\n[apps.oidc]\nredirect_uris = [\"https://a.example\"]\n";
+        assert_eq!(read(&plain.toml()), read(expected));
+        assert_eq!(AppForm::of(&read(expected), "grafana").unwrap().oidc.unwrap().groups, ["*"]);
+        // A new name keeps the id that people's consents and sessions hang on.
+        let renamed = AppForm::read(&pairs(&sent.replacen("grafana", "charts", 1)), Some(&app));
+        assert!(read(&renamed.toml()).client("grafana").is_some(), "{}", renamed.toml());
+        let none = AppForm::read(&pairs(&sent.replace("&oidc=on", "")), Some(&app));
+        assert_eq!(none.oidc, None, "not ticked");
+    }
+
+    #[test]
     fn what_is_typed_becomes_a_tick_once_and_stays_one_value() {
         let form = AppForm::read(&pairs("who=ada&more=bob,+ada++group:staff+%22,x"), None);
         assert_eq!(form.who, ["\",x", "ada", "bob", "group:staff"]);
@@ -307,6 +427,8 @@ mod tests {
             ("apps[0].parts[2].who[0]", Some("who-2")),
             ("apps[0].parts[2]", Some("part-2")),
             ("apps[0].parts", Some("parts")),
+            ("apps[0].oidc", Some("oidc")),
+            ("apps[0].oidc.redirect_uris[2]", Some("oidc-redirect_uris")),
             ("apps", None),
         ] {
             assert_eq!(at(field).app_field().as_deref(), expected, "{field}");
