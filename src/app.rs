@@ -30,6 +30,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
+use crate::oidc::SigningKeys;
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -170,6 +171,14 @@ impl Application {
         .under(live.clone());
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
+        let signing_keys = SigningKeys::new(
+            db.clone(),
+            clock.clone(),
+            entropy.clone(),
+            audit.clone(),
+            &master,
+            settings.oidc,
+        );
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let gateway_deps = gateway::GatewayDeps {
             master: &master,
@@ -262,6 +271,7 @@ impl Application {
             factor_verifier,
             profiles,
             gate,
+            signing_keys,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
             lookup,
@@ -353,6 +363,18 @@ pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result
     let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
+}
+
+/// Opens the keys that sign tokens, for commands that run no server.
+pub async fn open_signing_keys(
+    settings: &Settings,
+    world: &TimeAndEntropy,
+) -> Result<SigningKeys, StartError> {
+    let TimeAndEntropy { clock, entropy } = world;
+    let master = MasterKey::load_or_create(&settings.secrets.key_file, entropy)?;
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    let audit = open_audit(settings, &db, clock, entropy, &master);
+    Ok(SigningKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
 }
 
 /// Opens the record of events, for commands that run no server.

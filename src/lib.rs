@@ -35,6 +35,7 @@ pub mod gate;
 mod https;
 pub mod login;
 pub mod lookup;
+pub mod oidc;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod outage;

@@ -17,8 +17,8 @@ use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
 use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, extract};
 use crate::web::{
-    account, api_page, captcha, code, delivery_reports, gate, openapi, outbox, passkeys, programs, register,
-    reset, second_step, session, sign_in, sign_in_by_code, status,
+    account, api_page, captcha, code, delivery_reports, gate, oidc, openapi, outbox, passkeys, programs,
+    register, reset, second_step, session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
@@ -135,6 +135,7 @@ pub fn app(
                 .on(POST, delivery_reports::take),
         )
         .service(at("/wforce/").on(POST, programs::wforce::take))
+        .service(at("/oauth/keys").on(GET, oidc::keys::show))
         .service(at("/captcha/{id}.png").on(GET, captcha::image))
         .service(at("/problems/{name}").on(GET, error_page::show_problem))
         .service(at("/api").on(GET, api_page::show))

@@ -12,8 +12,10 @@ pub use gatehouse_limiter::SubKey;
 use crate::entropy::Entropy;
 
 mod key_file;
+mod seal;
 
 pub use key_file::{KeyFile, KeyFileError, KeyStep};
+pub use seal::Seal;
 
 /// Implements `Debug` by the name alone: what the type holds must be in no log line.
 macro_rules! hidden_debug {

@@ -45,6 +45,7 @@ impl Application {
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
+        background.spawn(keep_signing_keys(services.clone(), stopper.stop()));
         background.spawn(probe_database(parts.db.clone(), stopper.stop()));
         background.spawn(services.audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
@@ -182,6 +183,14 @@ pub(super) async fn follow_session_changes(services: Data<Services>, mut stop: S
             // An outage is reported by the probes, and nobody is let in for longer than a few seconds.
             let _ = services.gate.follow_changes().await;
         }
+    }
+}
+
+/// Keeps the keys that sign tokens. A key that is being made at shutdown is dropped.
+pub(super) async fn keep_signing_keys(services: Data<Services>, mut stop: StopSignal) {
+    tokio::select! {
+        () = stop.told() => {}
+        () = services.signing_keys.run() => {}
     }
 }
 

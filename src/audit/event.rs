@@ -46,6 +46,8 @@ pub enum Action {
     FactorReset,
     /// An account's authenticator app was disabled for strangers after too many wrong codes in a row.
     TotpDisabled,
+    /// The next key that signs tokens was made; `name` is its algorithm.
+    KeyRotated,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,

@@ -238,6 +238,7 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
             counted(done.without_codes as usize, "account", "accounts")
         );
     }
+    reseal_signing_keys(loaded, &old).await?;
     if done.lost.is_empty() {
         return Ok(());
     }
@@ -247,6 +248,22 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
         counted(names.len(), "secret opens", "secrets open"),
         names.join("\n")
     )))
+}
+
+/// Those that open under neither key file are replaced when the server runs, so nobody has to do anything.
+async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+    let world = TimeAndEntropy::default();
+    let keys = app::open_signing_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let done = keys.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let keys = |count: u64| counted(count as usize, "signing key", "signing keys");
+    if done.sealed + done.kept > 0 {
+        tell!("{} sealed; {} already.", keys(done.sealed), keys(done.kept));
+    }
+    if done.lost > 0 {
+        let lost = counted(done.lost as usize, "signing key opens", "signing keys open");
+        tell!("{lost} under neither key file; another one signs.");
+    }
+    Ok(())
 }
 
 async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account), CliFailure> {

@@ -16,6 +16,7 @@ mod error;
 mod factors;
 mod limits;
 mod live;
+mod oidc;
 mod programs;
 mod reader;
 mod sections;
@@ -44,6 +45,7 @@ pub use error::{ConfigError, ConfigLocation, ConfigProblem};
 pub use factors::{FactorSettings, RequiredOf};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
+pub use oidc::{OidcSettings, SigningAlgorithm};
 pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment, is_hidden};
 pub use reader::nearest;
 pub use sections::{

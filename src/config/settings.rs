@@ -9,6 +9,7 @@ use super::brand::Brand;
 use super::error::{ConfigLocation, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
+use super::oidc::OidcSettings;
 use super::programs::{self, ProgramTexts, Relays};
 use super::reader::{SectionReader, SectionTable};
 use super::sections::{
@@ -39,6 +40,7 @@ pub struct Settings {
     pub password: PasswordSettings,
     pub session: SessionSettings,
     pub passkeys: PasskeySettings,
+    pub oidc: OidcSettings,
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
     pub verify: ProgramTexts,
@@ -86,6 +88,7 @@ impl Config {
             password: root.table(),
             session: root.section("session", sections::read_session),
             passkeys: root.table(),
+            oidc: root.table(),
             captcha,
             sms,
             verify: root.section("verify", programs::read),
@@ -185,6 +188,7 @@ impl Settings {
             password,
             session,
             passkeys,
+            oidc,
             captcha,
             sms,
             verify,
@@ -202,6 +206,7 @@ impl Settings {
             password.differences(&other.password),
             session.differences(&other.session),
             passkeys.differences(&other.passkeys),
+            oidc.differences(&other.oidc),
             captcha.differences(&other.captcha),
             sms.differences(&other.sms),
             audit.differences(&other.audit),

@@ -50,6 +50,9 @@ pub enum WebhookEvent {
     /// After too many wrong codes in a row.
     #[strum(serialize = "totp.disabled")]
     TotpDisabled,
+    /// The next key that signs tokens is published.
+    #[strum(serialize = "key.rotated")]
+    KeyRotated,
     /// Half, or four fifths, of all messages are spent.
     #[strum(serialize = "sms.total")]
     MessagesSpent,

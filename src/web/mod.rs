@@ -10,6 +10,7 @@ pub mod delivery_reports;
 pub mod form;
 pub mod gate;
 pub mod http;
+pub mod oidc;
 pub mod openapi;
 pub mod outbox;
 pub mod passkeys;

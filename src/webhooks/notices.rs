@@ -15,7 +15,7 @@ const MOST: u32 = 100;
 /// The history holds whole documents.
 const MOST_CHANGES: u32 = 5;
 /// What is told of the record. Each is read apart: an index finds it, and many of one kind hide none of another.
-const RECORDED: [Action; 8] = [
+const RECORDED: [Action; 9] = [
     Action::Attack,
     Action::PasswordDisabled,
     Action::Budget,
@@ -24,6 +24,7 @@ const RECORDED: [Action; 8] = [
     Action::FactorFailed,
     Action::FactorReset,
     Action::TotpDisabled,
+    Action::KeyRotated,
 ];
 
 /// One thing to tell. Carries no name, number or address in clear.
@@ -112,6 +113,12 @@ impl NoticeSources {
                 };
                 let console = self.account_link(entry);
                 (event, json!({ "account": entry.account, "factor": entry.name, "console": console }))
+            }
+            Action::KeyRotated => {
+                let mut data = serde_json::from_str::<Value>(entry.detail.as_deref()?).ok()?;
+                data["algorithm"] = entry.name.as_deref().into();
+                data["console"] = self.link("/admin/events?action=key-rotated").into();
+                (WebhookEvent::KeyRotated, data)
             }
             Action::Budget => {
                 let part = match entry.name.as_deref()? {

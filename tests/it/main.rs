@@ -19,6 +19,7 @@ mod library;
 mod middleware;
 mod monitoring;
 mod ocr;
+mod oidc;
 mod openapi;
 mod operators;
 #[cfg(feature = "otlp")]

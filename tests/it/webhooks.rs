@@ -229,6 +229,21 @@ async fn what_becomes_of_second_factors_is_told(store: Store) {
 }
 
 #[tokio::test]
+async fn a_new_signing_key_is_told() {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
+    let setup = TestApp::on(Store::Memory).set("webhooks", format!("[{hook}]"));
+    let app = setup.set("oidc.signing", "ES256").start().await;
+    app.services.signing_keys.want();
+    let told = message(&received(&server, 1).await[0]);
+    let data = &told["data"];
+    assert_eq!((&told["type"], &data["algorithm"]), (&json!("key.rotated"), &json!("ES256")));
+    assert_eq!((&data["previous"], &data["begins_at"]), (&Value::Null, &told["timestamp"]));
+    let set = app.services.signing_keys.jwks();
+    assert_eq!(data["kid"], set.keys[0].kid.as_str());
+}
+
+#[tokio::test]
 async fn a_name_that_leads_inside_is_not_connected_to() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -2,11 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use sha1::Sha1;
 use url::Url;
 use url::form_urlencoded::byte_serialize;
@@ -15,7 +12,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 use crate::accounts::AccountId;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
-use crate::secret::{SubKey, hidden_debug, same};
+use crate::secret::{Seal, SubKey, hidden_debug, same};
 
 const STEP_MICROS: i64 = 30_000_000;
 /// Codes of the step before and the step after are right, too: clocks differ, and typing takes a while.
@@ -132,39 +129,19 @@ fn secret_of_uri(text: &str) -> Result<Zeroizing<String>, &'static str> {
 
 /// Seals secrets for the database, each for its account.
 #[derive(Clone)]
-pub struct SecretSeal(SubKey);
+pub struct SecretSeal(Seal);
 
 impl SecretSeal {
     pub const fn new(key: SubKey) -> Self {
-        Self(key)
+        Self(Seal::new(key))
     }
 
     pub fn seal(&self, account: AccountId, secret: &TotpSecret, entropy: &Entropy) -> String {
-        let nonce: [u8; NONCE_LEN] = entropy.bytes();
-        let mut sealed = secret.0.clone();
-        self.cipher()
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(account.as_bytes()),
-                &mut sealed,
-            )
-            .expect("so few bytes can be sealed");
-        URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat())
+        self.0.seal(account.as_bytes(), &secret.0, entropy)
     }
 
     /// None if it was sealed under another key, or for another account.
     pub fn open(&self, account: AccountId, sealed: &str) -> Option<TotpSecret> {
-        let bytes = URL_SAFE_NO_PAD.decode(sealed).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let mut sealed = Zeroizing::new(sealed.to_vec());
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let open = self.cipher().open_in_place(nonce, Aad::from(account.as_bytes()), &mut sealed).ok()?;
-        Some(TotpSecret(open.to_vec()))
-    }
-
-    fn cipher(&self) -> LessSafeKey {
-        let key = self.0.hash(&[b"seal"]);
-        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("the cipher takes 32 bytes");
-        LessSafeKey::new(key)
+        self.0.open(account.as_bytes(), sealed).map(|secret| TotpSecret(secret.to_vec()))
     }
 }

@@ -211,6 +211,26 @@ fn addresses_and_urls() {
 }
 
 #[test]
+fn tokens_of_applications() {
+    told(&[
+        ("oidc.signing = 'HS256'", "oidc.signing: \"HS256\" is not allowed; use one of: RS256, ES256"),
+        ("oidc.signing = 'rs256'", "oidc.signing: \"rs256\" is not allowed; use one of: RS256, ES256"),
+        (
+            "oidc.access_token_ttl = '59s'",
+            "oidc.access_token_ttl: 59s is out of range; it must be from 1m to 1h",
+        ),
+        (
+            "oidc.refresh_idle = '366d'",
+            "oidc.refresh_idle: 366d is out of range; it must be from 1h to 365days",
+        ),
+        (
+            "oidc.key_rotation = '6d'",
+            "oidc.key_rotation: 6d is out of range; it must be from 7days to 730days",
+        ),
+    ]);
+}
+
+#[test]
 fn captcha_and_sessions() {
     told(&[
         (

@@ -22,6 +22,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
+use crate::oidc::SigningKeys;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -50,6 +51,8 @@ pub struct Services {
     pub factor_verifier: FactorVerifier,
     pub profiles: Profiles,
     pub gate: Gate,
+    /// Sign tokens for applications.
+    pub signing_keys: SigningKeys,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,
     pub token_gate: TokenGate,

@@ -3,9 +3,10 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::factors::{by_recovery, by_totp};
 use crate::support::app::Client;
@@ -22,6 +23,54 @@ const MANY: usize = 150;
 async fn secrets_are_sealed_under_another_key_file() {
     resealed(TestDatabase::sqlite()).await;
     resealed(TestDatabase::postgres().await).await;
+}
+
+#[tokio::test]
+async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
+    let database = TestDatabase::sqlite();
+    let mut home = Home::new();
+    home.set("GATEHOUSE__DATABASE__URL", database.url.clone());
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "old.key");
+    home.set("GATEHOUSE__OIDC__SIGNING", "ES256");
+    let running = home.start(&["serve"]).await;
+    let first = signing_keys(&running.client(), 1).await;
+    drop(running);
+
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "new.key");
+    key(&home, "new.key", 2);
+    let done = home.run(&["key", "reseal", "old.key"]);
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+    assert_eq!(
+        done.stdout,
+        "0 secrets of authenticator apps sealed under new.key; 0 secrets already.\n\
+        1 signing key sealed; 0 signing keys already.\n"
+    );
+    let running = home.start(&["serve"]).await;
+    assert_eq!(signing_keys(&running.client(), 1).await, first);
+    drop(running);
+
+    // The file is lost: the next key signs, and the log says why.
+    home.set("GATEHOUSE__SECRETS__KEY_FILE", "third.key");
+    key(&home, "third.key", 3);
+    let lost = home.run(&["key", "reseal", "old.key"]);
+    assert_eq!(lost.code, Some(0), "{}", lost.stderr);
+    let told = "1 signing key opens under neither key file; another one signs.\n";
+    assert!(lost.stdout.ends_with(told), "{}", lost.stdout);
+    let mut running = home.start(&["serve"]).await;
+    running.until("it says so", |running| running.stderr().contains("gatehouse key reseal OLD.key")).await;
+    assert_ne!(signing_keys(&running.client(), 1).await, first);
+}
+
+/// The published ones, once there are so many.
+async fn signing_keys(client: &Client, count: usize) -> Value {
+    for _ in 0..1500 {
+        let answer = client.get("/oauth/keys").await;
+        if answer.body["keys"].as_array().is_some_and(|keys| keys.len() == count) {
+            return answer.body;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // a process of its own has no clock to advance
+    }
+    panic!("no {count} keys");
 }
 
 fn row(login: &str) -> String {

@@ -1,0 +1,3 @@
+//! The OpenID Connect provider, as applications meet it.
+
+mod keys;
