@@ -7,6 +7,7 @@ mod entry;
 mod factor_policy;
 mod factor_sql;
 mod factors;
+mod grants;
 mod half_sign_ins;
 mod id;
 mod import;
@@ -43,8 +44,9 @@ pub use entry::{
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
+pub use grants::{GrantHolder, GrantRefusal, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
-pub use id::{AccountId, DeviceId, PasskeyId, SessionId};
+pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
 pub use import::{
     ImportConflict, ImportFile, ImportMistake, ImportMistakes, ImportOutcome, ImportRow,
     MOST_ROWS as MOST_IMPORTED,

@@ -11,8 +11,8 @@ use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{
-    Accounts, ApiTokens, AppSessions, Factors, HalfSignIns, Passkeys, Profiles, SessionChanges, Sessions,
-    SubmittedForms,
+    Accounts, ApiTokens, AppSessions, Factors, Grants, HalfSignIns, Passkeys, Profiles, SessionChanges,
+    Sessions, SubmittedForms,
 };
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, RedisMarks};
@@ -30,7 +30,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
-use crate::oidc::SigningKeys;
+use crate::oidc::{LogoutNotices, SigningKeys};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -69,6 +69,8 @@ pub enum StartError {
     Webhook(#[from] webhooks::EndpointError),
     #[error(transparent)]
     Hook(#[from] webhooks::HookSecretError),
+    #[error("TLS for calls to other servers: {0}")]
+    Client(String),
     #[error("password: {0}")]
     Hash(argon2::Error),
     #[error("server.bind: cannot listen on {address}: {reason}")]
@@ -82,6 +84,7 @@ pub struct Application {
     settings: Settings,
     parts: Arc<AppParts>,
     webhooks: Option<Webhooks>,
+    logouts: LogoutNotices,
 }
 
 struct AppParts {
@@ -179,6 +182,15 @@ impl Application {
             &master,
             settings.oidc,
         );
+        if live.snapshot().apps.all().iter().any(|app| app.oidc.is_some()) {
+            signing_keys.want();
+        }
+        let grants = Grants::new(
+            (db.clone(), clock.clone(), entropy.clone()),
+            master.derive("oidc.token"),
+            (settings.oidc, settings.session),
+            live.clone(),
+        );
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let gateway_deps = gateway::GatewayDeps {
             master: &master,
@@ -238,6 +250,13 @@ impl Application {
             entropy: entropy.clone(),
         };
         let webhooks = Webhooks::open(&settings.webhooks, sources, watched)?;
+        let logouts = LogoutNotices::new(
+            (db.clone(), clock.clone(), entropy.clone()),
+            signing_keys.clone(),
+            live.clone(),
+            public_url.clone(),
+        )
+        .map_err(StartError::Client)?;
         let hooks = SignedHooks::open(&settings.relay)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
@@ -272,6 +291,7 @@ impl Application {
             profiles,
             gate,
             signing_keys,
+            grants,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
             lookup,
@@ -300,6 +320,7 @@ impl Application {
             settings,
             parts,
             webhooks,
+            logouts,
         })
     }
 }

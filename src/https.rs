@@ -1,14 +1,21 @@
 //! Clients of other servers: which certificates they accept, and what they never do.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, ClientBuilder};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+
+use crate::public_address::is_public;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub enum ClientError {
     Authorities(String),
@@ -26,6 +33,42 @@ pub fn client(authorities: Option<&Path>) -> Result<ClientBuilder, ClientError> 
         .retry(reqwest::retry::never())
         .referer(false);
     Ok(builder)
+}
+
+/// A client that posts to addresses that others have configured, each time anew: without `allow_private` only to those that
+/// everybody reaches.
+pub fn checked_client(allow_private: bool, timeout: Duration) -> Result<Client, String> {
+    let builder = client(None).map_err(|wrong| match wrong {
+        ClientError::Authorities(reason) | ClientError::Tls(reason) => reason,
+    })?;
+    let builder = builder.connect_timeout(CONNECT_TIMEOUT).timeout(timeout).pool_max_idle_per_host(0);
+    let client = builder.dns_resolver(CheckedResolver { allow_private }).build();
+    client.map_err(|wrong| wrong.without_url().to_string())
+}
+
+/// Gives only addresses that may be connected to, so that a name that changes its mind between a check and the
+/// connection gains nothing: these are the addresses that are connected to.
+struct CheckedResolver {
+    allow_private: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("no public address")]
+pub struct PrivateAddress;
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allow_private = self.allow_private;
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let usable = found.into_iter().filter(|at| allow_private || is_public(at.ip()));
+            let usable: Vec<SocketAddr> = usable.collect();
+            if usable.is_empty() {
+                return Err(Box::new(PrivateAddress) as Box<dyn std::error::Error + Send + Sync>);
+            }
+            Ok(Box::new(usable.into_iter()) as Addrs)
+        })
+    }
 }
 
 /// Certificates are checked against Mozilla's list of authorities, which is built in, so that it is the same

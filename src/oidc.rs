@@ -1,11 +1,19 @@
 //! OpenID Connect: tokens by which applications know who is signed in.
 
+mod authorization;
+mod claims;
 mod jws;
 mod keys;
+mod logouts;
+mod request;
 mod rsa;
 mod signature;
 #[cfg(test)]
 mod tests;
 
+pub use authorization::{CONTINUE, ClientRequest, Unanswerable, request_at};
+pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, SigningKeys};
+pub use logouts::LogoutNotices;
+pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;

@@ -135,7 +135,21 @@ pub fn app(
                 .on(POST, delivery_reports::take),
         )
         .service(at("/wforce/").on(POST, programs::wforce::take))
+        .service(at("/.well-known/openid-configuration").on(GET, oidc::discovery::show))
+        .service(at("/oauth/authorize").on(GET, oidc::authorize::show).on(POST, oidc::authorize::take))
+        .service(at("/oauth/continue").on(GET, oidc::authorize::go_on))
+        .service(at("/oauth/consent").on(POST, oidc::authorize::decide))
         .service(at("/oauth/keys").on(GET, oidc::keys::show))
+        .service(at("/oauth/token").on(POST, oidc::token::issue).on(OPTIONS, oidc::preflight))
+        .service(
+            at("/oauth/userinfo")
+                .on(GET, oidc::userinfo::show)
+                .on(POST, oidc::userinfo::show)
+                .on(OPTIONS, oidc::preflight),
+        )
+        .service(at("/oauth/revoke").on(POST, oidc::token::revoke).on(OPTIONS, oidc::preflight))
+        .service(at("/oauth/introspect").on(POST, oidc::token::introspect))
+        .service(at("/oauth/logout").on(GET, oidc::logout::show).on(POST, oidc::logout::submit))
         .service(at("/captcha/{id}.png").on(GET, captcha::image))
         .service(at("/problems/{name}").on(GET, error_page::show_problem))
         .service(at("/api").on(GET, api_page::show))
@@ -250,6 +264,7 @@ const GET: &[Method] = &[Method::GET, Method::HEAD];
 const GET_ALONE: &[Method] = &[Method::GET];
 const POST: &[Method] = &[Method::POST];
 const PUT: &[Method] = &[Method::PUT];
+const OPTIONS: &[Method] = &[Method::OPTIONS];
 const DELETE: &[Method] = &[Method::DELETE];
 
 /// A path with its methods; any other is told which there are.

@@ -9,7 +9,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{Row, query, query_as};
 
 use super::factor_policy::FactorState;
-use super::factor_sql::factor_columns;
 use super::sessions::{TOUCH_EVERY, hash_text};
 use super::{
     AccountId, Factor, FactorSetup, Groups, Profile, SessionId, SessionSettings, SessionToken, Username,
@@ -74,6 +73,28 @@ pub enum RedeemedCode {
     },
     Nothing,
 }
+
+/// Whose session `s` is that some rows lead to, while it opens anything; $2 is now, $3 of whom a factor is required.
+macro_rules! visitor_sql {
+    ($columns:literal, $from:literal, $condition:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            "s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
+            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login,
+            a.must_change_password, n.names AS groups, f.methods, f.factor_at, o.email, o.email_verified, o.name, ",
+            $crate::accounts::factor_sql::factor_columns!("s.account", "$3"),
+            " FROM ",
+            $from,
+            " JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs f ON f.session = s.id
+            LEFT JOIN account_groups n ON n.account = s.account LEFT JOIN profiles o ON o.account = s.account WHERE ",
+            $condition,
+            " AND s.idle_until > $2 AND a.disabled_at IS NULL AND (f.session IS NOT NULL OR NOT EXISTS (SELECT 1
+                FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))"
+        )
+    };
+}
+pub(super) use visitor_sql;
 
 /// The keyed hash under which a token is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -155,19 +176,8 @@ impl AppSessions {
     /// Who is signed in at a host; None if the token is unknown there, or its session has ended. Records at most once
     /// a minute that the session is in use.
     pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
-        const SQL: &str = concat!(
-            "SELECT s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
-            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login, a.must_change_password, g.names AS groups, f.methods, f.factor_at,
-            o.email, o.email_verified, o.name, ",
-            factor_columns!("s.account", "$3"),
-            " FROM app_sessions p
-            JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account
-            LEFT JOIN session_proofs f ON f.session = s.id LEFT JOIN account_groups g ON g.account = s.account
-            LEFT JOIN profiles o ON o.account = s.account
-            WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL
-            AND (f.session IS NOT NULL OR NOT EXISTS (SELECT 1
-                FROM factor_policies WHERE account = s.account AND required > 0 AND required <= s.created_at))"
-        );
+        const SQL: &str =
+            visitor_sql!("", "app_sessions p JOIN sessions s ON s.id = p.session", "p.token_hash = $1");
         const TOUCH: &str = "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE id = $3 AND last_seen < $1 AND idle_until > $1";
         let now = self.clock.now();
         let policy = self.live.as_ref().map(|live| Arc::clone(&live.snapshot().factors)).unwrap_or_default();

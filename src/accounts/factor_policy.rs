@@ -67,8 +67,13 @@ impl FactorState {
         if self.since.is_none() {
             execute!(db => query(BEGIN).bind(id).bind(now.0))?;
         }
+        Ok(self.due(now, settings))
+    }
+
+    /// The same where nothing is written down.
+    pub fn due(self, now: Micros, settings: &FactorSettings) -> Option<FactorSetup> {
         let by = self.since.unwrap_or(now).plus(settings.grace);
-        Ok(Some(FactorSetup { by, overdue: by <= now }))
+        (self.must_have && !self.has_factor).then_some(FactorSetup { by, overdue: by <= now })
     }
 }
 

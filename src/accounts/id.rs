@@ -15,6 +15,10 @@ random_id! {
     DeviceId
 }
 random_id! {
+    /// What a client of OpenID Connect was let have.
+    GrantId
+}
+random_id! {
     /// A passkey in its owner's list, used to remove it.
     PasskeyId
 }

@@ -36,7 +36,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 impl Application {
     /// Starts to listen. The returned server runs when it is awaited, and drains at SIGTERM.
     pub fn serve(self) -> Result<RunningServer, StartError> {
-        let Self { services, edge, security, settings, parts, webhooks } = self;
+        let Self { services, edge, security, settings, parts, webhooks, logouts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let stopper = StopSender::new();
         let mut background = JoinSet::new();
@@ -46,6 +46,7 @@ impl Application {
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
         background.spawn(keep_signing_keys(services.clone(), stopper.stop()));
+        background.spawn(Arc::new(logouts).run(stopper.stop()));
         background.spawn(probe_database(parts.db.clone(), stopper.stop()));
         background.spawn(services.audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
@@ -135,6 +136,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         in_batches(|| services.half_sign_ins.purge(BATCH)).await;
         in_batches(|| services.factor_verifier.passkeys().purge(BATCH)).await;
         in_batches(|| services.gate.purge(BATCH)).await;
+        in_batches(|| services.grants.purge(BATCH)).await;
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
         in_batches(|| services.policy.purge(BATCH)).await;

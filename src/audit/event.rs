@@ -48,6 +48,8 @@ pub enum Action {
     TotpDisabled,
     /// The next key that signs tokens was made; `name` is its algorithm.
     KeyRotated,
+    /// A code or a refresh token of an application came from somebody who has a copy; `name` is the application.
+    TokenReuse,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,

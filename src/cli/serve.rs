@@ -81,7 +81,7 @@ fn start_failure(error: StartError) -> CliFailure {
         | StartError::Webhook(_)
         | StartError::Hook(_) => CliFailure::unusable(error),
         StartError::Database(error) => database_failure(error),
-        StartError::Store(_) | StartError::Bind { .. } => CliFailure::broken(error),
+        StartError::Store(_) | StartError::Client(_) | StartError::Bind { .. } => CliFailure::broken(error),
     }
 }
 

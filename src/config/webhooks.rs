@@ -53,6 +53,9 @@ pub enum WebhookEvent {
     /// The next key that signs tokens is published.
     #[strum(serialize = "key.rotated")]
     KeyRotated,
+    /// By somebody who has a copy of an application's token, which ended the grant.
+    #[strum(serialize = "token.reuse")]
+    TokenReuse,
     /// Half, or four fifths, of all messages are spent.
     #[strum(serialize = "sms.total")]
     MessagesSpent,

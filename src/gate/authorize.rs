@@ -61,6 +61,22 @@ pub fn authorize(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>,
     lacks_factor(app, asked.target, visitor.factor, now).map_or(Verdict::Allowed, Verdict::FactorFirst)
 }
 
+/// Whether somebody may sign in at an application as a client of OpenID Connect, which has no paths.
+pub fn authorize_client(app: &App, visitor: &AppVisitor, now: Micros) -> Verdict {
+    let enough = |(factor, _)| app.factor != AppFactor::Passkey || factor == Factor::Passkey;
+    if visitor.must_change_password {
+        Verdict::SignInFirst
+    } else if visitor.setup.is_some_and(|setup| setup.by <= now) {
+        Verdict::SetupFirst
+    } else if !may_use(app, visitor.login.as_str(), &visitor.groups) {
+        Verdict::Forbidden
+    } else if app.factor.is_none() || visitor.factor.is_some_and(enough) {
+        Verdict::Allowed
+    } else {
+        Verdict::FactorFirst(app.factor)
+    }
+}
+
 /// The strongest factor that these parts of an application ask for, and the least age up to which it is enough.
 pub(super) fn factor_of<'a>(
     app: &App,

@@ -20,7 +20,9 @@ use crate::clock::{Clock, Uptime};
 use crate::db::DbError;
 use crate::request_id;
 
-pub use authorize::{AppRequest, TooOld, Verdict, authorize, lacks_factor, may_use, too_old};
+pub use authorize::{
+    AppRequest, TooOld, Verdict, authorize, authorize_client, lacks_factor, may_use, too_old,
+};
 pub use proxy_file::{ProxyFile, ProxyFileError};
 pub use remembered::READ_EVERY;
 use remembered::RememberedVisitors;

@@ -159,6 +159,15 @@ impl SigningKeys {
         }
     }
 
+    /// Whether a token could be signed now.
+    pub fn is_ready(&self) -> bool {
+        let ready = self.0.signer(&self.0.keys.load(), self.0.clock.now()).is_some();
+        if !ready {
+            self.want();
+        }
+        ready
+    }
+
     /// A token with these claims. `typ` says what it is (RFC 8725, 3.11).
     pub fn sign(&self, claims: &impl Serialize, typ: &str) -> Result<String, NotReady> {
         let keys = self.0.keys.load();

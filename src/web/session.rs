@@ -17,6 +17,7 @@ use crate::accounts::{
 use crate::config::{AppFactor, LiveSettings};
 use crate::db::DbError;
 use crate::gate::{TooOld, lacks_factor, too_old};
+use crate::oidc::request_at;
 use crate::web::form::{NextFields, Notice, TokenForm};
 use crate::web::http::next::AppTarget;
 use crate::web::http::page::{Requester, set_all};
@@ -204,7 +205,7 @@ pub fn factor_required(methods: Vec<Factor>, expires_in: Duration) -> HttpRespon
 }
 
 /// The answer after the session of this browser has ended.
-async fn end(
+pub async fn end(
     sender: &Requester,
     services: &Services,
     mut response: HttpResponse,
@@ -220,7 +221,7 @@ async fn end(
 pub const SECOND_STEP: &str = "/login/factor";
 /// Where somebody who is signed in proves it again.
 pub const CONFIRM: &str = "/confirm";
-const SET_UP: &str = "/account/factors";
+pub const SET_UP: &str = "/account/factors";
 
 /// The answer to a successful sign-in, or to its first step; None if it is no longer valid.
 pub async fn welcome(
@@ -257,6 +258,10 @@ pub async fn unless_signed_in(
     }
     if who.account.must_change_password {
         return Ok(visit.see_other(&Next::after(home.as_str(), next.as_ref()), None));
+    }
+    let asked = next.as_ref().and_then(|next| request_at(next.as_str(), &live.apps));
+    if asked.is_some_and(|(_, request)| request.wants_sign_in(&who, visit.now())) {
+        return Ok(page(&visit, next, Notice::SignInAgain));
     }
     let leads = match next.as_ref().and_then(Next::app) {
         None => next.unwrap_or(home).as_str().to_owned(),

@@ -15,7 +15,7 @@ const MOST: u32 = 100;
 /// The history holds whole documents.
 const MOST_CHANGES: u32 = 5;
 /// What is told of the record. Each is read apart: an index finds it, and many of one kind hide none of another.
-const RECORDED: [Action; 9] = [
+const RECORDED: [Action; 10] = [
     Action::Attack,
     Action::PasswordDisabled,
     Action::Budget,
@@ -25,6 +25,7 @@ const RECORDED: [Action; 9] = [
     Action::FactorReset,
     Action::TotpDisabled,
     Action::KeyRotated,
+    Action::TokenReuse,
 ];
 
 /// One thing to tell. Carries no name, number or address in clear.
@@ -119,6 +120,13 @@ impl NoticeSources {
                 data["algorithm"] = entry.name.as_deref().into();
                 data["console"] = self.link("/admin/events?action=key-rotated").into();
                 (WebhookEvent::KeyRotated, data)
+            }
+            Action::TokenReuse => {
+                let console = self.account_link(entry);
+                (
+                    WebhookEvent::TokenReuse,
+                    json!({ "account": entry.account, "app": entry.name, "console": console }),
+                )
             }
             Action::Budget => {
                 let part = match entry.name.as_deref()? {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,7 +10,6 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Client;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 use strum::IntoStaticStr;
@@ -21,11 +19,9 @@ use zeroize::Zeroizing;
 use crate::clock::Micros;
 use crate::config::{Relays, SecretError, SecretRef, WebhookEvent, WebhookSettings};
 use crate::https;
-use crate::public_address::is_public;
 
 /// For the whole attempt (Standard Webhooks recommend 15 to 30 s).
 const TIMEOUT: Duration = Duration::from_secs(15);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MARK: &str = "whsec_";
 /// Standard Webhooks: 24 to 64 bytes.
 const SECRET_BYTES: RangeInclusive<usize> = 24..=64;
@@ -75,13 +71,7 @@ impl WebhookEndpoint {
         let secret = settings.secret.read().map_err(|reason| EndpointError::Secret { index, reason })?;
         let secret = parse_secret(&secret).ok_or(EndpointError::Form { index })?;
         let failed = |reason: String| EndpointError::Client { index, reason };
-        let builder = https::client(None).map_err(|wrong| match wrong {
-            https::ClientError::Authorities(reason) | https::ClientError::Tls(reason) => failed(reason),
-        })?;
-        let builder = builder.connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT).pool_max_idle_per_host(0);
-        let resolver = CheckedResolver { allow_private: settings.allow_private };
-        let client = builder.dns_resolver(resolver).build();
-        let client = client.map_err(|wrong| failed(wrong.without_url().to_string()))?;
+        let client = https::checked_client(settings.allow_private, TIMEOUT).map_err(failed)?;
         let id = blake3::hash(settings.url.as_str().as_bytes()).to_hex()[..16].to_owned();
         Ok(Self { index, id, url: settings.url.clone(), secret, events: settings.events.clone(), client })
     }
@@ -115,7 +105,7 @@ impl WebhookEndpoint {
 /// Without the URL, whose path may hold a token.
 fn failure(wrong: &reqwest::Error) -> String {
     let private = std::iter::successors(std::error::Error::source(wrong), |cause| cause.source())
-        .any(|cause| cause.is::<PrivateAddress>());
+        .any(|cause| cause.is::<https::PrivateAddress>());
     let reason = if private {
         "its name leads to an address that only this network reaches; if that is meant, set allow_private = true"
     } else if wrong.is_timeout() {
@@ -145,31 +135,6 @@ fn signature(secret: &[u8], id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha2
 fn sign(secret: &[u8], notice: &str, timestamp: i64, body: &str) -> String {
     let mac = signature(secret, notice, &timestamp.to_string(), body.as_bytes());
     format!("{VERSION},{}", STANDARD.encode(mac.finalize().into_bytes()))
-}
-
-/// Gives only addresses that may be connected to, so that a name that changes its mind between a check and the
-/// connection gains nothing: these are the addresses that are connected to.
-struct CheckedResolver {
-    allow_private: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("no public address")]
-struct PrivateAddress;
-
-impl Resolve for CheckedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let allow_private = self.allow_private;
-        Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            let usable = found.into_iter().filter(|at| allow_private || is_public(at.ip()));
-            let usable: Vec<SocketAddr> = usable.collect();
-            if usable.is_empty() {
-                return Err(Box::new(PrivateAddress) as Box<dyn std::error::Error + Send + Sync>);
-            }
-            Ok(Box::new(usable.into_iter()) as Addrs)
-        })
-    }
 }
 
 /// How old or new a call may be (Standard Webhooks recommend some minutes). A message is recognised for twice as long,

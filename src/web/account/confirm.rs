@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::factors::FORM;
 use crate::accounts::{AuthenticatedSession, Factor};
 use crate::config::{AppFactor, LiveSettings};
+use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
@@ -38,6 +39,9 @@ fn asked(
     who: &AuthenticatedSession,
     next: Option<&Next>,
 ) -> Option<AppFactor> {
+    if let Some((asked, request)) = next.and_then(|next| request_at(next.as_str(), &live.apps)) {
+        return request.lacks(who, asked.app, visit.now()).map(|lacking| lacking.factor);
+    }
     match next.and_then(Next::app) {
         Some(app) => session::lacked(visit, live, who, app),
         None => (!services.sessions.is_confirmed(&who.session)).then_some(AppFactor::Second),

@@ -206,7 +206,7 @@ pub fn sends_token(request: &HttpRequest) -> bool {
 }
 
 /// RFC 6750, 2.1.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     credentials(headers, "bearer")
 }
 

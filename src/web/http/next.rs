@@ -6,7 +6,8 @@ use url::{Url, form_urlencoded};
 use crate::gate::ReturnUrl;
 use crate::web::http::headers;
 
-const LONGEST: usize = 512;
+/// A request of a client may have a state of 2 KiB.
+const LONGEST: usize = 4_096;
 
 /// A target that is safe to put into `Location` unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]

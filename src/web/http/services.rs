@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
-use crate::accounts::{Accounts, ApiTokens, HalfSignIns, Profiles, Sessions, SubmittedForms};
+use crate::accounts::{Accounts, ApiTokens, Grants, HalfSignIns, Profiles, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::{LiveHandle, Server};
@@ -53,6 +53,7 @@ pub struct Services {
     pub gate: Gate,
     /// Sign tokens for applications.
     pub signing_keys: SigningKeys,
+    pub grants: Grants,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,
     pub token_gate: TokenGate,

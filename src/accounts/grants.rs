@@ -1,0 +1,435 @@
+//! What clients of OpenID Connect were let have. Each grant belongs to a session here and ends with it. A code begins it,
+//! refresh tokens carry it on: the next one is a keyed hash of the grant's seed and its generation, so that a client whose
+//! answer was lost gets the same one again, and nobody gets a second line of them.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+use sqlx::{Row, query, query_as, query_scalar};
+use zeroize::Zeroizing;
+
+use super::app_sessions::visitor_sql;
+use super::factor_policy::FactorState;
+use super::sessions::hash_text;
+use super::{AccountId, AppVisitor, GrantId, SessionId, SessionSettings, SessionToken};
+use crate::clock::{Clock, Micros};
+use crate::config::{FactorSettings, LiveHandle, OidcSettings};
+use crate::db::{Db, DbError, Tx, execute, from_row, on_db, on_tx};
+use crate::entropy::Entropy;
+use crate::secret::SubKey;
+
+/// From the authorization to the client is one redirect, and one request of its server.
+const CODE_LASTS: Duration = Duration::from_secs(60);
+/// A used code is known for so long after it, so that its second use ends what it began.
+const CODE_KNOWN: Duration = Duration::from_secs(24 * 60 * 60);
+/// Of one client in one session; of more, the newest are kept.
+const MOST_GRANTS: i64 = 20;
+/// After a rotation, a client that did not get the answer may ask again.
+const REPEATS_FREELY: Duration = Duration::from_secs(60);
+/// Later it may so often in a day, while the next token is unused.
+const LATE_REPEATS: i64 = 3;
+/// Generations of a day whose token came more than once. A thief who refreshes in step has it so in each.
+const REPEATED_GENERATIONS: i64 = 24;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a client is to have, of somebody who is signed in.
+#[derive(Debug, Clone, Copy)]
+pub struct NewGrant<'a> {
+    pub client: &'a str,
+    pub session: SessionId,
+    pub scope: &'a str,
+    /// What was proved, as the client is told, and when.
+    pub methods: &'a str,
+    pub auth_time: Micros,
+    pub redirect_uri: &'a str,
+    /// Of PKCE; empty without.
+    pub challenge: &'a str,
+    pub nonce: Option<&'a str>,
+}
+
+/// A grant that holds, and whose it is now.
+#[derive(Debug, Clone)]
+pub struct GrantHolder {
+    pub grant: GrantId,
+    pub client: String,
+    pub scope: String,
+    pub methods: String,
+    pub auth_time: Micros,
+    /// As the gate sees them.
+    pub visitor: AppVisitor,
+}
+
+/// What a client gets for a code or a refresh token.
+pub struct IssuedTokens {
+    pub holder: GrantHolder,
+    pub access: SessionToken,
+    pub refresh: Zeroizing<String>,
+    /// Of the request that the code answers.
+    pub nonce: Option<String>,
+}
+
+/// Why it gets nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrantRefusal {
+    /// Unknown, of another client, used up, expired, revoked, or its session has ended.
+    Invalid,
+    /// The same token or code came twice, in a way in which only a copy does: its grant has ended.
+    Copied(AccountId),
+    /// Its account may not use the client any more, or has to prove more.
+    NotAdmitted,
+}
+
+pub type Issued = Result<IssuedTokens, GrantRefusal>;
+
+#[derive(Clone)]
+pub struct Grants {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    key: SubKey,
+    settings: OidcSettings,
+    session: SessionSettings,
+    live: LiveHandle,
+}
+
+/// A refresh token: the grant, its generation, and the hash that shows that we gave it out.
+struct RefreshToken {
+    grant: GrantId,
+    generation: i64,
+    hash: [u8; 32],
+}
+
+const GENERATION_AT: usize = 16;
+const HASH_AT: usize = GENERATION_AT + 8;
+
+impl RefreshToken {
+    fn parse(text: &str) -> Option<Self> {
+        let bytes = Zeroizing::new(URL_SAFE_NO_PAD.decode(text).ok()?);
+        let bytes: &[u8; HASH_AT + 32] = bytes.as_slice().try_into().ok()?;
+        Some(Self {
+            grant: GrantId::from(*bytes.first_chunk()?),
+            generation: i64::from_be_bytes(bytes[GENERATION_AT..HASH_AT].try_into().ok()?),
+            hash: *bytes.last_chunk()?,
+        })
+    }
+}
+
+/// Of a grant that is locked.
+type LockedGrant = (String, i64, i64);
+
+impl Grants {
+    /// `key` is the key of the hashes of codes and tokens.
+    pub fn new(
+        (db, clock, entropy): (Db, Clock, Entropy),
+        key: SubKey,
+        (settings, session): (OidcSettings, SessionSettings),
+        live: LiveHandle,
+    ) -> Self {
+        Self { db, clock, entropy, key, settings, session, live }
+    }
+
+    pub const fn access_lasts(&self) -> Duration {
+        self.settings.access_token_ttl
+    }
+
+    /// A code for the client. None if the session has ended.
+    pub async fn begin(&self, new: NewGrant<'_>) -> Result<Option<SessionToken>, DbError> {
+        const GRANT: &str =
+            "INSERT INTO oidc_grants (id, client, account, session, scope, methods, auth_time, seed,
+            generation, rotated_at) SELECT $1, $2, account, id, $4, $5, $6, $7, 0, $8 FROM sessions
+            WHERE id = $3 AND idle_until > $8";
+        const CODE: &str =
+            "INSERT INTO oidc_codes (code_hash, grant_id, redirect_uri, challenge, nonce, expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6)";
+        const END: &str = "DELETE FROM oidc_grants WHERE session = $1 AND client = $2 AND id NOT IN (
+            SELECT id FROM oidc_grants WHERE session = $1 AND client = $2 ORDER BY rotated_at DESC, id LIMIT $3)";
+        let (code, grant) = (SessionToken::random(&self.entropy), GrantId::random(&self.entropy).to_string());
+        let (session, seed) = (new.session.to_string(), URL_SAFE_NO_PAD.encode(self.entropy.bytes::<32>()));
+        let mut tx = self.db.begin().await?;
+        let now = tx.now(&self.clock).await?;
+        let begun = execute!(in &mut tx => query(GRANT).bind(&grant).bind(new.client).bind(&session)
+            .bind(new.scope).bind(new.methods).bind(new.auth_time.0).bind(&seed).bind(now.0))?;
+        if begun == 0 {
+            return Ok(None);
+        }
+        execute!(in &mut tx => query(CODE).bind(self.hash(b"code", &code)).bind(&grant).bind(new.redirect_uri)
+            .bind(new.challenge).bind(new.nonce).bind(now.plus(CODE_LASTS).0))?;
+        execute!(in &mut tx => query(END).bind(&session).bind(new.client).bind(MOST_GRANTS))?;
+        tx.commit().await?;
+        Ok(Some(code))
+    }
+
+    /// Tokens for a code, once. A second use, by who could have been the first, ends what the first began.
+    pub async fn exchange(
+        &self,
+        code: &SessionToken,
+        (client, redirect_uri): (&str, &str),
+        verifier: Option<&str>,
+        admits: impl Fn(&GrantHolder) -> bool,
+    ) -> Result<Issued, DbError> {
+        const TAKE: &str = "UPDATE oidc_codes SET used_at = $1 WHERE code_hash = $2 AND used_at IS NULL
+            AND expires_at > $1 AND redirect_uri = $3 AND challenge = $4
+            AND EXISTS (SELECT 1 FROM oidc_grants WHERE id = grant_id AND client = $5 AND revoked_at IS NULL)
+            RETURNING grant_id, nonce";
+        const REUSED: &str = "UPDATE oidc_grants SET revoked_at = $1 WHERE client = $5 AND revoked_at IS NULL
+            AND id = (SELECT grant_id FROM oidc_codes WHERE code_hash = $2 AND used_at IS NOT NULL
+            AND redirect_uri = $3 AND challenge = $4) RETURNING account";
+        let challenge =
+            verifier.map_or_else(String::new, |text| URL_SAFE_NO_PAD.encode(Sha256::digest(text)));
+        let hash = self.hash(b"code", code);
+        let mut tx = self.db.begin().await?;
+        let now = tx.now(&self.clock).await?;
+        let taken: Option<(GrantId, Option<String>)> = on_tx!(&mut tx, connection => query_as(TAKE).bind(now.0)
+            .bind(&hash).bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(connection).await)?;
+        let Some((grant, nonce)) = taken else {
+            let copied: Option<AccountId> = on_tx!(&mut tx, connection => query_scalar(REUSED).bind(now.0).bind(&hash)
+                .bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(connection).await)?;
+            tx.commit().await?;
+            return Ok(Err(copied.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)));
+        };
+        let issued = self.issue(&mut tx, (grant, 0), now, admits).await?;
+        // The code is used up, whatever follows.
+        tx.commit().await?;
+        Ok(issued.map(|issued| IssuedTokens { nonce, ..issued }))
+    }
+
+    /// The next tokens for a refresh token.
+    pub async fn refresh(
+        &self,
+        token: &str,
+        client: &str,
+        admits: impl Fn(&GrantHolder) -> bool,
+    ) -> Result<Issued, DbError> {
+        // Whoever comes at the same time waits here.
+        const LOCK: &str = "UPDATE oidc_grants SET generation = generation WHERE id = $1 AND client = $2
+            AND revoked_at IS NULL AND rotated_at > $3 RETURNING seed, generation, rotated_at";
+        const ROTATE: &str =
+            "UPDATE oidc_grants SET generation = generation + 1, rotated_at = $1 WHERE id = $2";
+        let Some(RefreshToken { grant, generation, hash }) = RefreshToken::parse(token) else {
+            return Ok(Err(GrantRefusal::Invalid));
+        };
+        let mut tx = self.db.begin().await?;
+        let now = tx.now(&self.clock).await?;
+        let alive = now.minus(self.settings.refresh_idle).0;
+        let locked: Option<LockedGrant> = on_tx!(&mut tx, connection => query_as(LOCK).bind(grant.to_string())
+            .bind(client).bind(alive).fetch_optional(connection).await)?;
+        let ours = |(seed, ..): &LockedGrant| {
+            crate::secret::same(&hash, &self.refresh_hash(grant, generation, seed))
+        };
+        let Some((_, due, rotated_at)) = locked.filter(ours) else { return Ok(Err(GrantRefusal::Invalid)) };
+        match due - generation {
+            0 => {
+                execute!(in &mut tx => query(ROTATE).bind(now.0).bind(grant.to_string()))?;
+            }
+            1 if self.may_repeat(&mut tx, (grant, generation), Micros(rotated_at), now).await? => {}
+            // One from after a backup that was restored: what it was used for is not known here.
+            ..0 => return Ok(Err(GrantRefusal::Invalid)),
+            _ => {
+                let account = self.end(&mut tx, grant, now).await?;
+                tx.commit().await?;
+                return Ok(Err(account.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)));
+            }
+        }
+        let issued = self.issue(&mut tx, (grant, generation + 1), now, admits).await?;
+        if issued.is_ok() {
+            tx.commit().await?;
+        }
+        Ok(issued)
+    }
+
+    /// Whether the token before the one that is due may come again.
+    async fn may_repeat(
+        &self,
+        tx: &mut Tx,
+        (grant, generation): (GrantId, i64),
+        rotated_at: Micros,
+        now: Micros,
+    ) -> Result<bool, DbError> {
+        const FORGET: &str = "DELETE FROM oidc_repeats WHERE grant_id = $1 AND at <= $2";
+        // One row a generation, and one each time that was late.
+        const COUNT: &str = "INSERT INTO oidc_repeats (grant_id, generation, late, at) SELECT $1, $2, $3, $4
+            WHERE $3 = 1 OR NOT EXISTS (SELECT 1 FROM oidc_repeats WHERE grant_id = $1 AND generation = $2)";
+        const OF_DAY: &str = "SELECT CAST(COALESCE(SUM(late), 0) AS BIGINT), COUNT(DISTINCT generation)
+            FROM oidc_repeats WHERE grant_id = $1";
+        let (grant, late) = (grant.to_string(), i64::from(now.since(rotated_at) > REPEATS_FREELY));
+        execute!(in &mut *tx => query(FORGET).bind(&grant).bind(now.minus(DAY).0))?;
+        execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(late).bind(now.0))?;
+        let (late, generations): (i64, i64) =
+            on_tx!(tx, connection => query_as(OF_DAY).bind(&grant).fetch_one(connection).await)?;
+        Ok(late <= LATE_REPEATS && generations <= REPEATED_GENERATIONS)
+    }
+
+    /// An access token, and the refresh token of this generation, for whose the grant is now.
+    async fn issue(
+        &self,
+        tx: &mut Tx,
+        (grant, generation): (GrantId, i64),
+        now: Micros,
+        admits: impl Fn(&GrantHolder) -> bool,
+    ) -> Result<Issued, DbError> {
+        const SQL: &str = visitor_sql!(
+            "g.id AS grant_id, g.client, g.scope, g.methods AS proved, g.auth_time, g.seed, g.rotated_at AS expires_at, ",
+            "oidc_grants g JOIN sessions s ON s.id = g.session",
+            "g.id = $1 AND g.revoked_at IS NULL"
+        );
+        // A client that carries a grant on uses the session, as a visit does.
+        const TOUCH: &str = "UPDATE sessions SET last_seen = $1,
+            idle_until = CASE WHEN ends_at < $2 THEN ends_at ELSE $2 END WHERE id = $3 AND last_seen < $1";
+        const ACCESS: &str = "INSERT INTO oidc_access (token_hash, grant_id, expires_at) VALUES ($1, $2, $3)";
+        let policy = self.live.snapshot();
+        let found: Option<StoredHolder> = on_tx!(&mut *tx, connection => query_as(SQL).bind(grant.to_string())
+            .bind(now.0).bind(policy.factors.required_of()).fetch_optional(connection).await)?;
+        let Some(StoredHolder { holder, seed, .. }) = found.map(|found| found.judged(now, &policy.factors))
+        else {
+            return Ok(Err(GrantRefusal::Invalid));
+        };
+        if !admits(&holder) {
+            return Ok(Err(GrantRefusal::NotAdmitted));
+        }
+        let access = SessionToken::random(&self.entropy);
+        execute!(in &mut *tx => query(ACCESS).bind(self.hash(b"access", &access)).bind(grant.to_string())
+            .bind(now.plus(self.settings.access_token_ttl).0))?;
+        let idle_until = now.plus(self.session.idle).0;
+        execute!(in &mut *tx => query(TOUCH).bind(now.0).bind(idle_until).bind(holder.visitor.session.to_string()))?;
+        Ok(Ok(IssuedTokens {
+            refresh: self.refresh_token(grant, generation, &seed),
+            holder,
+            access,
+            nonce: None,
+        }))
+    }
+
+    /// Whose access token it is, while it holds, and until when.
+    pub async fn holder(&self, access: &SessionToken) -> Result<Option<(GrantHolder, Micros)>, DbError> {
+        const SQL: &str = visitor_sql!(
+            "g.id AS grant_id, g.client, g.scope, g.methods AS proved, g.auth_time, g.seed, t.expires_at, ",
+            "oidc_access t JOIN oidc_grants g ON g.id = t.grant_id JOIN sessions s ON s.id = g.session",
+            "t.token_hash = $1 AND t.expires_at > $2 AND g.revoked_at IS NULL"
+        );
+        let (now, policy) = (self.clock.now(), self.live.snapshot());
+        let found: Option<StoredHolder> = on_db!(&self.db, pool => query_as(SQL).bind(self.hash(b"access", access))
+            .bind(now.0).bind(policy.factors.required_of()).fetch_optional(pool).await)?;
+        Ok(found.map(|found| {
+            let found = found.judged(now, &policy.factors);
+            (found.holder, found.expires_at)
+        }))
+    }
+
+    /// Ends the grant of a token of this client (RFC 7009). A token of another one ends nothing.
+    pub async fn revoke(&self, token: &str, client: &str) -> Result<bool, DbError> {
+        const BY_ACCESS: &str =
+            "UPDATE oidc_grants SET revoked_at = $1 WHERE client = $2 AND revoked_at IS NULL
+            AND id = (SELECT grant_id FROM oidc_access WHERE token_hash = $3)";
+        const SEED: &str =
+            "SELECT seed FROM oidc_grants WHERE id = $1 AND client = $2 AND revoked_at IS NULL";
+        let now = self.clock.now();
+        let Some(RefreshToken { grant, generation, hash }) = RefreshToken::parse(token) else {
+            let Some(access) = SessionToken::parse(token) else { return Ok(false) };
+            return Ok(execute!(&self.db => query(BY_ACCESS).bind(now.0).bind(client)
+                .bind(self.hash(b"access", &access)))?
+                > 0);
+        };
+        let mut tx = self.db.begin().await?;
+        let seed: Option<String> = on_tx!(&mut tx, connection => query_scalar(SEED).bind(grant.to_string())
+            .bind(client).fetch_optional(connection).await)?;
+        let ours =
+            seed.is_some_and(|seed| crate::secret::same(&hash, &self.refresh_hash(grant, generation, &seed)));
+        let ended = ours && self.end(&mut tx, grant, now).await?.is_some();
+        tx.commit().await?;
+        Ok(ended)
+    }
+
+    /// Whether somebody has agreed to all of a scope before.
+    pub async fn has_consented(
+        &self,
+        account: AccountId,
+        client: &str,
+        scope: &str,
+    ) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT scope FROM oidc_consents WHERE account = $1 AND client = $2";
+        let agreed: Option<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).bind(client)
+            .fetch_optional(pool).await)?;
+        let agreed = agreed.unwrap_or_default();
+        Ok(scope.split(' ').all(|one| agreed.split(' ').any(|known| known == one)))
+    }
+
+    pub async fn consent(&self, account: AccountId, client: &str, scope: &str) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO oidc_consents (account, client, scope, at) VALUES ($1, $2, $3, $4)
+            ON CONFLICT (account, client) DO UPDATE SET scope = excluded.scope, at = excluded.at";
+        execute!(&self.db => query(SQL).bind(account.to_string()).bind(client).bind(scope).bind(self.clock.now().0))?;
+        Ok(())
+    }
+
+    /// Deletes what has expired or was revoked, a few at a time; returns how many of the largest kind.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        const ACCESS: &str = "DELETE FROM oidc_access WHERE token_hash IN (SELECT token_hash FROM oidc_access
+            WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+        // With the grants that nobody fetched.
+        const CODES: &str = "DELETE FROM oidc_codes WHERE code_hash IN (SELECT code_hash FROM oidc_codes
+            WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+        const GRANTS: &str = "DELETE FROM oidc_grants WHERE id IN (SELECT id FROM oidc_grants
+            WHERE rotated_at <= $1 ORDER BY rotated_at LIMIT $2)";
+        let now = self.db.now(&self.clock).await?;
+        let mut most = 0;
+        for (sql, before) in
+            [(ACCESS, now), (CODES, now.minus(CODE_KNOWN)), (GRANTS, now.minus(self.settings.refresh_idle))]
+        {
+            most = most.max(execute!(&self.db => query(sql).bind(before.0).bind(i64::from(batch)))?);
+        }
+        Ok(most)
+    }
+
+    async fn end(&self, tx: &mut Tx, grant: GrantId, now: Micros) -> Result<Option<AccountId>, DbError> {
+        const SQL: &str =
+            "UPDATE oidc_grants SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL RETURNING account";
+        Ok(
+            on_tx!(tx, connection => query_scalar(SQL).bind(now.0).bind(grant.to_string()).fetch_optional(connection)
+            .await)?,
+        )
+    }
+
+    fn hash(&self, kind: &[u8], token: &SessionToken) -> String {
+        hash_text(self.key.hash(&[kind, token.bytes()]))
+    }
+
+    fn refresh_hash(&self, grant: GrantId, generation: i64, seed: &str) -> [u8; 32] {
+        self.key.hash(&[b"refresh", grant.as_bytes(), &generation.to_be_bytes(), seed.as_bytes()])
+    }
+
+    fn refresh_token(&self, grant: GrantId, generation: i64, seed: &str) -> Zeroizing<String> {
+        let hash = self.refresh_hash(grant, generation, seed);
+        let bytes = Zeroizing::new([&grant.as_bytes()[..], &generation.to_be_bytes(), &hash].concat());
+        Zeroizing::new(URL_SAFE_NO_PAD.encode(&*bytes))
+    }
+}
+
+struct StoredHolder {
+    holder: GrantHolder,
+    seed: String,
+    /// Of the access token by which it was found.
+    expires_at: Micros,
+    factors: FactorState,
+}
+
+impl StoredHolder {
+    fn judged(mut self, now: Micros, settings: &FactorSettings) -> Self {
+        self.holder.visitor.setup = self.factors.due(now, settings);
+        self
+    }
+}
+
+from_row!(StoredHolder, row => StoredHolder {
+    holder: GrantHolder {
+        grant: row.try_get("grant_id")?,
+        client: row.try_get("client")?,
+        scope: row.try_get("scope")?,
+        methods: row.try_get("proved")?,
+        auth_time: Micros(row.try_get("auth_time")?),
+        visitor: AppVisitor::from_row(row)?,
+    },
+    seed: row.try_get("seed")?,
+    expires_at: Micros(row.try_get("expires_at")?),
+    factors: FactorState::from_row(row)?,
+});

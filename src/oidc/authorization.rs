@@ -1,0 +1,120 @@
+//! Whether somebody may get a code for a client, and what they have to do first: pure questions about a request, the
+//! settings and a session.
+
+use std::sync::Arc;
+
+use super::claims::Authentication;
+use super::request::{AuthorizationRequest, OAuthError, Parameters, answered};
+use crate::accounts::{AuthenticatedSession, Factor};
+use crate::clock::Micros;
+use crate::config::{App, AppFactor, Apps, OidcClient};
+
+/// A request of a client that is known, to be answered at an address of it.
+#[derive(Debug)]
+pub struct ClientRequest<'a> {
+    pub parameters: Parameters,
+    pub app: &'a Arc<App>,
+    pub client: &'a OidcClient,
+    pub redirect_uri: String,
+    state: Option<String>,
+}
+
+/// Where forms lead that end at a client, with the query of its request: Chrome holds all redirects after a form to
+/// `form-action` of its page, and this page ends them.
+pub const CONTINUE: &str = "/oauth/continue";
+
+/// The request to which one of our pages leads.
+pub fn request_at<'a>(target: &str, apps: &'a Apps) -> Option<(ClientRequest<'a>, AuthorizationRequest)> {
+    let query = target.strip_prefix(CONTINUE)?.strip_prefix('?')?;
+    let asked = ClientRequest::of(query, apps).ok()?;
+    let request = asked.read().ok()?;
+    Some((asked, request))
+}
+
+/// Why a request must not be answered at the address that it names: that may not be the client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unanswerable {
+    pub parameter: &'static str,
+    /// The key of its words.
+    pub reason: &'static str,
+}
+
+/// What is to be proved first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lacking {
+    pub factor: AppFactor,
+    /// By the application's own rules, not only by this request.
+    pub is_asked_of_all: bool,
+}
+
+impl<'a> ClientRequest<'a> {
+    pub fn of(query: &str, apps: &'a Apps) -> Result<Self, Unanswerable> {
+        let parameters = Parameters::parse(query.as_bytes());
+        let text = |parameter| match parameters.get(parameter) {
+            Ok(value) => Ok(value.map(str::to_owned)),
+            Err(_) => Err(Unanswerable { parameter, reason: "client-request.twice" }),
+        };
+        let missing = |parameter| Unanswerable { parameter, reason: "client-request.missing" };
+        let id = text("client_id")?.ok_or_else(|| missing("client_id"))?;
+        let unknown = Unanswerable { parameter: "client_id", reason: "client-request.unknown" };
+        let (app, client) = apps.client(&id).ok_or(unknown)?;
+        let redirect_uri = text("redirect_uri")?.ok_or_else(|| missing("redirect_uri"))?;
+        if client.redirect(&redirect_uri).is_none() {
+            let nearest = client.nearest(&redirect_uri);
+            tracing::warn!(
+                app = app.name,
+                asked = redirect_uri,
+                ?nearest,
+                "a redirect URI is none of the client's"
+            );
+            return Err(Unanswerable { parameter: "redirect_uri", reason: "client-request.unregistered" });
+        }
+        let state = text("state")?;
+        Ok(Self { parameters, app, client, redirect_uri, state })
+    }
+
+    /// Where the browser goes with an answer.
+    pub fn location(&self, issuer: &str, answer: &[(&str, &str)]) -> String {
+        let mut all = answer.to_vec();
+        all.extend(self.state.as_deref().map(|state| ("state", state)));
+        all.push(("iss", issuer));
+        answered(&self.redirect_uri, &all)
+    }
+
+    pub fn read(&self) -> Result<AuthorizationRequest, OAuthError> {
+        AuthorizationRequest::read(&self.parameters, self.client)
+    }
+}
+
+impl AuthorizationRequest {
+    /// Whether who is signed in has to sign in anew: where another may, or where the account has nothing to confirm by.
+    pub fn wants_sign_in(&self, who: &AuthenticatedSession, now: Micros) -> bool {
+        let begun = who.session.created_at;
+        let may_confirm = who.account.password_hash.is_some() || who.session.strongest.is_some();
+        self.prompt.select_account && begun < self.proved_since.unwrap_or(now)
+            || !may_confirm && self.proof_since(now).is_some_and(|since| begun < since)
+    }
+
+    pub fn lacks(&self, who: &AuthenticatedSession, app: &App, now: Micros) -> Option<Lacking> {
+        let session = &who.session;
+        let is_enough = |needed: AppFactor| match session.factor {
+            Some((Factor::Passkey, _)) => true,
+            Some(_) => needed != AppFactor::Passkey,
+            None => needed.is_none(),
+        };
+        if !is_enough(app.factor) {
+            return Some(Lacking { factor: app.factor, is_asked_of_all: true });
+        }
+        // What a client would like is asked of those who have it.
+        let has = match self.class {
+            AppFactor::Passkey => session.strongest == Some(Factor::Passkey),
+            _ => session.strongest.is_some(),
+        };
+        if has && !is_enough(self.class) {
+            return Some(Lacking { factor: self.class, is_asked_of_all: false });
+        }
+        let since = self.proof_since(now)?;
+        let proved = Authentication::of(session).at >= since;
+        (!proved).then_some(Lacking { factor: AppFactor::Second, is_asked_of_all: false })
+    }
+}

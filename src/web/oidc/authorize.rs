@@ -1,0 +1,239 @@
+//! `/oauth/authorize`: somebody's browser gets a code for a client, once they are signed in and have proved and agreed to
+//! what that takes.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CACHE_CONTROL, HeaderValue, LOCATION};
+use actix_web::web::{Bytes, Form};
+use askama::Template;
+use serde::Deserialize;
+
+use crate::accounts::{AuthenticatedSession, Factor, NewGrant};
+use crate::config::AppFactor;
+use crate::gate::may_use;
+use crate::oidc::{
+    Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, OAuthError, PROVED_SINCE,
+    Parameters, Unanswerable,
+};
+use crate::web::http::{Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult};
+use crate::web::session::{self, CONFIRM, SET_UP};
+
+const AUTHORIZE: &str = "/oauth/authorize";
+
+/// Whoever sent the browser here has to mend it: nobody is sent back to an address that may not be theirs.
+fn unanswerable(visit: &PageRequest, Unanswerable { parameter, reason }: Unanswerable) -> WebError {
+    let page = RefusedRequestPage { layout: visit.layout("/account", None), parameter, reason };
+    visit.page(StatusCode::BAD_REQUEST, &page).into()
+}
+
+#[derive(Template)]
+#[template(path = "pages/refused_request.html")]
+struct RefusedRequestPage {
+    layout: Layout,
+    parameter: &'static str,
+    reason: &'static str,
+}
+
+/// To an address that is registered.
+pub(super) fn see(location: &str) -> HttpResponse {
+    HttpResponse::SeeOther()
+        .insert_header((LOCATION, location))
+        .insert_header((CACHE_CONTROL, "no-store"))
+        .finish()
+}
+
+pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
+    let query = visit.request().query_string().to_owned();
+    answer(&visit, &services, &query, false).await
+}
+
+/// A request may be a form (OpenID Connect Core 1.0, 3.1.2.1). It comes from another site, so without our cookies.
+pub async fn take(body: Bytes) -> HttpResponse {
+    see(&format!("{AUTHORIZE}?{}", Parameters::parse(&body).with("", None)))
+}
+
+const NOBODY: OAuthError = OAuthError::new("login_required", "Nobody is signed in, or not recently enough.");
+const NOT_ALONE: OAuthError = OAuthError::new(
+    "interaction_required",
+    "The account has something to do first: ask without prompt=none.",
+);
+
+/// The answer to a request. `agreed`: who is signed in has just agreed to it.
+async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: bool) -> WebResult {
+    let live = visit.live(services);
+    let asked = ClientRequest::of(query, &live.apps).map_err(|wrong| unanswerable(visit, wrong))?;
+    let refuse = |OAuthError { code, description }| {
+        Ok(see(&asked.location(&services.public_url, &[("error", code), ("error_description", description)])))
+    };
+    let request = match asked.read() {
+        Ok(request) => request,
+        Err(error) => return refuse(error),
+    };
+    let now = visit.now();
+    let lead = |page: &str, why: OAuthError| {
+        // What is asked for now is asked for once.
+        let since = request.proved_since.unwrap_or(now).0.to_string();
+        let back = format!("{CONTINUE}?{}", asked.parameters.with(PROVED_SINCE, Some(&since)));
+        match Next::parse(&back).filter(|_| !request.prompt.none) {
+            Some(back) => Ok(see(&back.by_way_of(page))),
+            None => refuse(why),
+        }
+    };
+    let Some(who) = session::signed_in(visit, services).await? else { return lead("/login", NOBODY) };
+    if who.account.must_change_password {
+        return lead("/account", NOT_ALONE);
+    }
+    if who.opens_only_setup() {
+        return lead(SET_UP, NOT_ALONE);
+    }
+    let is_hinted = |hint: &str| {
+        let known = services.signing_keys.verify::<IdTokenHint>(hint);
+        known.is_some_and(|known| known.sub == who.account.id.to_string())
+    };
+    if !request.id_token_hint.as_deref().is_none_or(is_hinted) || request.wants_sign_in(&who, now) {
+        return lead("/login", NOBODY);
+    }
+    let groups = services.accounts.groups(who.account.id).await?;
+    if !may_use(asked.app, who.account.login.as_str(), &groups) {
+        return refuse(OAuthError::new("access_denied", "The account may not use this application."));
+    }
+    if let Some(lacking) = request.lacks(&who, asked.app, now) {
+        let strongest = who.session.strongest;
+        let has =
+            strongest == Some(Factor::Passkey) || strongest.is_some() && lacking.factor != AppFactor::Passkey;
+        return match (lacking.is_asked_of_all, has) {
+            (true, false) => lead(SET_UP, NOT_ALONE),
+            (true, true) => lead(CONFIRM, NOT_ALONE),
+            (false, _) => lead(CONFIRM, NOBODY),
+        };
+    }
+    let (account, client) = (who.account.id, &asked.client.client_id);
+    let asks_always = asked.client.is_native() || request.prompt.consent;
+    let has_agreed = agreed
+        || !asks_always
+            && (asked.client.consent.is_none()
+                || services.grants.has_consented(account, client, &request.scope).await?);
+    if !has_agreed && request.prompt.none {
+        return refuse(OAuthError::new("consent_required", "The account has not agreed to this client."));
+    }
+    if !has_agreed {
+        return Ok(visit.page(StatusCode::OK, &ConsentPage::new(visit, &who, &asked, &request, query)));
+    }
+    if agreed && !asked.client.is_native() {
+        services.grants.consent(account, client, &request.scope).await?;
+    }
+    let authentication = Authentication::of(&who.session);
+    let begun = services.grants.begin(NewGrant {
+        client,
+        session: who.session.id,
+        scope: &request.scope,
+        methods: &authentication.methods,
+        auth_time: authentication.at,
+        redirect_uri: &asked.redirect_uri,
+        challenge: &request.challenge,
+        nonce: request.nonce.as_deref(),
+    });
+    match begun.await? {
+        Some(code) => Ok(see(&asked.location(&services.public_url, &[("code", &code.expose())]))),
+        None => lead("/login", NOBODY),
+    }
+}
+
+/// `GET /oauth/continue`
+pub async fn go_on(visit: PageRequest) -> HttpResponse {
+    let to = format!("{AUTHORIZE}?{}", visit.request().query_string());
+    onward(&visit, to, None)
+}
+
+/// A page that leads on: to the client of this name, if there is one.
+pub(super) fn onward(visit: &PageRequest, to: String, app: Option<String>) -> HttpResponse {
+    let mut response =
+        visit.page(StatusCode::OK, &ContinuePage { layout: visit.layout("/account", None), to, app });
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[derive(Debug, Deserialize)]
+pub struct ConsentForm {
+    /// The query of the request.
+    request: String,
+    csrf_token: String,
+    /// Not empty: yes.
+    #[serde(default)]
+    agree: String,
+}
+
+/// `POST /oauth/consent`
+pub async fn decide(visit: PageRequest, form: Form<ConsentForm>, services: ServicesData) -> WebResult {
+    if !visit.admits_form(&form.csrf_token) {
+        return Err(Problem::Csrf.into());
+    }
+    let live = visit.live(&services);
+    let asked = ClientRequest::of(&form.request, &live.apps).map_err(|wrong| unanswerable(&visit, wrong))?;
+    if form.agree.is_empty() {
+        let denied = [("error", "access_denied"), ("error_description", "The account has not agreed.")];
+        return Ok(onward(
+            &visit,
+            asked.location(&services.public_url, &denied),
+            Some(asked.app.name.clone()),
+        ));
+    }
+    let answered = answer(&visit, &services, &form.request, true).await?;
+    match answered.headers().get(LOCATION).and_then(|to| to.to_str().ok()) {
+        Some(to) => Ok(onward(&visit, to.to_owned(), Some(asked.app.name.clone()))),
+        None => Ok(answered),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/continue.html")]
+struct ContinuePage {
+    layout: Layout,
+    to: String,
+    app: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "pages/consent.html")]
+struct ConsentPage {
+    layout: Layout,
+    login: String,
+    app: String,
+    /// Keys of what the client is told.
+    told: Vec<&'static str>,
+    request: String,
+    /// A program on this device, for which another could pass itself off.
+    native: bool,
+    /// To where the code goes.
+    host: String,
+}
+
+impl ConsentPage {
+    fn new(
+        visit: &PageRequest,
+        who: &AuthenticatedSession,
+        asked: &ClientRequest<'_>,
+        request: &AuthorizationRequest,
+        query: &str,
+    ) -> Self {
+        let login = who.account.login.as_str();
+        let told = request.scope.split(' ').filter_map(|scope| match scope {
+            "profile" => Some("consent.profile"),
+            "email" => Some("consent.email"),
+            "groups" => Some("consent.groups"),
+            _ => None,
+        });
+        let uri = asked.redirect_uri.as_str();
+        let host =
+            uri.split_once("://").map_or(uri, |(_, rest)| rest.split(['/', '?']).next().unwrap_or(rest));
+        Self {
+            layout: visit.layout(format!("{AUTHORIZE}?{query}"), Some(login)),
+            login: login.to_owned(),
+            app: asked.app.name.clone(),
+            told: told.collect(),
+            request: query.to_owned(),
+            native: asked.client.is_native(),
+            host: host.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `GET /.well-known/openid-configuration` (OpenID Connect Discovery 1.0).
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL};
+use serde_json::json;
+
+use crate::oidc::{CLASSES, SCOPES};
+use crate::web::http::ServicesData;
+
+pub async fn show(services: ServicesData) -> HttpResponse {
+    // Who reads this needs a key soon.
+    services.signing_keys.want();
+    let issuer = services.public_url.as_str();
+    let at = |path: &str| format!("{issuer}{path}");
+    let by_secret = ["client_secret_basic", "client_secret_post"];
+    let by_any = ["client_secret_basic", "client_secret_post", "none"];
+    HttpResponse::Ok()
+        .insert_header((CACHE_CONTROL, "public, max-age=300"))
+        .insert_header((ACCESS_CONTROL_ALLOW_ORIGIN, "*"))
+        .json(json!({
+            "issuer": issuer,
+            "authorization_endpoint": at("/oauth/authorize"),
+            "token_endpoint": at("/oauth/token"),
+            "userinfo_endpoint": at("/oauth/userinfo"),
+            "jwks_uri": at("/oauth/keys"),
+            "revocation_endpoint": at("/oauth/revoke"),
+            "introspection_endpoint": at("/oauth/introspect"),
+            "end_session_endpoint": at("/oauth/logout"),
+            "scopes_supported": SCOPES,
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "acr_values_supported": CLASSES.map(|(name, _)| name),
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [services.signing_keys.algorithm()],
+            "token_endpoint_auth_methods_supported": by_any,
+            "revocation_endpoint_auth_methods_supported": by_any,
+            "introspection_endpoint_auth_methods_supported": by_secret,
+            "claims_supported": [
+                "sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "preferred_username",
+                "name", "email", "email_verified", "groups"
+            ],
+            "ui_locales_supported": ["en", "zh-CN"],
+            "prompt_values_supported": ["none", "login", "consent", "select_account"],
+            "code_challenge_methods_supported": ["S256"],
+            "claims_parameter_supported": false,
+            "request_parameter_supported": false,
+            "request_uri_parameter_supported": false,
+            "authorization_response_iss_parameter_supported": true,
+        }))
+}

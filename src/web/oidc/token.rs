@@ -1,0 +1,194 @@
+//! `POST /oauth/token`, `/oauth/revoke` and `/oauth/introspect`: what clients' servers call.
+
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
+use serde_json::json;
+
+use super::{admits, authenticated, bad, not_now, readable};
+use crate::accounts::{Account, GrantRefusal, IssuedTokens, SessionToken};
+use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
+use crate::config::{App, LiveSettings, OidcClient};
+use crate::oidc::{Claims, IdToken, OAuthError, Parameters};
+use crate::web::http::client::ClientAddress;
+use crate::web::http::{Services, ServicesData, WebContext, WebResult};
+
+/// The fields of a form.
+fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, HttpResponse> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    match kind
+        .split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+    {
+        true => Ok(Parameters::parse(body)),
+        false => {
+            Err(bad(OAuthError::invalid("Send the fields of a form: application/x-www-form-urlencoded.")))
+        }
+    }
+}
+
+pub async fn issue(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
+    let live = services.live.snapshot();
+    let answer = answer(&request, &body, &services, &live).await?;
+    Ok(readable(&request, &live, answer))
+}
+
+async fn answer(request: &HttpRequest, body: &Bytes, services: &Services, live: &LiveSettings) -> WebResult {
+    let parameters = match form(request, body) {
+        Ok(parameters) => parameters,
+        Err(refused) => return Ok(refused),
+    };
+    let (app, client) = match authenticated(live, request, &parameters) {
+        Ok(found) => found,
+        Err(refused) => return Ok(refused),
+    };
+    // A code is used up by its first use: nothing is begun that cannot be signed.
+    if !services.signing_keys.is_ready() {
+        return Ok(not_now());
+    }
+    let issued = match grant(&parameters) {
+        Ok(GrantType::Code { code, redirect_uri, verifier }) => {
+            let (now, client) = (services.audit.now(), client.client_id.as_str());
+            let admits = |holder: &_| admits(app, holder, now);
+            services.grants.exchange(&code, (client, redirect_uri), verifier, admits).await?
+        }
+        Ok(GrantType::Refresh(token)) => {
+            let now = services.audit.now();
+            services.grants.refresh(token, &client.client_id, |holder| admits(app, holder, now)).await?
+        }
+        Err(error) => return Ok(bad(error)),
+    };
+    match issued {
+        Ok(issued) => Ok(tokens(services, client, &issued)),
+        Err(refusal) => denied(request, services, app, refusal).await,
+    }
+}
+
+enum GrantType<'a> {
+    Code { code: SessionToken, redirect_uri: &'a str, verifier: Option<&'a str> },
+    Refresh(&'a str),
+}
+
+const USED: OAuthError = OAuthError::new(
+    "invalid_grant",
+    "It is unknown, expired, used or revoked, or was not given to this client for this redirect_uri and code_verifier.",
+);
+
+fn grant(parameters: &Parameters) -> Result<GrantType<'_>, OAuthError> {
+    match parameters.get("grant_type")? {
+        Some("authorization_code") => {
+            let code = parameters.get("code")?.ok_or(OAuthError::invalid("code is missing."))?;
+            let redirect_uri = parameters.get("redirect_uri")?;
+            let redirect_uri = redirect_uri.ok_or(OAuthError::invalid("redirect_uri is missing."))?;
+            let verifier = parameters.get("code_verifier")?;
+            Ok(GrantType::Code { code: SessionToken::parse(code).ok_or(USED)?, redirect_uri, verifier })
+        }
+        Some("refresh_token") => {
+            let token = parameters.get("refresh_token")?;
+            Ok(GrantType::Refresh(token.ok_or(OAuthError::invalid("refresh_token is missing."))?))
+        }
+        None => Err(OAuthError::invalid("grant_type is missing.")),
+        Some(_) => Err(OAuthError::new(
+            "unsupported_grant_type",
+            "grant_type has to be \"authorization_code\" or \"refresh_token\".",
+        )),
+    }
+}
+
+fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> HttpResponse {
+    let now = services.audit.now();
+    let IssuedTokens { holder, access, refresh, nonce } = issued;
+    let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), now);
+    let Ok(id_token) = services.signing_keys.sign(&id_token, "JWT") else { return not_now() };
+    HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({
+        "access_token": access.expose(),
+        "token_type": "Bearer",
+        "expires_in": services.grants.access_lasts().as_secs(),
+        "refresh_token": refresh.as_str(),
+        "scope": holder.scope,
+        "id_token": id_token,
+    }))
+}
+
+async fn denied(request: &HttpRequest, services: &Services, app: &App, refusal: GrantRefusal) -> WebResult {
+    let account = match refusal {
+        GrantRefusal::Invalid => return Ok(bad(USED)),
+        GrantRefusal::NotAdmitted => {
+            return Ok(bad(OAuthError::new(
+                "invalid_grant",
+                "The account may not use this client any more, or has to prove more: send it to the authorization endpoint.",
+            )));
+        }
+        GrantRefusal::Copied(account) => services.accounts.by_id(account).await?,
+    };
+    let client = ClientAddress::of(request, &WebContext::of(request)?.trusted);
+    let address = client.subject();
+    services.audit.record(AuditEvent {
+        name: Some(&app.name),
+        account: account.as_ref().map(Account::recorded),
+        address: Some(EventSubject::Address(address.as_ref())),
+        ..AuditEvent::new(services.audit.now(), Action::TokenReuse, Outcome::Refused)
+    });
+    Ok(bad(USED))
+}
+
+/// RFC 7009. The whole grant ends: its other tokens, too.
+pub async fn revoke(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
+    let live = services.live.snapshot();
+    let answer = match asked(&request, &body, &live) {
+        Ok((client, token)) => {
+            services.grants.revoke(&token, &client.client_id).await?;
+            HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish()
+        }
+        Err(refused) => refused,
+    };
+    Ok(readable(&request, &live, answer))
+}
+
+/// RFC 7662, of access tokens that the client itself was given.
+pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
+    let live = services.live.snapshot();
+    let (client, token) = match asked(&request, &body, &live) {
+        Ok(asked) => asked,
+        Err(refused) => return Ok(refused),
+    };
+    let mut told = json!({ "active": false });
+    if let Some(token) = SessionToken::parse(&token)
+        && let Some((holder, expires_at)) = services.grants.holder(&token).await?
+        && holder.client == client.client_id
+        && live
+            .apps
+            .client(&client.client_id)
+            .is_some_and(|(app, _)| admits(app, &holder, services.audit.now()))
+    {
+        told = json!(Claims::of(&holder, client));
+        for (name, value) in [
+            ("active", json!(true)),
+            ("scope", json!(holder.scope)),
+            ("client_id", json!(holder.client)),
+            ("username", json!(holder.visitor.login.as_str())),
+            ("token_type", json!("Bearer")),
+            ("exp", json!(expires_at.seconds())),
+            ("iss", json!(services.public_url)),
+            ("aud", json!(holder.client)),
+        ] {
+            told[name] = value;
+        }
+    }
+    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(told))
+}
+
+/// The client that asks, and the token that it asks about.
+fn asked<'a>(
+    request: &HttpRequest,
+    body: &Bytes,
+    live: &'a LiveSettings,
+) -> Result<(&'a OidcClient, String), HttpResponse> {
+    let parameters = form(request, body)?;
+    let (_, client) = authenticated(live, request, &parameters)?;
+    match parameters.get("token").map_err(bad)? {
+        Some(token) => Ok((client, token.to_owned())),
+        None => Err(bad(OAuthError::invalid("token is missing."))),
+    }
+}

@@ -1,0 +1,91 @@
+//! Back-channel logout: clients are told that a session has ended, however that was.
+
+use std::time::Duration;
+
+use gatehouse::accounts::{AccountAct, Username};
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::*;
+use crate::support::app::on_both_stores;
+
+on_both_stores! {
+    a_client_is_told_of_the_end_of_a_session_however_it_ends,
+    a_client_that_does_not_answer_is_told_again,
+}
+
+/// `wiki`, which listens at this address.
+fn listening(at: &MockServer) -> String {
+    let uri = format!("backchannel_logout_uri = '{}/logout'\nallow_private = true\n", at.uri());
+    clients().replace("post_logout_redirect_uris", &format!("{uri}post_logout_redirect_uris"))
+}
+
+/// The claims of what was told, once it was so often.
+async fn told(at: &MockServer, times: usize) -> Vec<Value> {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let posted = at.received_requests().await.unwrap();
+        if posted.len() >= times {
+            let form = |body: &[u8]| {
+                let (name, token) = url::form_urlencoded::parse(body).next().expect("a field");
+                assert_eq!(name, "logout_token");
+                claims(&token)
+            };
+            return posted.iter().map(|request| form(&request.body)).collect();
+        }
+        assert!(tokio::time::Instant::now() < deadline, "told {} times", posted.len());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn a_client_is_told_of_the_end_of_a_session_however_it_ends(store: Store) {
+    let receiver = MockServer::start().await;
+    let listens = Mock::given(method("POST")).and(path("/logout"));
+    listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let app = start(TestApp::on(store).file(&listening(&receiver))).await;
+    let beside =
+        app.beside(TestApp::on(store).set("server.public_url", &app.url).file(&listening(&receiver))).await;
+
+    let browser = browser(&app, "ada").await;
+    let answer = exchange(&app, &code(&browser, &[]).await).await;
+    let id = claims(answer.body["id_token"].as_str().unwrap());
+    assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
+    let first = told(&receiver, 1).await.remove(0);
+    for claim in ["iss", "aud", "sub", "sid"] {
+        assert_eq!(first[claim], id[claim], "{claim}");
+    }
+    assert_eq!(first["events"]["http://schemas.openid.net/event/backchannel-logout"], serde_json::json!({}));
+    assert!(first["nonce"].is_null() && first["jti"].is_string());
+
+    let (browser, ..) = granted(&app, "boris").await;
+    let other = app.client();
+    assert_eq!(other.login("boris", PASSWORD).await.status, 200);
+    assert_eq!(other.submit("/account", "/account/sessions/revoke-others", &[]).await.status, 303);
+    told(&receiver, 2).await;
+    assert_eq!(browser.get("/account").await.status, 303);
+
+    let (_browser, ..) = granted(&app, "carol").await;
+    let carol = app.services.accounts.find(&Username::parse("carol").unwrap()).await.unwrap().unwrap();
+    app.services.accounts.change(carol.id, AccountAct::Disable, false).await.unwrap();
+    let all = told(&receiver, 3).await;
+    assert_eq!(all[2]["sub"], carol.id.to_string());
+    drop(beside);
+    assert_eq!(told(&receiver, 3).await.len(), 3, "each once, whichever instance does it");
+}
+
+async fn a_client_that_does_not_answer_is_told_again(store: Store) {
+    let receiver = MockServer::start().await;
+    let fails = Mock::given(method("POST")).and(path("/logout")).respond_with(ResponseTemplate::new(500));
+    fails.up_to_n_times(2).mount(&receiver).await;
+    let listens = Mock::given(method("POST")).and(path("/logout"));
+    listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let app = start(TestApp::on(store).file(&listening(&receiver))).await;
+    let (browser, ..) = granted(&app, "ada").await;
+    assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
+    told(&receiver, 1).await;
+    app.advance(Duration::from_secs(6));
+    told(&receiver, 2).await;
+    app.advance(Duration::from_secs(61));
+    let all = told(&receiver, 3).await;
+    assert_ne!(all[0]["jti"], all[2]["jti"]);
+}
