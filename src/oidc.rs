@@ -11,7 +11,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-pub use authorization::{CONTINUE, ClientRequest, Unanswerable, request_at};
+pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, SigningKeys};
 pub use logouts::LogoutNotices;

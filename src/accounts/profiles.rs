@@ -72,13 +72,19 @@ impl DisplayName {
     fn parse(text: &str) -> Option<Self> {
         let fits = text.trim() == text
             && (1..=LONGEST_NAME).contains(&text.chars().count())
-            && !text.chars().any(is_hidden);
+            && !text.chars().any(is_hidden)
+            && text.chars().any(|letter| !is_joiner(letter));
         fits.then(|| Self(text.to_owned()))
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Which shapes the letters beside it, and shows nothing by itself.
+const fn is_joiner(letter: char) -> bool {
+    matches!(letter, '\u{200c}' | '\u{200d}')
 }
 
 impl ProfileError {
@@ -250,6 +256,7 @@ mod tests {
             "",
             " ",
             " Ada",
+            "\u{200d}",
             "Ada\u{3000}",
             "Ada\nEve",
             "Ada\r\nRemote-User: eve",

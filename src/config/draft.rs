@@ -89,6 +89,8 @@ pub struct DocumentEdit {
     from_json: bool,
     /// The line of each limit in a draft in TOML.
     lines: Vec<(String, usize)>,
+    /// What stands in the draft's way, unless it is so already.
+    warnings: Vec<ConfigProblem>,
     /// Limits that the environment sets are left unchanged, whatever the draft says about them.
     but_overridden: bool,
 }
@@ -123,9 +125,6 @@ impl DocumentEdit {
         let lines = limits_in(&root).into_iter().filter_map(|(name, entry)| Some((name, line(&entry.key)?)));
         let lines = lines.collect();
         let (value, warnings) = section.read(root).map_err(|error| section.errors(&error))?;
-        if !warnings.is_empty() {
-            return Err(section.errors(&ConfigError::new(warnings)));
-        }
         let toml = draft.toml(section.key()).map_err(|reason| vec![DraftError::at("", reason, None)])?;
         let from_json = matches!(draft, DocumentDraft::Json(_));
         Ok(Self {
@@ -135,6 +134,7 @@ impl DocumentEdit {
             toml,
             from_json,
             lines,
+            warnings,
             but_overridden: false,
         })
     }
@@ -145,6 +145,17 @@ impl DocumentEdit {
         Self { but_overridden: true, ..self }
     }
 
+    /// Whether it is about the secret of a client that has it so already, as other instances may read it.
+    fn is_old(&self, warning: &ConfigProblem, before: Option<&LiveSettings>) -> bool {
+        let at = warning
+            .field
+            .strip_prefix("apps[")
+            .and_then(|rest| rest.split_once(']')?.0.parse::<usize>().ok());
+        let client = at.and_then(|at| self.draft.apps.all().get(at)?.oidc.as_ref());
+        let old = client.and_then(|client| before?.apps.client(&client.client_id));
+        client.zip(old).is_some_and(|(client, (_, old))| client.secret == old.secret)
+    }
+
     /// The document with the draft in it, with comments and order kept, and what is in force with that.
     pub(super) fn put_into(
         &self,
@@ -153,6 +164,12 @@ impl DocumentEdit {
     ) -> Result<(String, Config), DraftSaveError> {
         let root = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let before = self.section.alone(&root);
+        let new: Vec<_> =
+            self.warnings.iter().filter(|warning| !self.is_old(warning, before.as_ref())).collect();
+        if !new.is_empty() {
+            let new = new.into_iter().cloned().collect();
+            return Err(DraftSaveError::Invalid(self.section.errors(&ConfigError::new(new))));
+        }
         let overridden = Overridden::by(source.environment());
         let fixed = |part: &str| self.section.is_overridden(&overridden, part);
         let put = |wanted: &LiveSettings| {

@@ -35,8 +35,17 @@ pub fn request_at<'a>(target: &str, apps: &'a Apps) -> Option<(ClientRequest<'a>
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswerable {
     pub parameter: &'static str,
-    /// The key of its words.
-    pub reason: &'static str,
+    pub fault: ParameterFault,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterFault {
+    Missing,
+    Twice,
+    /// No client has this id.
+    Unknown,
+    /// It is no address of the client.
+    Unregistered,
 }
 
 /// What is to be proved first.
@@ -52,11 +61,11 @@ impl<'a> ClientRequest<'a> {
         let parameters = Parameters::parse(query.as_bytes());
         let text = |parameter| match parameters.get(parameter) {
             Ok(value) => Ok(value.map(str::to_owned)),
-            Err(_) => Err(Unanswerable { parameter, reason: "client-request.twice" }),
+            Err(_) => Err(Unanswerable { parameter, fault: ParameterFault::Twice }),
         };
-        let missing = |parameter| Unanswerable { parameter, reason: "client-request.missing" };
+        let missing = |parameter| Unanswerable { parameter, fault: ParameterFault::Missing };
         let id = text("client_id")?.ok_or_else(|| missing("client_id"))?;
-        let unknown = Unanswerable { parameter: "client_id", reason: "client-request.unknown" };
+        let unknown = Unanswerable { parameter: "client_id", fault: ParameterFault::Unknown };
         let (app, client) = apps.client(&id).ok_or(unknown)?;
         let redirect_uri = text("redirect_uri")?.ok_or_else(|| missing("redirect_uri"))?;
         if client.redirect(&redirect_uri).is_none() {
@@ -67,7 +76,7 @@ impl<'a> ClientRequest<'a> {
                 ?nearest,
                 "a redirect URI is none of the client's"
             );
-            return Err(Unanswerable { parameter: "redirect_uri", reason: "client-request.unregistered" });
+            return Err(Unanswerable { parameter: "redirect_uri", fault: ParameterFault::Unregistered });
         }
         let state = text("state")?;
         Ok(Self { parameters, app, client, redirect_uri, state })

@@ -17,7 +17,7 @@ use crate::web::http::{
     Field, Next, PageRequest, SecretField, Services, ServicesData, UnreadBody, WebResult,
 };
 use crate::web::second_step::{renewed, step_up_by_form};
-use crate::web::session::{self, CONFIRM, Member};
+use crate::web::session::{self, CONFIRM, SignedIn};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -48,16 +48,24 @@ fn asked(
     }
 }
 
+/// A one-time password is changed before everything else, but for the factor that this takes where there is one.
+const fn has_to_change_first(who: &AuthenticatedSession) -> bool {
+    who.account.must_change_password && who.session.strongest.is_none()
+}
+
 fn go_on(visit: &PageRequest, next: Option<&Next>) -> HttpResponse {
     visit.see_other(next.unwrap_or(&Next::home()).as_str(), None)
 }
 
 pub async fn show(
     visit: PageRequest,
-    Member(who): Member,
+    SignedIn(who): SignedIn,
     query: Query<NextFields>,
     services: ServicesData,
 ) -> WebResult {
+    if has_to_change_first(&who) {
+        return Ok(visit.change_password_first(CONFIRM));
+    }
     let live = visit.live(&services);
     let next = query.target(&visit, &live);
     match asked(&visit, &services, &live, &who, next.as_ref()) {
@@ -72,7 +80,7 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, CONFIRM).await?;
-    if who.account.must_change_password {
+    if has_to_change_first(&who) {
         return Ok(visit.change_password_first(CONFIRM));
     }
     let live = visit.live(&services);

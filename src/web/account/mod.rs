@@ -66,7 +66,7 @@ async fn require_open(
     who: &AuthenticatedSession,
     page: &str,
 ) -> Result<(), WebError> {
-    if services.sessions.lacks_factor(&who.session) && !who.account.must_change_password {
+    if services.sessions.lacks_factor(&who.session) {
         let flash = (!visit.request().method().is_safe()).then_some(Flash::ConfirmFirst);
         return Err(visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), flash).into());
     }
@@ -276,7 +276,7 @@ async fn page(
         disabled: account.password_disabled_at.map(Moment),
         closed: !open,
         asks_factor: current.strongest.is_some(),
-        confirm_first: services.sessions.lacks_factor(current) && !account.must_change_password,
+        confirm_first: services.sessions.lacks_factor(current),
         setup_by: current.setup.map(|setup| Moment(setup.by)),
     })
 }

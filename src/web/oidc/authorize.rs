@@ -13,7 +13,7 @@ use crate::config::AppFactor;
 use crate::gate::may_use;
 use crate::oidc::{
     Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, OAuthError, PROVED_SINCE,
-    Parameters, Unanswerable,
+    ParameterFault, Parameters, Unanswerable,
 };
 use crate::web::http::{Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult};
 use crate::web::session::{self, CONFIRM, SET_UP};
@@ -21,7 +21,13 @@ use crate::web::session::{self, CONFIRM, SET_UP};
 const AUTHORIZE: &str = "/oauth/authorize";
 
 /// Whoever sent the browser here has to mend it: nobody is sent back to an address that may not be theirs.
-fn unanswerable(visit: &PageRequest, Unanswerable { parameter, reason }: Unanswerable) -> WebError {
+fn unanswerable(visit: &PageRequest, Unanswerable { parameter, fault }: Unanswerable) -> WebError {
+    let reason = match fault {
+        ParameterFault::Missing => "client-request.missing",
+        ParameterFault::Twice => "client-request.twice",
+        ParameterFault::Unknown => "client-request.unknown",
+        ParameterFault::Unregistered => "client-request.unregistered",
+    };
     let page = RefusedRequestPage { layout: visit.layout("/account", None), parameter, reason };
     visit.page(StatusCode::BAD_REQUEST, &page).into()
 }

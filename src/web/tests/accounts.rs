@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{CHROME, IPHONE, NOW, wait};
+use crate::accounts::Profile;
 use crate::audit::FailedAttempts;
 use crate::web::account::{AccountPage, FailureRow, SessionRow, SignInRow};
 use crate::web::captcha::CaptchaBlock;
@@ -52,6 +53,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         form: FormPage::new(visit, "/account", Some("ada.lovelace"), None),
         login: "ada.lovelace".into(),
         phone: None,
+        profile: Profile::default(),
         has_password: true,
         admin: false,
         created: Moment(before(500_000)),

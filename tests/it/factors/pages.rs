@@ -1,5 +1,7 @@
 //! The pages of the second step, without script.
 
+use gatehouse::accounts::{AccountAct, Username};
+
 use super::*;
 use crate::support::app::Store;
 
@@ -131,4 +133,33 @@ async fn the_password_alone_changes_nothing_at_an_account_with_a_second_factor()
         "/login",
         "the session that follows a new password has proved it, too"
     );
+}
+
+/// Above all where an administrator suspects that the password is known.
+#[tokio::test]
+async fn a_new_password_that_is_required_takes_the_factor_too() {
+    let app = TestApp::start(Store::Memory).await;
+    let alice = owner(&app, "alice").await;
+    assert_eq!(put(&alice.browser, "/factors", json!({ "ask": false })).await.status, 204);
+    let account = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
+    app.services.accounts.change(account.id, AccountAct::RequireNewPassword, false).await.unwrap();
+    let thief = app.client();
+    assert_eq!(thief.login("alice", PASSWORD).await.status, 200);
+    let page = thief.get("/account").await;
+    assert!(!page.text.contains("action=\"/account/password\""), "{}", page.text);
+    let csrf = page.csrf_token();
+    let new = [
+        ("csrf_token", csrf.as_str()),
+        ("current_password", PASSWORD),
+        ("new_password", "another long password"),
+    ];
+    let sent = thief.post("/account/password", &new).await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/confirm?next=/account"));
+    assert_eq!(thief.get("/account/export").await.header("location"), "/account?next=/account/export");
+    let code = totp(&app, &alice.secret);
+    let confirmed =
+        thief.submit("/confirm?next=/account", "/confirm", &[("next", "/account"), ("code", &code)]).await;
+    assert_eq!((confirmed.status, confirmed.header("location")), (303, "/account"), "{}", confirmed.text);
+    let changed = thief.submit("/account", "/account/password", &new[1..]).await;
+    assert_eq!((changed.status, changed.header("location")), (303, "/account"), "{}", changed.text);
 }

@@ -133,4 +133,11 @@ async fn a_client_whose_secret_is_missing_is_warned_of_and_stops_nothing() {
     }
     let form = boss.get(&format!("{FORM}?app=dash")).await;
     assert!(form.text.contains("value=\"env:GATEHOUSE_TEST_NOT_SET\""), "{}", form.text);
+    // Others are saved beside it; another secret that is not there is not.
+    let other = [("name", "other"), ("oidc", ""), ("hosts", "other.example")];
+    let saved = send(&boss, "", "save", &other).await;
+    assert_eq!(saved.status, 303, "{}", saved.text);
+    let secret = [("name", "third"), ("oidc-secret", "env:GATEHOUSE_TEST_NOT_SET_EITHER")];
+    let refused = send(&boss, "", "save", &secret).await;
+    assert!(refused.status == 422 && refused.text.contains("NOT_SET_EITHER"), "{}", refused.text);
 }
