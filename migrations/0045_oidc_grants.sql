@@ -16,7 +16,6 @@ CREATE TABLE oidc_grants (
 );
 CREATE INDEX oidc_grants_by_session ON oidc_grants (session, client);
 CREATE INDEX oidc_grants_by_account ON oidc_grants (account);
-CREATE INDEX oidc_grants_by_rotation ON oidc_grants (rotated_at);
 
 CREATE TABLE oidc_codes (
     code_hash    TEXT   PRIMARY KEY NOT NULL,

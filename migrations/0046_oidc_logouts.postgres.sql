@@ -7,7 +7,7 @@ CREATE TABLE oidc_logouts (
     next_at  BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (session, client)
 );
-CREATE INDEX oidc_logouts_due ON oidc_logouts (next_at);
+CREATE INDEX oidc_logouts_due ON oidc_logouts (next_at, session);
 
 -- Noted where a session ends, so that no way to end one can forget it.
 CREATE FUNCTION note_oidc_logout() RETURNS trigger AS $$

@@ -621,6 +621,11 @@ impl DbLock {
         Self::of("account", id)
     }
 
+    /// What a client was let have, by its grant or its code.
+    pub fn grant(id: &[u8]) -> Self {
+        Self::of("oidc.grant", id)
+    }
+
     /// Something that exists once per installation.
     pub fn on(what: &'static str) -> Self {
         Self::of(what, b"")

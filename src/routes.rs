@@ -136,20 +136,40 @@ pub fn app(
         )
         .service(at("/wforce/").on(POST, programs::wforce::take))
         .service(at("/.well-known/openid-configuration").on(GET, oidc::discovery::show))
-        .service(at("/oauth/authorize").on(GET, oidc::authorize::show).on(POST, oidc::authorize::take))
+        .service(
+            at("/oauth/authorize")
+                .reads(extract::BODY_LIMIT)
+                .on(GET, oidc::authorize::show)
+                .on(POST, oidc::authorize::take),
+        )
         .service(at("/oauth/continue").on(GET, oidc::authorize::go_on))
         .service(at("/oauth/consent").on(POST, oidc::authorize::decide))
         .service(at("/oauth/keys").on(GET, oidc::keys::show))
-        .service(at("/oauth/token").on(POST, oidc::token::issue).on(OPTIONS, oidc::preflight))
+        .service(
+            at("/oauth/token")
+                .reads(extract::BODY_LIMIT)
+                .on(POST, oidc::token::issue)
+                .on(OPTIONS, oidc::preflight),
+        )
         .service(
             at("/oauth/userinfo")
                 .on(GET, oidc::userinfo::show)
                 .on(POST, oidc::userinfo::show)
                 .on(OPTIONS, oidc::preflight),
         )
-        .service(at("/oauth/revoke").on(POST, oidc::token::revoke).on(OPTIONS, oidc::preflight))
-        .service(at("/oauth/introspect").on(POST, oidc::token::introspect))
-        .service(at("/oauth/logout").on(GET, oidc::logout::show).on(POST, oidc::logout::submit))
+        .service(
+            at("/oauth/revoke")
+                .reads(extract::BODY_LIMIT)
+                .on(POST, oidc::token::revoke)
+                .on(OPTIONS, oidc::preflight),
+        )
+        .service(at("/oauth/introspect").reads(extract::BODY_LIMIT).on(POST, oidc::token::introspect))
+        .service(
+            at("/oauth/logout")
+                .reads(extract::BODY_LIMIT)
+                .on(GET, oidc::logout::show)
+                .on(POST, oidc::logout::submit),
+        )
         .service(at("/captcha/{id}.png").on(GET, captcha::image))
         .service(at("/problems/{name}").on(GET, error_page::show_problem))
         .service(at("/api").on(GET, api_page::show))

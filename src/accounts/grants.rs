@@ -12,11 +12,11 @@ use zeroize::Zeroizing;
 
 use super::app_sessions::visitor_sql;
 use super::factor_policy::FactorState;
-use super::sessions::hash_text;
+use super::sessions::{TOUCH_EVERY, hash_text};
 use super::{AccountId, AppVisitor, GrantId, SessionId, SessionSettings, SessionToken};
 use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, OidcSettings};
-use crate::db::{Db, DbError, Tx, execute, from_row, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -32,6 +32,10 @@ const REPEATS_FREELY: Duration = Duration::from_secs(60);
 const LATE_REPEATS: i64 = 3;
 /// Generations of a day whose token came more than once. A thief who refreshes in step has it so in each.
 const REPEATED_GENERATIONS: i64 = 24;
+/// Of one grant; of more, those that expire last are kept.
+const MOST_ACCESS_TOKENS: i64 = 100;
+/// A token is random, or a hash of the grant's seed, up to here, and then a keyed hash of that.
+const RANDOM: usize = 24;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a client is to have, of somebody who is signed in.
@@ -68,6 +72,8 @@ pub struct IssuedTokens {
     pub refresh: Zeroizing<String>,
     /// Of the request that the code answers.
     pub nonce: Option<String>,
+    /// For a refresh token that has come before, and not just now.
+    pub is_late_repeat: bool,
 }
 
 /// Why it gets nothing.
@@ -143,20 +149,25 @@ impl Grants {
         const CODE: &str =
             "INSERT INTO oidc_codes (code_hash, grant_id, redirect_uri, challenge, nonce, expires_at)
             VALUES ($1, $2, $3, $4, $5, $6)";
-        const END: &str = "DELETE FROM oidc_grants WHERE session = $1 AND client = $2 AND id NOT IN (
-            SELECT id FROM oidc_grants WHERE session = $1 AND client = $2 ORDER BY rotated_at DESC, id LIMIT $3)";
-        let (code, grant) = (SessionToken::random(&self.entropy), GrantId::random(&self.entropy).to_string());
+        // Those go first that nobody fetched: a page that asks for codes in a row ends nothing that is in use.
+        const END: &str = "DELETE FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 AND id NOT IN (
+            SELECT id FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 ORDER BY CASE WHEN EXISTS (SELECT 1
+            FROM oidc_codes WHERE grant_id = id AND used_at IS NULL) THEN 1 ELSE 0 END, rotated_at DESC, id LIMIT $3)";
+        let (code, grant) = (self.new_token(b"code"), GrantId::random(&self.entropy).to_string());
         let (session, seed) = (new.session.to_string(), URL_SAFE_NO_PAD.encode(self.entropy.bytes::<32>()));
         let mut tx = self.db.begin().await?;
         let now = tx.now(&self.clock).await?;
         let begun = execute!(in &mut tx => query(GRANT).bind(&grant).bind(new.client).bind(&session)
-            .bind(new.scope).bind(new.methods).bind(new.auth_time.0).bind(&seed).bind(now.0))?;
-        if begun == 0 {
-            return Ok(None);
-        }
+            .bind(new.scope).bind(new.methods).bind(new.auth_time.0).bind(&seed).bind(now.0));
+        match begun {
+            Ok(0) => return Ok(None),
+            // It ended at this moment.
+            Err(sqlx::Error::Database(error)) if error.is_foreign_key_violation() => return Ok(None),
+            other => other?,
+        };
         execute!(in &mut tx => query(CODE).bind(self.hash(b"code", &code)).bind(&grant).bind(new.redirect_uri)
             .bind(new.challenge).bind(new.nonce).bind(now.plus(CODE_LASTS).0))?;
-        execute!(in &mut tx => query(END).bind(&session).bind(new.client).bind(MOST_GRANTS))?;
+        execute!(in &mut tx => query(END).bind(&session).bind(new.client).bind(MOST_GRANTS - 1).bind(&grant))?;
         tx.commit().await?;
         Ok(Some(code))
     }
@@ -169,6 +180,9 @@ impl Grants {
         verifier: Option<&str>,
         admits: impl Fn(&GrantHolder) -> bool,
     ) -> Result<Issued, DbError> {
+        // First the grant, as wherever one ends: otherwise two could wait for each other.
+        const LOCK: &str = "UPDATE oidc_grants SET generation = generation WHERE client = $1
+            AND id = (SELECT grant_id FROM oidc_codes WHERE code_hash = $2)";
         const TAKE: &str = "UPDATE oidc_codes SET used_at = $1 WHERE code_hash = $2 AND used_at IS NULL
             AND expires_at > $1 AND redirect_uri = $3 AND challenge = $4
             AND EXISTS (SELECT 1 FROM oidc_grants WHERE id = grant_id AND client = $5 AND revoked_at IS NULL)
@@ -178,20 +192,25 @@ impl Grants {
             AND redirect_uri = $3 AND challenge = $4) RETURNING account";
         let challenge =
             verifier.map_or_else(String::new, |text| URL_SAFE_NO_PAD.encode(Sha256::digest(text)));
+        if !self.is_ours(b"code", code) {
+            return Ok(Err(GrantRefusal::Invalid));
+        }
         let hash = self.hash(b"code", code);
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.db.begin_exclusive(DbLock::grant(hash.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
+        execute!(in &mut tx => query(LOCK).bind(client).bind(&hash))?;
         let taken: Option<(GrantId, Option<String>)> = on_tx!(&mut tx, connection => query_as(TAKE).bind(now.0)
             .bind(&hash).bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(connection).await)?;
         let Some((grant, nonce)) = taken else {
-            let copied: Option<AccountId> = on_tx!(&mut tx, connection => query_scalar(REUSED).bind(now.0).bind(&hash)
-                .bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(connection).await)?;
-            tx.commit().await?;
+            drop(tx);
+            let copied: Option<AccountId> = on_db!(&self.db, pool => query_scalar(REUSED).bind(now.0).bind(&hash)
+                .bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(pool).await)?;
             return Ok(Err(copied.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)));
         };
         let issued = self.issue(&mut tx, (grant, 0), now, admits).await?;
         // The code is used up, whatever follows.
         tx.commit().await?;
+        self.touch(&issued, now).await;
         Ok(issued.map(|issued| IssuedTokens { nonce, ..issued }))
     }
 
@@ -202,41 +221,52 @@ impl Grants {
         client: &str,
         admits: impl Fn(&GrantHolder) -> bool,
     ) -> Result<Issued, DbError> {
-        // Whoever comes at the same time waits here.
-        const LOCK: &str = "UPDATE oidc_grants SET generation = generation WHERE id = $1 AND client = $2
-            AND revoked_at IS NULL AND rotated_at > $3 RETURNING seed, generation, rotated_at";
-        const ROTATE: &str =
-            "UPDATE oidc_grants SET generation = generation + 1, rotated_at = $1 WHERE id = $2";
-        let Some(RefreshToken { grant, generation, hash }) = RefreshToken::parse(token) else {
+        const READ: &str =
+            "SELECT seed, generation, rotated_at FROM oidc_grants WHERE id = $1 AND client = $2
+            AND revoked_at IS NULL AND rotated_at > $3";
+        // Also where nothing moves: it may have ended meanwhile. The only one of its row: PostgreSQL checks the session of a
+        // second one, whose end may wait for this.
+        const MOVE: &str =
+            "UPDATE oidc_grants SET generation = $1, rotated_at = $2 WHERE id = $3 AND generation = $4
+            AND revoked_at IS NULL";
+        let Some(RefreshToken { grant, generation, hash }) = self.parse_refresh(token) else {
             return Ok(Err(GrantRefusal::Invalid));
         };
-        let mut tx = self.db.begin().await?;
+        let mut tx = self.db.begin_exclusive(DbLock::grant(grant.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let alive = now.minus(self.settings.refresh_idle).0;
-        let locked: Option<LockedGrant> = on_tx!(&mut tx, connection => query_as(LOCK).bind(grant.to_string())
+        let locked: Option<LockedGrant> = on_tx!(&mut tx, connection => query_as(READ).bind(grant.to_string())
             .bind(client).bind(alive).fetch_optional(connection).await)?;
         let ours = |(seed, ..): &LockedGrant| {
             crate::secret::same(&hash, &self.refresh_hash(grant, generation, seed))
         };
         let Some((_, due, rotated_at)) = locked.filter(ours) else { return Ok(Err(GrantRefusal::Invalid)) };
-        match due - generation {
-            0 => {
-                execute!(in &mut tx => query(ROTATE).bind(now.0).bind(grant.to_string()))?;
-            }
-            1 if self.may_repeat(&mut tx, (grant, generation), Micros(rotated_at), now).await? => {}
+        let late = now.since(Micros(rotated_at)) > REPEATS_FREELY;
+        let is_repeat = due - generation == 1;
+        let rotated_at = match due - generation {
+            0 => now.0,
+            1 => rotated_at,
             // One from after a backup that was restored: what it was used for is not known here.
             ..0 => return Ok(Err(GrantRefusal::Invalid)),
-            _ => {
-                let account = self.end(&mut tx, grant, now).await?;
-                tx.commit().await?;
-                return Ok(Err(account.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)));
-            }
+            _ => return self.end_copied(tx, grant, now).await,
+        };
+        let moved = execute!(in &mut tx => query(MOVE).bind(generation + 1).bind(rotated_at).bind(grant.to_string())
+            .bind(due))?;
+        if moved == 0 {
+            return Ok(Err(GrantRefusal::Invalid));
+        }
+        if is_repeat && !self.may_repeat(&mut tx, (grant, generation), late, now).await? {
+            drop(tx);
+            let tx = self.db.begin().await?;
+            return self.end_copied(tx, grant, now).await;
         }
         let issued = self.issue(&mut tx, (grant, generation + 1), now, admits).await?;
         if issued.is_ok() {
             tx.commit().await?;
+            self.touch(&issued, now).await;
         }
-        Ok(issued)
+        let is_late_repeat = late && is_repeat;
+        Ok(issued.map(|issued| IssuedTokens { is_late_repeat, ..issued }))
     }
 
     /// Whether the token before the one that is due may come again.
@@ -244,7 +274,7 @@ impl Grants {
         &self,
         tx: &mut Tx,
         (grant, generation): (GrantId, i64),
-        rotated_at: Micros,
+        late: bool,
         now: Micros,
     ) -> Result<bool, DbError> {
         const FORGET: &str = "DELETE FROM oidc_repeats WHERE grant_id = $1 AND at <= $2";
@@ -253,7 +283,7 @@ impl Grants {
             WHERE $3 = 1 OR NOT EXISTS (SELECT 1 FROM oidc_repeats WHERE grant_id = $1 AND generation = $2)";
         const OF_DAY: &str = "SELECT CAST(COALESCE(SUM(late), 0) AS BIGINT), COUNT(DISTINCT generation)
             FROM oidc_repeats WHERE grant_id = $1";
-        let (grant, late) = (grant.to_string(), i64::from(now.since(rotated_at) > REPEATS_FREELY));
+        let (grant, late) = (grant.to_string(), i64::from(late));
         execute!(in &mut *tx => query(FORGET).bind(&grant).bind(now.minus(DAY).0))?;
         execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(late).bind(now.0))?;
         let (late, generations): (i64, i64) =
@@ -274,9 +304,9 @@ impl Grants {
             "oidc_grants g JOIN sessions s ON s.id = g.session",
             "g.id = $1 AND g.revoked_at IS NULL"
         );
-        // A client that carries a grant on uses the session, as a visit does.
-        const TOUCH: &str = "UPDATE sessions SET last_seen = $1,
-            idle_until = CASE WHEN ends_at < $2 THEN ends_at ELSE $2 END WHERE id = $3 AND last_seen < $1";
+        const END: &str =
+            "DELETE FROM oidc_access WHERE grant_id = $1 AND token_hash NOT IN (SELECT token_hash
+            FROM oidc_access WHERE grant_id = $1 ORDER BY expires_at DESC, token_hash LIMIT $2)";
         const ACCESS: &str = "INSERT INTO oidc_access (token_hash, grant_id, expires_at) VALUES ($1, $2, $3)";
         let policy = self.live.snapshot();
         let found: Option<StoredHolder> = on_tx!(&mut *tx, connection => query_as(SQL).bind(grant.to_string())
@@ -288,17 +318,28 @@ impl Grants {
         if !admits(&holder) {
             return Ok(Err(GrantRefusal::NotAdmitted));
         }
-        let access = SessionToken::random(&self.entropy);
+        let access = self.new_token(b"access");
         execute!(in &mut *tx => query(ACCESS).bind(self.hash(b"access", &access)).bind(grant.to_string())
             .bind(now.plus(self.settings.access_token_ttl).0))?;
-        let idle_until = now.plus(self.session.idle).0;
-        execute!(in &mut *tx => query(TOUCH).bind(now.0).bind(idle_until).bind(holder.visitor.session.to_string()))?;
+        execute!(in &mut *tx => query(END).bind(grant.to_string()).bind(MOST_ACCESS_TOKENS))?;
         Ok(Ok(IssuedTokens {
             refresh: self.refresh_token(grant, generation, &seed),
             holder,
             access,
             nonce: None,
+            is_late_repeat: false,
         }))
+    }
+
+    /// A client that carries a grant on uses the session, as a visit does. Outside the transaction, which has locked the
+    /// grant; if it fails, the next use does it.
+    async fn touch(&self, issued: &Issued, now: Micros) {
+        const SQL: &str = "UPDATE sessions SET last_seen = $1,
+            idle_until = CASE WHEN ends_at < $2 THEN ends_at ELSE $2 END WHERE id = $3 AND last_seen <= $4";
+        let Ok(IssuedTokens { holder, .. }) = issued else { return };
+        let (session, idle_until) = (holder.visitor.session.to_string(), now.plus(self.session.idle).0);
+        let before = now.minus(TOUCH_EVERY).0;
+        let _ = execute!(&self.db => query(SQL).bind(now.0).bind(idle_until).bind(session).bind(before));
     }
 
     /// Whose access token it is, while it holds, and until when.
@@ -308,6 +349,9 @@ impl Grants {
             "oidc_access t JOIN oidc_grants g ON g.id = t.grant_id JOIN sessions s ON s.id = g.session",
             "t.token_hash = $1 AND t.expires_at > $2 AND g.revoked_at IS NULL"
         );
+        if !self.is_ours(b"access", access) {
+            return Ok(None);
+        }
         let (now, policy) = (self.clock.now(), self.live.snapshot());
         let found: Option<StoredHolder> = on_db!(&self.db, pool => query_as(SQL).bind(self.hash(b"access", access))
             .bind(now.0).bind(policy.factors.required_of()).fetch_optional(pool).await)?;
@@ -325,8 +369,9 @@ impl Grants {
         const SEED: &str =
             "SELECT seed FROM oidc_grants WHERE id = $1 AND client = $2 AND revoked_at IS NULL";
         let now = self.clock.now();
-        let Some(RefreshToken { grant, generation, hash }) = RefreshToken::parse(token) else {
-            let Some(access) = SessionToken::parse(token) else { return Ok(false) };
+        let Some(RefreshToken { grant, generation, hash }) = self.parse_refresh(token) else {
+            let access = SessionToken::parse(token).filter(|access| self.is_ours(b"access", access));
+            let Some(access) = access else { return Ok(false) };
             return Ok(execute!(&self.db => query(BY_ACCESS).bind(now.0).bind(client)
                 .bind(self.hash(b"access", &access)))?
                 > 0);
@@ -348,37 +393,52 @@ impl Grants {
         client: &str,
         scope: &str,
     ) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT scope FROM oidc_consents WHERE account = $1 AND client = $2";
-        let agreed: Option<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).bind(client)
-            .fetch_optional(pool).await)?;
-        let agreed = agreed.unwrap_or_default();
+        let agreed = self.agreed(account, client).await?;
         Ok(scope.split(' ').all(|one| agreed.split(' ').any(|known| known == one)))
     }
 
+    /// Besides what they have agreed to before.
     pub async fn consent(&self, account: AccountId, client: &str, scope: &str) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO oidc_consents (account, client, scope, at) VALUES ($1, $2, $3, $4)
             ON CONFLICT (account, client) DO UPDATE SET scope = excluded.scope, at = excluded.at";
-        execute!(&self.db => query(SQL).bind(account.to_string()).bind(client).bind(scope).bind(self.clock.now().0))?;
+        let mut all = self.agreed(account, client).await?;
+        for one in
+            scope.split(' ').filter(|one| !all.split(' ').any(|known| known == *one)).collect::<Vec<_>>()
+        {
+            all = format!("{all} {one}").trim_start().to_owned();
+        }
+        execute!(&self.db => query(SQL).bind(account.to_string()).bind(client).bind(&all).bind(self.clock.now().0))?;
         Ok(())
     }
 
-    /// Deletes what has expired or was revoked, a few at a time; returns how many of the largest kind.
+    async fn agreed(&self, account: AccountId, client: &str) -> Result<String, DbError> {
+        const SQL: &str = "SELECT scope FROM oidc_consents WHERE account = $1 AND client = $2";
+        let agreed: Option<String> = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).bind(client)
+            .fetch_optional(pool).await)?;
+        Ok(agreed.unwrap_or_default())
+    }
+
+    /// Deletes what has expired, a few at a time; returns how many of the largest kind. Grants that were fetched go with
+    /// their sessions, so that their clients are told of the end of those.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
         const ACCESS: &str = "DELETE FROM oidc_access WHERE token_hash IN (SELECT token_hash FROM oidc_access
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-        // With the grants that nobody fetched.
+        const UNFETCHED: &str = "DELETE FROM oidc_grants WHERE id IN (SELECT grant_id FROM oidc_codes
+            WHERE used_at IS NULL AND expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         const CODES: &str = "DELETE FROM oidc_codes WHERE code_hash IN (SELECT code_hash FROM oidc_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-        const GRANTS: &str = "DELETE FROM oidc_grants WHERE id IN (SELECT id FROM oidc_grants
-            WHERE rotated_at <= $1 ORDER BY rotated_at LIMIT $2)";
         let now = self.db.now(&self.clock).await?;
         let mut most = 0;
-        for (sql, before) in
-            [(ACCESS, now), (CODES, now.minus(CODE_KNOWN)), (GRANTS, now.minus(self.settings.refresh_idle))]
-        {
+        for (sql, before) in [(ACCESS, now), (UNFETCHED, now), (CODES, now.minus(CODE_KNOWN))] {
             most = most.max(execute!(&self.db => query(sql).bind(before.0).bind(i64::from(batch)))?);
         }
         Ok(most)
+    }
+
+    async fn end_copied(&self, mut tx: Tx, grant: GrantId, now: Micros) -> Result<Issued, DbError> {
+        let account = self.end(&mut tx, grant, now).await?;
+        tx.commit().await?;
+        Ok(Err(account.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)))
     }
 
     async fn end(&self, tx: &mut Tx, grant: GrantId, now: Micros) -> Result<Option<AccountId>, DbError> {
@@ -390,12 +450,43 @@ impl Grants {
         )
     }
 
+    /// 192 random bits, and 64 that show that they are ours: strangers cannot make us ask the database.
+    fn new_token(&self, kind: &[u8]) -> SessionToken {
+        let mut bytes: [u8; 32] = self.entropy.bytes();
+        let tag = self.tag(&[kind, &bytes[..RANDOM]]);
+        bytes[RANDOM..].copy_from_slice(&tag);
+        SessionToken::of(bytes)
+    }
+
+    fn is_ours(&self, kind: &[u8], token: &SessionToken) -> bool {
+        let (random, tag) = token.bytes().split_at(RANDOM);
+        crate::secret::same(tag, &self.tag(&[kind, random]))
+    }
+
+    fn tag(&self, parts: &[&[u8]]) -> [u8; 32 - RANDOM] {
+        *self.key.hash(&[&[&b"ours"[..]], parts].concat()).first_chunk().expect("32 bytes hold 8")
+    }
+
+    /// None for one that was never given out.
+    fn parse_refresh(&self, text: &str) -> Option<RefreshToken> {
+        let token = RefreshToken::parse(text)?;
+        crate::secret::same(&token.hash[RANDOM..], &self.refresh_tag(token.grant, token.generation))
+            .then_some(token)
+    }
+
+    fn refresh_tag(&self, grant: GrantId, generation: i64) -> [u8; 32 - RANDOM] {
+        self.tag(&[b"refresh", grant.as_bytes(), &generation.to_be_bytes()])
+    }
+
     fn hash(&self, kind: &[u8], token: &SessionToken) -> String {
         hash_text(self.key.hash(&[kind, token.bytes()]))
     }
 
     fn refresh_hash(&self, grant: GrantId, generation: i64, seed: &str) -> [u8; 32] {
-        self.key.hash(&[b"refresh", grant.as_bytes(), &generation.to_be_bytes(), seed.as_bytes()])
+        let mut hash =
+            self.key.hash(&[b"refresh", grant.as_bytes(), &generation.to_be_bytes(), seed.as_bytes()]);
+        hash[RANDOM..].copy_from_slice(&self.refresh_tag(grant, generation));
+        hash
     }
 
     fn refresh_token(&self, grant: GrantId, generation: i64, seed: &str) -> Zeroizing<String> {

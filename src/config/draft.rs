@@ -22,7 +22,7 @@ use url::Url;
 
 use super::access::KEYS;
 use super::document::{self, ConfigTable, ConfigValue, TableEntry, ValueNode};
-use super::error::{ConfigError, ConfigLocation};
+use super::error::{ConfigError, ConfigLocation, ConfigProblem};
 use super::factors::FactorSettings;
 use super::limits::Limits;
 use super::reader::SectionTable;

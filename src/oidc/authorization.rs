@@ -69,11 +69,11 @@ impl<'a> ClientRequest<'a> {
         let (app, client) = apps.client(&id).ok_or(unknown)?;
         let redirect_uri = text("redirect_uri")?.ok_or_else(|| missing("redirect_uri"))?;
         if client.redirect(&redirect_uri).is_none() {
-            let nearest = client.nearest(&redirect_uri);
-            tracing::warn!(
+            // A stranger can ask as often as they like.
+            tracing::debug!(
                 app = app.name,
                 asked = redirect_uri,
-                ?nearest,
+                nearest = ?client.nearest(&redirect_uri),
                 "a redirect URI is none of the client's"
             );
             return Err(Unanswerable { parameter: "redirect_uri", fault: ParameterFault::Unregistered });
@@ -100,7 +100,7 @@ impl AuthorizationRequest {
     pub fn wants_sign_in(&self, who: &AuthenticatedSession, now: Micros) -> bool {
         let begun = who.session.created_at;
         let may_confirm = who.account.password_hash.is_some() || who.session.strongest.is_some();
-        self.prompt.select_account && begun < self.proved_since.unwrap_or(now)
+        self.prompt.select_account && begun < self.proved_since.unwrap_or(now).min(now)
             || !may_confirm && self.proof_since(now).is_some_and(|since| begun < since)
     }
 

@@ -23,11 +23,11 @@ pub struct Authentication {
 impl Authentication {
     pub fn of(session: &Session) -> Self {
         let factor = session.factor.map(|(factor, _)| factor);
-        let by_password = session.verified_at > Micros(0);
-        let first = match (by_password, factor) {
+        // Of a session that has proved a factor besides, the first may have been a passkey.
+        let first = match (session.verified_at > Micros(0), factor) {
             (true, _) => "pwd ",
-            (false, Some(Factor::Passkey)) => "",
-            (false, _) => "sms ",
+            (false, None) => "sms ",
+            (false, Some(_)) => "",
         };
         let (class, second) = match factor {
             None => (AppFactor::None, ""),
@@ -116,6 +116,9 @@ impl<'a> IdToken<'a> {
 /// What is read of an ID token that comes back.
 #[derive(Debug, Deserialize)]
 pub struct IdTokenHint {
+    /// A token that tells of a sign-out has none.
+    #[serde(rename = "auth_time")]
+    _auth_time: i64,
     pub sub: String,
     pub aud: String,
     pub sid: String,

@@ -1,6 +1,7 @@
 //! Back-channel logout (OpenID Connect Back-Channel Logout 1.0): clients are told that a session has ended. The database
 //! notes it, however the session ends; whichever instance takes the note posts it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ const RETRIES: [Duration; 5] = [
     Duration::from_secs(2 * 60 * 60),
 ];
 const MOST_AT_ONCE: usize = 32;
+const MOST_AT_CLIENT: usize = 8;
 /// How long a client has to look at a token (Back-Channel Logout 1.0, 2.4).
 const TOKEN_LASTS: i64 = 120;
 
@@ -64,18 +66,42 @@ impl LogoutNotices {
     }
 
     pub async fn run(self: Arc<Self>, mut stop: StopSignal) {
-        let mut posting = JoinSet::new();
+        let (mut posting, mut busy) = (JoinSet::new(), HashMap::<String, usize>::new());
         while stop.pause(LOOK_EVERY).await {
             // An outage is reported by the probes, and what is noted stays.
-            while let Ok(Some(notice)) = self.take().await {
-                if posting.len() >= MOST_AT_ONCE {
-                    posting.join_next().await;
+            while posting.len() < MOST_AT_ONCE {
+                let Ok(Some(notice)) = self.take().await else { break };
+                let at_client = busy.entry(notice.1.clone()).or_default();
+                if *at_client >= MOST_AT_CLIENT {
+                    // One that does not answer keeps no other waiting.
+                    let _ = self.put_back(&notice).await;
+                    continue;
                 }
+                *at_client += 1;
                 let notices = Arc::clone(&self);
-                posting.spawn(async move { notices.post(notice).await });
+                posting.spawn(async move {
+                    let client = notice.1.clone();
+                    notices.post(notice).await;
+                    client
+                });
             }
-            while posting.try_join_next().is_some() {}
+            while let Some(done) = posting.try_join_next() {
+                if let Ok(client) = done
+                    && let Some(at_client) = busy.get_mut(&client)
+                {
+                    *at_client -= 1;
+                }
+            }
+            busy.retain(|_, at_client| *at_client > 0);
         }
+    }
+
+    async fn put_back(&self, (session, client, ..): &LogoutNotice) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE oidc_logouts SET next_at = $1, attempts = attempts - 1
+            WHERE session = $2 AND client = $3";
+        let at = self.db.now(&self.clock).await?.plus(TIMEOUT).0;
+        execute!(&self.db => query(SQL).bind(at).bind(session).bind(client))?;
+        Ok(())
     }
 
     /// What is due longest. Of two instances that want it, one gets it.

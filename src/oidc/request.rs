@@ -108,16 +108,13 @@ impl AuthorizationRequest {
         }
         match parameters.get("response_type")? {
             Some("code") => {}
-            None => return Err(OAuthError::invalid("response_type is missing; send \"code\".")),
+            None => return Err(OAuthError::invalid("response_type is missing; send code.")),
             Some(_) => {
-                return Err(OAuthError::new(
-                    "unsupported_response_type",
-                    "response_type has to be \"code\".",
-                ));
+                return Err(OAuthError::new("unsupported_response_type", "response_type has to be code."));
             }
         }
         if parameters.get("response_mode")?.is_some_and(|mode| mode != "query") {
-            return Err(OAuthError::invalid("response_mode has to be \"query\"; leave it out."));
+            return Err(OAuthError::invalid("response_mode has to be query; leave it out."));
         }
         if parameters.get("state")?.is_some_and(|state| state.len() > LONGEST_STATE) {
             return Err(OAuthError::invalid("state is longer than 2048 bytes."));
@@ -156,7 +153,7 @@ impl AuthorizationRequest {
 fn scope(text: Option<&str>) -> Result<String, OAuthError> {
     let asked: Vec<&str> = text.unwrap_or_default().split(' ').collect();
     if !asked.contains(&"openid") {
-        return Err(OAuthError::new("invalid_scope", "scope has to have \"openid\" in it."));
+        return Err(OAuthError::new("invalid_scope", "scope has to have openid in it."));
     }
     Ok(SCOPES.into_iter().filter(|scope| asked.contains(scope)).collect::<Vec<_>>().join(" "))
 }
@@ -171,7 +168,7 @@ fn challenge(parameters: &Parameters, pkce: Pkce) -> Result<String, OAuthError> 
         (Some(_), Some("S256")) => {
             Err(OAuthError::invalid("code_challenge has to be 43 letters of base64url."))
         }
-        (Some(_), _) => Err(OAuthError::invalid("code_challenge_method has to be \"S256\".")),
+        (Some(_), _) => Err(OAuthError::invalid("code_challenge_method has to be S256.")),
         (None, Some(_)) => Err(OAuthError::invalid("code_challenge is missing.")),
         (None, None) if pkce == Pkce::Required => {
             Err(OAuthError::invalid("code_challenge is missing: this client has to use PKCE with S256."))
@@ -190,14 +187,14 @@ fn prompt(text: &str) -> Result<Prompt, OAuthError> {
             "select_account" => prompt.select_account = true,
             _ => {
                 return Err(OAuthError::invalid(
-                    "prompt has to be \"none\", or of \"login\", \"consent\" and \"select_account\".",
+                    "prompt has to be none, or of login, consent and select_account.",
                 ));
             }
         }
     }
     let Prompt { none, login, consent, select_account } = prompt;
     match none && (login || consent || select_account) {
-        true => Err(OAuthError::invalid("prompt \"none\" has to stand alone.")),
+        true => Err(OAuthError::invalid("prompt none has to stand alone.")),
         false => Ok(prompt),
     }
 }

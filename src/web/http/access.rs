@@ -24,7 +24,7 @@ use crate::web::http::problem::Problem;
 const SPARED: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/favicon.ico"];
 const SPARED_UNDER: [&str; 4] = ["/static/", "/sms/reports/", AUTHZ, ON_HOSTS];
 /// What a browser that an account knows may reach.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 17] = [
     "/",
     "/login",
     "/confirm",
@@ -38,6 +38,10 @@ const KNOWN: [&str; 13] = [
     "/api/v1/recovery-codes",
     "/api/v1/session",
     "/api/v1/totp",
+    "/oauth/authorize",
+    "/oauth/continue",
+    "/oauth/consent",
+    "/oauth/logout",
 ];
 const KNOWN_UNDER: [&str; 7] = [
     "/account",

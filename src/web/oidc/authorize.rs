@@ -1,6 +1,8 @@
 //! `/oauth/authorize`: somebody's browser gets a code for a client, once they are signed in and have proved and agreed to
 //! what that takes.
 
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, HeaderValue, LOCATION};
@@ -15,7 +17,9 @@ use crate::oidc::{
     Authentication, AuthorizationRequest, CONTINUE, ClientRequest, IdTokenHint, OAuthError, PROVED_SINCE,
     ParameterFault, Parameters, Unanswerable,
 };
-use crate::web::http::{Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult};
+use crate::web::http::{
+    Flash, Layout, Next, PageRequest, Problem, Services, ServicesData, WebError, WebResult,
+};
 use crate::web::session::{self, CONFIRM, SET_UP};
 
 const AUTHORIZE: &str = "/oauth/authorize";
@@ -50,7 +54,7 @@ pub(super) fn see(location: &str) -> HttpResponse {
 
 pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
     let query = visit.request().query_string().to_owned();
-    answer(&visit, &services, &query, false).await
+    answer(&visit, &services, &query, None).await
 }
 
 /// A request may be a form (OpenID Connect Core 1.0, 3.1.2.1). It comes from another site, so without our cookies.
@@ -58,14 +62,15 @@ pub async fn take(body: Bytes) -> HttpResponse {
     see(&format!("{AUTHORIZE}?{}", Parameters::parse(&body).with("", None)))
 }
 
+const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 const NOBODY: OAuthError = OAuthError::new("login_required", "Nobody is signed in, or not recently enough.");
 const NOT_ALONE: OAuthError = OAuthError::new(
     "interaction_required",
     "The account has something to do first: ask without prompt=none.",
 );
 
-/// The answer to a request. `agreed`: who is signed in has just agreed to it.
-async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: bool) -> WebResult {
+/// The answer to a request, to which the account `agreed` has just agreed.
+async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: Option<&str>) -> WebResult {
     let live = visit.live(services);
     let asked = ClientRequest::of(query, &live.apps).map_err(|wrong| unanswerable(visit, wrong))?;
     let refuse = |OAuthError { code, description }| {
@@ -77,8 +82,8 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: b
     };
     let now = visit.now();
     let lead = |page: &str, why: OAuthError| {
-        // What is asked for now is asked for once.
-        let since = request.proved_since.unwrap_or(now).0.to_string();
+        // What is asked for now is asked for once; clocks of instances differ a little.
+        let since = request.proved_since.unwrap_or(now.minus(CLOCKS_DIFFER)).min(now).0.to_string();
         let back = format!("{CONTINUE}?{}", asked.parameters.with(PROVED_SINCE, Some(&since)));
         match Next::parse(&back).filter(|_| !request.prompt.none) {
             Some(back) => Ok(see(&back.by_way_of(page))),
@@ -96,7 +101,11 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: b
         let known = services.signing_keys.verify::<IdTokenHint>(hint);
         known.is_some_and(|known| known.sub == who.account.id.to_string())
     };
-    if !request.id_token_hint.as_deref().is_none_or(is_hinted) || request.wants_sign_in(&who, now) {
+    // It is about somebody else, or nobody can tell.
+    if !request.id_token_hint.as_deref().is_none_or(is_hinted) {
+        return refuse(NOBODY);
+    }
+    if request.wants_sign_in(&who, now) {
         return lead("/login", NOBODY);
     }
     let groups = services.accounts.groups(who.account.id).await?;
@@ -108,12 +117,21 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: b
         let has =
             strongest == Some(Factor::Passkey) || strongest.is_some() && lacking.factor != AppFactor::Passkey;
         return match (lacking.is_asked_of_all, has) {
-            (true, false) => lead(SET_UP, NOT_ALONE),
+            (true, false) if request.prompt.none => refuse(NOT_ALONE),
+            (true, false) => {
+                let asks = match lacking.factor {
+                    AppFactor::Passkey => Flash::AppAsksPasskey,
+                    _ => Flash::AppAsksFactor,
+                };
+                Ok(visit.see_other_about(SET_UP, Some(asks), &asked.app.name))
+            }
             (true, true) => lead(CONFIRM, NOT_ALONE),
             (false, _) => lead(CONFIRM, NOBODY),
         };
     }
     let (account, client) = (who.account.id, &asked.client.client_id);
+    // Somebody else may have signed in in another tab.
+    let agreed = agreed.is_some_and(|agreed| agreed == account.to_string());
     let asks_always = asked.client.is_native() || request.prompt.consent;
     let has_agreed = agreed
         || !asks_always
@@ -163,6 +181,8 @@ pub(super) fn onward(visit: &PageRequest, to: String, app: Option<String>) -> Ht
 pub struct ConsentForm {
     /// The query of the request.
     request: String,
+    /// The account that was asked.
+    account: String,
     csrf_token: String,
     /// Not empty: yes.
     #[serde(default)]
@@ -184,7 +204,7 @@ pub async fn decide(visit: PageRequest, form: Form<ConsentForm>, services: Servi
             Some(asked.app.name.clone()),
         ));
     }
-    let answered = answer(&visit, &services, &form.request, true).await?;
+    let answered = answer(&visit, &services, &form.request, Some(&form.account)).await?;
     match answered.headers().get(LOCATION).and_then(|to| to.to_str().ok()) {
         Some(to) => Ok(onward(&visit, to.to_owned(), Some(asked.app.name.clone()))),
         None => Ok(answered),
@@ -204,6 +224,7 @@ struct ContinuePage {
 struct ConsentPage {
     layout: Layout,
     login: String,
+    account: String,
     app: String,
     /// Keys of what the client is told.
     told: Vec<&'static str>,
@@ -235,6 +256,7 @@ impl ConsentPage {
         Self {
             layout: visit.layout(format!("{AUTHORIZE}?{query}"), Some(login)),
             login: login.to_owned(),
+            account: who.account.id.to_string(),
             app: asked.app.name.clone(),
             told: told.collect(),
             request: query.to_owned(),

@@ -40,12 +40,13 @@ pub async fn show(services: ServicesData) -> HttpResponse {
                 "sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "preferred_username",
                 "name", "email", "email_verified", "groups"
             ],
-            "ui_locales_supported": ["en", "zh-CN"],
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
             "code_challenge_methods_supported": ["S256"],
             "claims_parameter_supported": false,
             "request_parameter_supported": false,
             "request_uri_parameter_supported": false,
             "authorization_response_iss_parameter_supported": true,
+            "backchannel_logout_supported": true,
+            "backchannel_logout_session_supported": true,
         }))
 }

@@ -68,10 +68,13 @@ fn authenticated<'a>(
         Some(_) if secret.is_some() => {
             return Err(bad(OAuthError::invalid("Send the secret once: by HTTP Basic or in the form.")));
         }
-        Some(sent) if id.is_some_and(|id| id != sent.id.as_str()) => {
+        Some(sent) if id.is_some_and(|id| !sent.ids.iter().any(|known| known == id)) => {
             return Err(bad(OAuthError::invalid("client_id is not that of HTTP Basic.")));
         }
-        Some(sent) => (sent.id.as_str(), sent.secrets.iter().map(|secret| secret.as_str()).collect()),
+        Some(sent) => {
+            let known = sent.ids.iter().find(|id| live.apps.client(id).is_some()).ok_or_else(wrong)?;
+            (known.as_str(), sent.secrets.iter().map(|secret| secret.as_str()).collect())
+        }
         None => (id.ok_or_else(wrong)?, secret.into_iter().collect::<Vec<_>>()),
     };
     let (app, client) = live.apps.client(id).ok_or_else(wrong)?;
@@ -83,9 +86,9 @@ fn authenticated<'a>(
     if proved { Ok((app, client)) } else { Err(wrong()) }
 }
 
+/// As they were sent, and decoded: both are encoded before (RFC 6749, 2.3.1), which not every client does.
 struct BasicCredentials {
-    id: String,
-    /// As it was sent, and decoded: both are encoded before (RFC 6749, 2.3.1), which not every client does.
+    ids: [String; 2],
     secrets: [Zeroizing<String>; 2],
 }
 
@@ -100,7 +103,7 @@ fn basic(sent: &HeaderValue) -> Option<BasicCredentials> {
             .map_or_else(|| text.to_owned(), |(name, _)| name.into_owned())
     };
     let secrets = [Zeroizing::new(secret.to_owned()), Zeroizing::new(plain(secret))];
-    Some(BasicCredentials { id: plain(id), secrets })
+    Some(BasicCredentials { ids: [id.to_owned(), plain(id)], secrets })
 }
 
 /// Whether whose a grant is may still use its client: judged each time that it is used.

@@ -1,17 +1,20 @@
 //! `POST /oauth/token`, `/oauth/revoke` and `/oauth/introspect`: what clients' servers call.
 
+use actix_web::http::StatusCode;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::{admits, authenticated, bad, not_now, readable};
-use crate::accounts::{Account, GrantRefusal, IssuedTokens, SessionToken};
+use super::{admits, authenticated, bad, not_now, readable, refused};
+use crate::accounts::{Account, AccountId, GrantHolder, GrantRefusal, IssuedTokens, SessionToken};
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
+use crate::clock::Micros;
 use crate::config::{App, LiveSettings, OidcClient};
+use crate::db::DbError;
 use crate::oidc::{Claims, IdToken, OAuthError, Parameters};
 use crate::web::http::client::ClientAddress;
-use crate::web::http::{Services, ServicesData, WebContext, WebResult};
+use crate::web::http::{Services, ServicesData, WebContext, WebError, WebResult};
 
 /// The fields of a form.
 fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, HttpResponse> {
@@ -30,7 +33,7 @@ fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, HttpResponse>
 
 pub async fn issue(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let answer = answer(&request, &body, &services, &live).await?;
+    let answer = answer(&request, &body, &services, &live).await.unwrap_or_else(|_| not_now());
     Ok(readable(&request, &live, answer))
 }
 
@@ -60,7 +63,13 @@ async fn answer(request: &HttpRequest, body: &Bytes, services: &Services, live: 
         Err(error) => return Ok(bad(error)),
     };
     match issued {
-        Ok(issued) => Ok(tokens(services, client, &issued)),
+        Ok(issued) => {
+            if issued.is_late_repeat {
+                let account = issued.holder.visitor.account;
+                tell_reuse(request, services, app, (account, Outcome::Ok)).await?;
+            }
+            Ok(tokens(services, client, &issued))
+        }
         Err(refusal) => denied(request, services, app, refusal).await,
     }
 }
@@ -91,14 +100,14 @@ fn grant(parameters: &Parameters) -> Result<GrantType<'_>, OAuthError> {
         None => Err(OAuthError::invalid("grant_type is missing.")),
         Some(_) => Err(OAuthError::new(
             "unsupported_grant_type",
-            "grant_type has to be \"authorization_code\" or \"refresh_token\".",
+            "grant_type has to be authorization_code or refresh_token.",
         )),
     }
 }
 
 fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> HttpResponse {
     let now = services.audit.now();
-    let IssuedTokens { holder, access, refresh, nonce } = issued;
+    let IssuedTokens { holder, access, refresh, nonce, .. } = issued;
     let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), now);
     let Ok(id_token) = services.signing_keys.sign(&id_token, "JWT") else { return not_now() };
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({
@@ -120,27 +129,39 @@ async fn denied(request: &HttpRequest, services: &Services, app: &App, refusal: 
                 "The account may not use this client any more, or has to prove more: send it to the authorization endpoint.",
             )));
         }
-        GrantRefusal::Copied(account) => services.accounts.by_id(account).await?,
+        GrantRefusal::Copied(account) => account,
     };
+    tell_reuse(request, services, app, (account, Outcome::Refused)).await?;
+    Ok(bad(USED))
+}
+
+/// Records that a token came again: from a copy, or long after it was answered first.
+async fn tell_reuse(
+    request: &HttpRequest,
+    services: &Services,
+    app: &App,
+    (account, outcome): (AccountId, Outcome),
+) -> Result<(), WebError> {
+    let account = services.accounts.by_id(account).await?;
     let client = ClientAddress::of(request, &WebContext::of(request)?.trusted);
     let address = client.subject();
     services.audit.record(AuditEvent {
         name: Some(&app.name),
         account: account.as_ref().map(Account::recorded),
         address: Some(EventSubject::Address(address.as_ref())),
-        ..AuditEvent::new(services.audit.now(), Action::TokenReuse, Outcome::Refused)
+        ..AuditEvent::new(services.audit.now(), Action::TokenReuse, outcome)
     });
-    Ok(bad(USED))
+    Ok(())
 }
 
 /// RFC 7009. The whole grant ends: its other tokens, too.
 pub async fn revoke(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
     let answer = match asked(&request, &body, &live) {
-        Ok((client, token)) => {
-            services.grants.revoke(&token, &client.client_id).await?;
-            HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish()
-        }
+        Ok((client, token)) => match services.grants.revoke(&token, &client.client_id).await {
+            Ok(_) => HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish(),
+            Err(_) => not_now(),
+        },
         Err(refused) => refused,
     };
     Ok(readable(&request, &live, answer))
@@ -150,12 +171,16 @@ pub async fn revoke(request: HttpRequest, body: Bytes, services: ServicesData) -
 pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
     let (client, token) = match asked(&request, &body, &live) {
+        Ok((client, _)) if client.is_public() => {
+            let error = OAuthError::new("invalid_client", "A client without a secret may not ask.");
+            return Ok(refused(StatusCode::UNAUTHORIZED, error));
+        }
         Ok(asked) => asked,
         Err(refused) => return Ok(refused),
     };
+    let Ok(found) = holder(&services, &token).await else { return Ok(not_now()) };
     let mut told = json!({ "active": false });
-    if let Some(token) = SessionToken::parse(&token)
-        && let Some((holder, expires_at)) = services.grants.holder(&token).await?
+    if let Some((holder, expires_at)) = found
         && holder.client == client.client_id
         && live
             .apps
@@ -177,6 +202,17 @@ pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesDat
         }
     }
     Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(told))
+}
+
+/// Whose access token it is, and until when.
+pub(super) async fn holder(
+    services: &Services,
+    token: &str,
+) -> Result<Option<(GrantHolder, Micros)>, DbError> {
+    match SessionToken::parse(token) {
+        Some(token) => services.grants.holder(&token).await,
+        None => Ok(None),
+    }
 }
 
 /// The client that asks, and the token that it asks about.

@@ -3,20 +3,19 @@
 use actix_web::http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::{admits, readable};
-use crate::accounts::SessionToken;
+use super::token::holder;
+use super::{admits, not_now, readable};
 use crate::oidc::Claims;
+use crate::web::http::ServicesData;
 use crate::web::http::extract::bearer;
-use crate::web::http::{ServicesData, WebResult};
 
-pub async fn show(request: HttpRequest, services: ServicesData) -> WebResult {
+pub async fn show(request: HttpRequest, services: ServicesData) -> HttpResponse {
     let live = services.live.snapshot();
     let answer = match bearer(request.headers()) {
         None => refused("Bearer realm=\"Gatehouse\""),
         Some(sent) => {
-            let found = match SessionToken::parse(sent) {
-                Some(token) => services.grants.holder(&token).await?,
-                None => None,
+            let Ok(found) = holder(&services, sent).await else {
+                return readable(&request, &live, not_now());
             };
             let told = found.as_ref().and_then(|(holder, _)| {
                 let (app, client) = live.apps.client(&holder.client)?;
@@ -28,7 +27,7 @@ pub async fn show(request: HttpRequest, services: ServicesData) -> WebResult {
             }
         }
     };
-    Ok(readable(&request, &live, answer))
+    readable(&request, &live, answer)
 }
 
 fn refused(why: &'static str) -> HttpResponse {

@@ -1,11 +1,11 @@
-// A client by openid-client: node client.mjs ISSUER ID SECRET REDIRECT_URI AFTER_LOGOUT. It prints the address to which it
+// A client by openid-client: node client.mjs PACKAGES ISSUER ID SECRET REDIRECT_URI AFTER_LOGOUT NOW, in seconds. It prints the address to which it
 // sends a browser, reads the one at which the browser comes back, and prints what it learnt.
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [packages, issuer, id, secret, redirectUri, afterLogout] = process.argv.slice(2);
+const [packages, issuer, id, secret, redirectUri, afterLogout, now] = process.argv.slice(2);
 const entry = createRequire(join(packages, "package.json")).resolve("openid-client");
 const client = await import(pathToFileURL(entry));
 
@@ -16,7 +16,8 @@ const authentication = { basic: client.ClientSecretBasic, post: client.ClientSec
 const [method, value] = secret.split(/:(.*)/s);
 // No TLS on this machine; and the signature of each ID token is checked, although it comes from the issuer itself.
 const options = { execute: [client.allowInsecureRequests, client.enableNonRepudiationChecks] };
-const config = await client.discovery(new URL(issuer), id, {}, authentication[method](value), options);
+const clock = { [client.clockSkew]: Number(now) - Math.floor(Date.now() / 1000) };
+const config = await client.discovery(new URL(issuer), id, clock, authentication[method](value), options);
 
 const pkceCodeVerifier = client.randomPKCECodeVerifier();
 const [expectedNonce, expectedState] = [client.randomNonce(), client.randomState()];

@@ -14,6 +14,8 @@ on_both_stores! {
     of_sixty_four_exchanges_of_a_code_one_gets_tokens,
     who_may_not_use_the_client_any_more_gets_nothing,
     what_ends_at_one_instance_has_ended_at_the_other,
+    refreshes_do_not_keep_anybody_from_signing_out,
+    many_codes_push_out_no_grant_in_use,
 }
 
 async fn a_code_is_for_one_client_one_address_and_one_verifier(store: Store) {
@@ -135,4 +137,32 @@ async fn what_ends_at_one_instance_has_ended_at_the_other(store: Store) {
         ("code_verifier", VERIFIER),
     ];
     assert_eq!(call_at(&beside.url, "/oauth/token", BY_WIKI, &by_code).await.status, 400);
+}
+
+/// Both lock what belongs together, in one order.
+async fn refreshes_do_not_keep_anybody_from_signing_out(store: Store) {
+    let app = start(on(store)).await;
+    for round in 0..10 {
+        let (browser, _, token) = granted(&app, &format!("ada-{round}")).await;
+        let csrf = browser.get("/account").await.csrf_token();
+        let refreshes = join_all((0..16).map(|_| refresh(&app, &token)));
+        let fields = [("csrf_token", &*csrf)];
+        let (out, answers) = tokio::join!(browser.post("/logout", &fields), refreshes);
+        assert_eq!(out.status, 303, "{}", out.text);
+        assert!(answers.iter().all(|answer| [200, 400].contains(&answer.status)));
+        assert_eq!(refresh(&app, &token).await.status, 400);
+    }
+}
+
+async fn many_codes_push_out_no_grant_in_use(store: Store) {
+    let app = start(on(store)).await;
+    let (browser, access, token) = granted(&app, "ada").await;
+    for _ in 0..25 {
+        code(&browser, &[]).await;
+        app.advance(Duration::from_secs(1));
+    }
+    assert_eq!(userinfo(&app.url, &access).await.status, 200);
+    assert_eq!(refresh(&app, &token).await.status, 200);
+    let last = code(&browser, &[]).await;
+    assert_eq!(exchange(&app, &last).await.status, 200);
 }

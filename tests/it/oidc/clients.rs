@@ -16,14 +16,15 @@ struct Talk {
 
 impl Talk {
     /// `secret` is how the client authenticates, and by what.
-    fn begin(issuer: &str, id: &str, secret: &str, redirect_uri: &str) -> Self {
+    fn begin(app: &TestApp, id: &str, secret: &str, redirect_uri: &str) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let packages = root.join("target/tools/oidc-6.9.0");
         assert!(packages.join("node_modules").is_dir(), "scripts/test fetches openid-client");
         let mut node = Command::new("node")
             .arg(root.join("tests/clients/oidc/client.mjs"))
             .arg(packages)
-            .args([issuer, id, secret, redirect_uri, "https://wiki.example/bye"])
+            .args([&app.url, id, secret, redirect_uri, "https://wiki.example/bye"])
+            .arg(app.clock.now().seconds().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -64,13 +65,15 @@ async fn openid_client_signs_in_refreshes_and_signs_out() {
         {
             let login = format!("ada-{number}");
             let browser = browser(&app, &login).await;
-            let mut client = Talk::begin(&app.url, id, &secret, redirect_uri);
+            let mut client = Talk::begin(&app, id, &secret, redirect_uri);
             let to = client.hear().await["to"].as_str().unwrap().to_owned();
             let to = to.strip_prefix(&app.url).expect("the authorization endpoint");
             let mut answer = browser.get(to).await;
             if id == "spa" {
                 let (_, query) = to.split_once('?').unwrap();
-                browser.submit(to, "/oauth/consent", &[("request", query), ("agree", "yes")]).await;
+                let account = answer.hidden("account").unwrap();
+                let fields = [("request", query), ("account", &*account), ("agree", "yes")];
+                browser.submit(to, "/oauth/consent", &fields).await;
                 answer = browser.get(to).await;
             }
             client.tell(answer.header("location"));

@@ -78,7 +78,7 @@ async fn who_is_asked_to_prove_it_again_does_so_once() {
     let app = start(on(Store::Memory)).await;
     let browser = browser(&app, "ada").await;
     for changes in [[("prompt", "login")], [("max_age", "0")]] {
-        app.advance(Duration::from_secs(5));
+        app.advance(Duration::from_secs(10));
         let first = browser.get(&request(&changes)).await;
         let to_confirm = first.header("location").to_owned();
         assert!(to_confirm.starts_with("/confirm?next=/oauth/continue%3F"), "{to_confirm}");
@@ -110,13 +110,25 @@ async fn a_consent_is_given_once_and_to_a_program_each_time() {
     let page = browser.get(&spa).await;
     assert!(page.status == 200 && page.text.contains("Sign in to spa?"), "{}", page.text);
     let (_, query) = spa.split_once('?').unwrap();
+    let account = page.hidden("account").unwrap();
+    let other =
+        app.client().register("boris", PASSWORD).await.body["user"]["id"].as_str().unwrap().to_owned();
+    let fields = [("request", query), ("account", &*other), ("agree", "yes")];
+    let asked = browser.submit(&spa, "/oauth/consent", &fields).await;
+    assert!(asked.text.contains("Sign in to spa?"), "what another account agreed to: {}", asked.text);
     let decide = async |agree: &str| {
-        browser.submit(&spa, "/oauth/consent", &[("request", query), ("agree", agree)]).await
+        browser
+            .submit(&spa, "/oauth/consent", &[("request", query), ("account", &account), ("agree", agree)])
+            .await
     };
     let refused = decide("").await;
     assert!(refused.text.contains("https://spa.example/?error=access_denied"), "{}", refused.text);
-    let forged =
-        browser.post("/oauth/consent", &[("request", query), ("agree", "yes"), ("csrf_token", "x")]).await;
+    let forged = browser
+        .post(
+            "/oauth/consent",
+            &[("request", query), ("account", &account), ("agree", "yes"), ("csrf_token", "x")],
+        )
+        .await;
     assert_eq!(forged.status, 403);
     let agreed = decide("yes").await;
     assert!(agreed.text.contains("https://spa.example/?code="), "{}", agreed.text);
@@ -129,7 +141,22 @@ async fn a_consent_is_given_once_and_to_a_program_each_time() {
         let page = browser.get(&cli).await;
         assert!(page.text.contains("It is a program on a device"), "{}", page.text);
         let (_, query) = cli.split_once('?').unwrap();
-        let agreed = browser.submit(&cli, "/oauth/consent", &[("request", query), ("agree", "yes")]).await;
+        let fields = [("request", query), ("account", &*account), ("agree", "yes")];
+        let agreed = browser.submit(&cli, "/oauth/consent", &fields).await;
         assert!(agreed.text.contains("http://127.0.0.1:5123/callback?code="), "{}", agreed.text);
     }
+}
+
+/// Its client was told of somebody else: it is said so, and nobody is led in circles.
+#[tokio::test]
+async fn a_hint_of_somebody_else_is_refused() {
+    let app = start(on(Store::Memory)).await;
+    let other = browser(&app, "carol").await;
+    let hint = exchange(&app, &code(&other, &[]).await).await.body["id_token"].as_str().unwrap().to_owned();
+    let browser = browser(&app, "ada").await;
+    for wrong in [hint.as_str(), "x"] {
+        let sent = sent(&browser.get(&request(&[("id_token_hint", wrong)])).await);
+        assert_eq!(sent("error").as_deref(), Some("login_required"));
+    }
+    assert!(sent(&other.get(&request(&[("id_token_hint", &hint)])).await)("code").is_some());
 }
