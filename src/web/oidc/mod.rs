@@ -26,7 +26,7 @@ use crate::clock::Micros;
 use crate::config::{App, LiveSettings, OidcClient};
 use crate::gate::{Verdict, authorize_client};
 use crate::oidc::{OAuthError, Parameters};
-use crate::web::http::ServicesData;
+use crate::web::http::{ServicesData, WebError, WebResult};
 
 /// An error as JSON (RFC 6749, 5.2).
 fn refused(status: StatusCode, error: OAuthError) -> HttpResponse {
@@ -44,6 +44,15 @@ fn bad(error: OAuthError) -> HttpResponse {
     refused(StatusCode::BAD_REQUEST, error)
 }
 
+/// What a client is told: never a page.
+fn told(answer: WebResult) -> HttpResponse {
+    match answer {
+        Ok(answer) => answer,
+        Err(WebError::Answer(answer)) => *answer,
+        Err(WebError::Problem(_)) => not_now(),
+    }
+}
+
 /// A moment later it will be answered.
 fn not_now() -> HttpResponse {
     let error = OAuthError::new("temporarily_unavailable", "Send the same request again in a moment.");
@@ -55,21 +64,24 @@ fn authenticated<'a>(
     live: &'a LiveSettings,
     request: &HttpRequest,
     parameters: &Parameters,
-) -> Result<(&'a Arc<App>, &'a OidcClient), HttpResponse> {
+) -> Result<(&'a Arc<App>, &'a OidcClient), WebError> {
     let wrong = || {
         let error = OAuthError::new("invalid_client", "No client has this id and secret.");
-        refused(StatusCode::UNAUTHORIZED, error)
+        WebError::from(refused(StatusCode::UNAUTHORIZED, error))
     };
     let (id, secret) = (parameters.get("client_id"), parameters.get("client_secret"));
-    let (id, secret) = (id.map_err(bad)?, secret.map_err(bad)?);
+    let wrong_form = |error| WebError::from(bad(error));
+    let (id, secret) = (id.map_err(wrong_form)?, secret.map_err(wrong_form)?);
     let basic =
         request.headers().get("authorization").map(|sent| basic(sent).ok_or_else(wrong)).transpose()?;
     let (id, secrets) = match &basic {
         Some(_) if secret.is_some() => {
-            return Err(bad(OAuthError::invalid("Send the secret once: by HTTP Basic or in the form.")));
+            return Err(
+                bad(OAuthError::invalid("Send the secret once: by HTTP Basic or in the form.")).into()
+            );
         }
         Some(sent) if id.is_some_and(|id| !sent.ids.iter().any(|known| known == id)) => {
-            return Err(bad(OAuthError::invalid("client_id is not that of HTTP Basic.")));
+            return Err(bad(OAuthError::invalid("client_id is not that of HTTP Basic.")).into());
         }
         Some(sent) => {
             let known = sent.ids.iter().find(|id| live.apps.client(id).is_some()).ok_or_else(wrong)?;

@@ -6,7 +6,7 @@ use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::{admits, authenticated, bad, not_now, readable, refused};
+use super::{admits, authenticated, bad, not_now, readable, refused, told};
 use crate::accounts::{Account, AccountId, GrantHolder, GrantRefusal, IssuedTokens, SessionToken};
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -17,7 +17,7 @@ use crate::web::http::client::ClientAddress;
 use crate::web::http::{Services, ServicesData, WebContext, WebError, WebResult};
 
 /// The fields of a form.
-fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, HttpResponse> {
+fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, WebError> {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     match kind
         .split(';')
@@ -26,26 +26,21 @@ fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, HttpResponse>
     {
         true => Ok(Parameters::parse(body)),
         false => {
-            Err(bad(OAuthError::invalid("Send the fields of a form: application/x-www-form-urlencoded.")))
+            let error = OAuthError::invalid("Send the fields of a form: application/x-www-form-urlencoded.");
+            Err(bad(error).into())
         }
     }
 }
 
 pub async fn issue(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let answer = answer(&request, &body, &services, &live).await.unwrap_or_else(|_| not_now());
+    let answer = told(answer(&request, &body, &services, &live).await);
     Ok(readable(&request, &live, answer))
 }
 
 async fn answer(request: &HttpRequest, body: &Bytes, services: &Services, live: &LiveSettings) -> WebResult {
-    let parameters = match form(request, body) {
-        Ok(parameters) => parameters,
-        Err(refused) => return Ok(refused),
-    };
-    let (app, client) = match authenticated(live, request, &parameters) {
-        Ok(found) => found,
-        Err(refused) => return Ok(refused),
-    };
+    let parameters = form(request, body)?;
+    let (app, client) = authenticated(live, request, &parameters)?;
     // A code is used up by its first use: nothing is begun that cannot be signed.
     if !services.signing_keys.is_ready() {
         return Ok(not_now());
@@ -157,27 +152,23 @@ async fn tell_reuse(
 /// RFC 7009. The whole grant ends: its other tokens, too.
 pub async fn revoke(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let answer = match asked(&request, &body, &live) {
-        Ok((client, token)) => match services.grants.revoke(&token, &client.client_id).await {
-            Ok(_) => HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish(),
-            Err(_) => not_now(),
-        },
-        Err(refused) => refused,
+    let revoke = async {
+        let (client, token) = asked(&request, &body, &live)?;
+        services.grants.revoke(&token, &client.client_id).await?;
+        Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish())
     };
+    let answer = told(revoke.await);
     Ok(readable(&request, &live, answer))
 }
 
 /// RFC 7662, of access tokens that the client itself was given.
 pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
     let live = services.live.snapshot();
-    let (client, token) = match asked(&request, &body, &live) {
-        Ok((client, _)) if client.is_public() => {
-            let error = OAuthError::new("invalid_client", "A client without a secret may not ask.");
-            return Ok(refused(StatusCode::UNAUTHORIZED, error));
-        }
-        Ok(asked) => asked,
-        Err(refused) => return Ok(refused),
-    };
+    let (client, token) = asked(&request, &body, &live)?;
+    if client.is_public() {
+        let error = OAuthError::new("invalid_client", "A client without a secret may not ask.");
+        return Ok(refused(StatusCode::UNAUTHORIZED, error));
+    }
     let Ok(found) = holder(&services, &token).await else { return Ok(not_now()) };
     let mut told = json!({ "active": false });
     if let Some((holder, expires_at)) = found
@@ -220,11 +211,12 @@ fn asked<'a>(
     request: &HttpRequest,
     body: &Bytes,
     live: &'a LiveSettings,
-) -> Result<(&'a OidcClient, String), HttpResponse> {
+) -> Result<(&'a OidcClient, String), WebError> {
     let parameters = form(request, body)?;
     let (_, client) = authenticated(live, request, &parameters)?;
-    match parameters.get("token").map_err(bad)? {
-        Some(token) => Ok((client, token.to_owned())),
-        None => Err(bad(OAuthError::invalid("token is missing."))),
+    match parameters.get("token") {
+        Ok(Some(token)) => Ok((client, token.to_owned())),
+        Ok(None) => Err(bad(OAuthError::invalid("token is missing.")).into()),
+        Err(error) => Err(bad(error).into()),
     }
 }

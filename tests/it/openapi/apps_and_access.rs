@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::Held;
-use crate::support::app::{Store, TestApp};
+use crate::support::app::{Answer, Store, TestApp};
 
 #[tokio::test]
 async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
@@ -98,15 +98,26 @@ async fn answers_about_profiles_carry_what_is_described_and_nothing_else() {
     let app = TestApp::start(Store::Memory).await;
     let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
     let ada = crate::gate::account(&app, "ada", &[]).await;
-    let path = format!("/api/v1/admin/accounts/{ada}");
-    let call = async |body: Value| held.put(&app, &format!("{path}/profile"), None, body).await;
-    assert_eq!(held.get(&path).await, 200);
+    const ONE: &str = "/api/v1/admin/accounts/{id}";
+    const PROFILE: &str = "/api/v1/admin/accounts/{id}/profile";
+    let nobody = "0".repeat(32);
+    let call = async |id: &str, body: Value| {
+        let url = format!("{}{}", app.url, PROFILE.replace("{id}", id));
+        let answer = Answer::read(held.client.http.put(url).json(&body).send().await.unwrap()).await;
+        held.check("put", PROFILE, &answer);
+        answer
+    };
+    let shown = async || {
+        let answer = held.client.get(&ONE.replace("{id}", &ada.to_string())).await;
+        held.check("get", ONE, &answer);
+        answer.body
+    };
+    assert!(shown().await["name"].is_null());
     let whole = json!({ "email": "ada@example.org", "email_verified": true, "name": "Ada Lovelace" });
-    assert_eq!(call(whole).await.status, 204);
-    let refused = call(json!({ "name": "" })).await;
+    assert_eq!(call(&ada.to_string(), whole).await.status, 204);
+    let refused = call(&ada.to_string(), json!({ "name": "" })).await;
     assert!(refused.body["errors"][0]["message"].as_str().unwrap().starts_with("It must be 1 to 128"));
-    assert_eq!(held.get(&path).await, 200);
+    assert_eq!(shown().await["name"], "Ada Lovelace");
     assert_eq!(held.get("/api/v1/admin/accounts").await, 200);
-    let gone = format!("/api/v1/admin/accounts/{}/profile", "0".repeat(32));
-    assert_eq!(held.put(&app, &gone, None, json!({})).await.status, 404);
+    assert_eq!(call(&nobody, json!({})).await.status, 404);
 }
