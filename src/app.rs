@@ -30,7 +30,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
-use crate::oidc::{LogoutNotices, SigningKeys};
+use crate::oidc::{LogoutNotices, TokenKeys};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -174,16 +174,10 @@ impl Application {
         .under(live.clone());
         let changes = SessionChanges::new(db.clone(), clock.clone());
         let gate = Gate::new(app_sessions, changes, clock.clone());
-        let signing_keys = SigningKeys::new(
-            db.clone(),
-            clock.clone(),
-            entropy.clone(),
-            audit.clone(),
-            &master,
-            settings.oidc,
-        );
+        let token_keys =
+            TokenKeys::new(db.clone(), clock.clone(), entropy.clone(), audit.clone(), &master, settings.oidc);
         if live.snapshot().apps.all().iter().any(|app| app.oidc.is_some()) {
-            signing_keys.want();
+            token_keys.want();
         }
         let grants = Grants::new(
             (db.clone(), clock.clone(), entropy.clone()),
@@ -252,7 +246,7 @@ impl Application {
         let webhooks = Webhooks::open(&settings.webhooks, sources, watched)?;
         let logouts = LogoutNotices::new(
             (db.clone(), clock.clone(), entropy.clone()),
-            signing_keys.clone(),
+            token_keys.clone(),
             live.clone(),
             public_url.clone(),
         )
@@ -290,7 +284,7 @@ impl Application {
             factor_verifier,
             profiles,
             gate,
-            signing_keys,
+            token_keys,
             grants,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
@@ -387,15 +381,12 @@ pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result
 }
 
 /// Opens the keys that sign tokens, for commands that run no server.
-pub async fn open_signing_keys(
-    settings: &Settings,
-    world: &TimeAndEntropy,
-) -> Result<SigningKeys, StartError> {
+pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Result<TokenKeys, StartError> {
     let TimeAndEntropy { clock, entropy } = world;
     let master = MasterKey::load_or_create(&settings.secrets.key_file, entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     let audit = open_audit(settings, &db, clock, entropy, &master);
-    Ok(SigningKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
+    Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
 }
 
 /// Opens the record of events, for commands that run no server.

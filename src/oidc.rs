@@ -13,7 +13,7 @@ mod tests;
 
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
-pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, SigningKeys};
+pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
 pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;

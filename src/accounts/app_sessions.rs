@@ -23,8 +23,6 @@ use crate::secret::SubKey;
 const CODE_LASTS: Duration = Duration::from_secs(60);
 /// Codes of one session at once: one for each tab. Of more, the newest are kept.
 const MOST_CODES: usize = 20;
-/// A token is random up to here, and then a keyed hash of that.
-const RANDOM: usize = 24;
 /// Before the hash of the state of a browser that begins a second time. A dot is in no hash.
 const SECOND_TRY: &str = "again.";
 
@@ -162,7 +160,7 @@ impl AppSessions {
         if !state.is_some_and(|state| crate::secret::same(begun.as_bytes(), state.as_bytes())) {
             return Ok(if is_second { RedeemedCode::Nothing } else { RedeemedCode::BeginAgain { target } });
         }
-        let token = self.new_token(host);
+        let token = SessionToken::tagged(&self.entropy, &self.key, host.as_bytes());
         let rows = execute!(&self.db => query(START).bind(hash_text(self.stored(host, &token).0)).bind(&session)
             .bind(host).bind(now.0))?;
         if rows == 0 {
@@ -219,21 +217,7 @@ impl AppSessions {
 
     /// None for a token that was never given out at this host: strangers cannot make us ask the database.
     pub fn hash(&self, host: &str, token: &SessionToken) -> Option<AppTokenHash> {
-        let (random, tag) = token.bytes().split_at(RANDOM);
-        crate::secret::same(tag, &self.tag(host, random)).then(|| self.stored(host, token))
-    }
-
-    /// 192 random bits, and 64 that show that they are ours.
-    fn new_token(&self, host: &str) -> SessionToken {
-        let mut bytes: [u8; 32] = self.entropy.bytes();
-        let (random, tag) = bytes.split_at_mut(RANDOM);
-        tag.copy_from_slice(&self.tag(host, random));
-        SessionToken::of(bytes)
-    }
-
-    fn tag(&self, host: &str, random: &[u8]) -> [u8; 32 - RANDOM] {
-        let hash = self.key.hash(&[b"ours", host.as_bytes(), random]);
-        *hash.first_chunk().expect("32 bytes hold 8")
+        token.is_tagged(&self.key, host.as_bytes()).then(|| self.stored(host, token))
     }
 
     fn stored(&self, host: &str, token: &SessionToken) -> AppTokenHash {

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::app_sessions::visitor_sql;
 use super::factor_policy::FactorState;
-use super::sessions::{TOUCH_EVERY, hash_text};
+use super::sessions::{RANDOM, TOUCH_EVERY, hash_text, token_tag};
 use super::{AccountId, AppVisitor, GrantId, SessionId, SessionSettings, SessionToken};
 use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, OidcSettings};
@@ -34,8 +34,6 @@ const LATE_REPEATS: i64 = 3;
 const REPEATED_GENERATIONS: i64 = 24;
 /// Of one grant; of more, those that expire last are kept.
 const MOST_ACCESS_TOKENS: i64 = 100;
-/// A token is random, or a hash of the grant's seed, up to here, and then a keyed hash of that.
-const RANDOM: usize = 24;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a client is to have, of somebody who is signed in.
@@ -153,7 +151,10 @@ impl Grants {
         const END: &str = "DELETE FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 AND id NOT IN (
             SELECT id FROM oidc_grants WHERE session = $1 AND client = $2 AND id <> $4 ORDER BY CASE WHEN EXISTS (SELECT 1
             FROM oidc_codes WHERE grant_id = id AND used_at IS NULL) THEN 1 ELSE 0 END, rotated_at DESC, id LIMIT $3)";
-        let (code, grant) = (self.new_token(b"code"), GrantId::random(&self.entropy).to_string());
+        let (code, grant) = (
+            SessionToken::tagged(&self.entropy, &self.key, b"code"),
+            GrantId::random(&self.entropy).to_string(),
+        );
         let (session, seed) = (new.session.to_string(), URL_SAFE_NO_PAD.encode(self.entropy.bytes::<32>()));
         let mut tx = self.db.begin().await?;
         let now = tx.now(&self.clock).await?;
@@ -192,7 +193,7 @@ impl Grants {
             AND redirect_uri = $3 AND challenge = $4) RETURNING account";
         let challenge =
             verifier.map_or_else(String::new, |text| URL_SAFE_NO_PAD.encode(Sha256::digest(text)));
-        if !self.is_ours(b"code", code) {
+        if !code.is_tagged(&self.key, b"code") {
             return Ok(Err(GrantRefusal::Invalid));
         }
         let hash = self.hash(b"code", code);
@@ -318,7 +319,7 @@ impl Grants {
         if !admits(&holder) {
             return Ok(Err(GrantRefusal::NotAdmitted));
         }
-        let access = self.new_token(b"access");
+        let access = SessionToken::tagged(&self.entropy, &self.key, b"access");
         execute!(in &mut *tx => query(ACCESS).bind(self.hash(b"access", &access)).bind(grant.to_string())
             .bind(now.plus(self.settings.access_token_ttl).0))?;
         execute!(in &mut *tx => query(END).bind(grant.to_string()).bind(MOST_ACCESS_TOKENS))?;
@@ -349,7 +350,7 @@ impl Grants {
             "oidc_access t JOIN oidc_grants g ON g.id = t.grant_id JOIN sessions s ON s.id = g.session",
             "t.token_hash = $1 AND t.expires_at > $2 AND g.revoked_at IS NULL"
         );
-        if !self.is_ours(b"access", access) {
+        if !access.is_tagged(&self.key, b"access") {
             return Ok(None);
         }
         let (now, policy) = (self.clock.now(), self.live.snapshot());
@@ -370,7 +371,7 @@ impl Grants {
             "SELECT seed FROM oidc_grants WHERE id = $1 AND client = $2 AND revoked_at IS NULL";
         let now = self.clock.now();
         let Some(RefreshToken { grant, generation, hash }) = self.parse_refresh(token) else {
-            let access = SessionToken::parse(token).filter(|access| self.is_ours(b"access", access));
+            let access = SessionToken::parse(token).filter(|access| access.is_tagged(&self.key, b"access"));
             let Some(access) = access else { return Ok(false) };
             return Ok(execute!(&self.db => query(BY_ACCESS).bind(now.0).bind(client)
                 .bind(self.hash(b"access", &access)))?
@@ -450,23 +451,6 @@ impl Grants {
         )
     }
 
-    /// 192 random bits, and 64 that show that they are ours: strangers cannot make us ask the database.
-    fn new_token(&self, kind: &[u8]) -> SessionToken {
-        let mut bytes: [u8; 32] = self.entropy.bytes();
-        let tag = self.tag(&[kind, &bytes[..RANDOM]]);
-        bytes[RANDOM..].copy_from_slice(&tag);
-        SessionToken::of(bytes)
-    }
-
-    fn is_ours(&self, kind: &[u8], token: &SessionToken) -> bool {
-        let (random, tag) = token.bytes().split_at(RANDOM);
-        crate::secret::same(tag, &self.tag(&[kind, random]))
-    }
-
-    fn tag(&self, parts: &[&[u8]]) -> [u8; 32 - RANDOM] {
-        *self.key.hash(&[&[&b"ours"[..]], parts].concat()).first_chunk().expect("32 bytes hold 8")
-    }
-
     /// None for one that was never given out.
     fn parse_refresh(&self, text: &str) -> Option<RefreshToken> {
         let token = RefreshToken::parse(text)?;
@@ -475,7 +459,7 @@ impl Grants {
     }
 
     fn refresh_tag(&self, grant: GrantId, generation: i64) -> [u8; 32 - RANDOM] {
-        self.tag(&[b"refresh", grant.as_bytes(), &generation.to_be_bytes()])
+        token_tag(&self.key, b"refresh", &[&grant.as_bytes()[..], &generation.to_be_bytes()].concat())
     }
 
     fn hash(&self, kind: &[u8], token: &SessionToken) -> String {

@@ -297,13 +297,30 @@ impl SessionStart {
     }
 }
 
+/// A tagged token is random up to here.
+pub(super) const RANDOM: usize = 24;
+
+pub(super) fn token_tag(key: &SubKey, purpose: &[u8], random: &[u8]) -> [u8; 32 - RANDOM] {
+    *key.hash(&[b"ours", purpose, random]).first_chunk().expect("32 bytes hold 8")
+}
+
 impl SessionToken {
     pub fn random(entropy: &Entropy) -> Self {
         Self(entropy.bytes())
     }
 
-    pub(super) const fn of(bytes: [u8; 32]) -> Self {
+    /// 192 random bits, and 64 that show that they were given out for this purpose: strangers cannot make us ask the
+    /// database.
+    pub(super) fn tagged(entropy: &Entropy, key: &SubKey, purpose: &[u8]) -> Self {
+        let mut bytes: [u8; 32] = entropy.bytes();
+        let (random, tag) = bytes.split_at_mut(RANDOM);
+        tag.copy_from_slice(&token_tag(key, purpose, random));
         Self(bytes)
+    }
+
+    pub(super) fn is_tagged(&self, key: &SubKey, purpose: &[u8]) -> bool {
+        let (random, tag) = self.0.split_at(RANDOM);
+        crate::secret::same(tag, &token_tag(key, purpose, random))
     }
 
     pub(super) const fn bytes(&self) -> &[u8] {

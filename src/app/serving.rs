@@ -45,7 +45,7 @@ impl Application {
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
-        background.spawn(keep_signing_keys(services.clone(), stopper.stop()));
+        background.spawn(keep_token_keys(services.clone(), stopper.stop()));
         background.spawn(Arc::new(logouts).run(stopper.stop()));
         background.spawn(probe_database(parts.db.clone(), stopper.stop()));
         background.spawn(services.audit.clone().keep_writing(stopper.stop()));
@@ -189,10 +189,10 @@ pub(super) async fn follow_session_changes(services: Data<Services>, mut stop: S
 }
 
 /// Keeps the keys that sign tokens. A key that is being made at shutdown is dropped.
-pub(super) async fn keep_signing_keys(services: Data<Services>, mut stop: StopSignal) {
+pub(super) async fn keep_token_keys(services: Data<Services>, mut stop: StopSignal) {
     tokio::select! {
         () = stop.told() => {}
-        () = services.signing_keys.run() => {}
+        () = services.token_keys.run() => {}
     }
 }
 

@@ -253,7 +253,7 @@ pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure>
 /// Those that open under neither key file are replaced when the server runs, so nobody has to do anything.
 async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
     let world = TimeAndEntropy::default();
-    let keys = app::open_signing_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let keys = app::open_token_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
     let done = keys.reseal(&old.master()).await.map_err(CliFailure::broken)?;
     let keys = |count: u64| counted(count as usize, "signing key", "signing keys");
     if done.sealed + done.kept > 0 {

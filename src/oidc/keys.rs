@@ -42,9 +42,9 @@ pub struct NotReady;
 
 /// Clones share the keys.
 #[derive(Clone)]
-pub struct SigningKeys(Arc<SigningKeysInner>);
+pub struct TokenKeys(Arc<TokenKeysInner>);
 
-struct SigningKeysInner {
+struct TokenKeysInner {
     db: Db,
     clock: Clock,
     entropy: Entropy,
@@ -124,7 +124,7 @@ pub struct ResealedKeys {
     pub lost: u64,
 }
 
-impl SigningKeys {
+impl TokenKeys {
     pub fn new(
         db: Db,
         clock: Clock,
@@ -133,7 +133,7 @@ impl SigningKeys {
         master: &MasterKey,
         settings: OidcSettings,
     ) -> Self {
-        Self(Arc::new(SigningKeysInner {
+        Self(Arc::new(TokenKeysInner {
             db,
             clock,
             entropy,
@@ -263,7 +263,7 @@ impl SigningKey {
     }
 }
 
-impl SigningKeysInner {
+impl TokenKeysInner {
     /// Those of the algorithm in use that are published.
     fn ours<'k>(
         &self,

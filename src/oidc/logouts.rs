@@ -12,7 +12,7 @@ use sqlx::{query, query_as};
 use tokio::task::JoinSet;
 use url::{Url, form_urlencoded};
 
-use super::SigningKeys;
+use super::TokenKeys;
 use crate::clock::Clock;
 use crate::config::{LiveHandle, OidcClient};
 use crate::db::{Db, DbError, execute, on_db};
@@ -43,7 +43,7 @@ pub struct LogoutNotices {
     db: Db,
     clock: Clock,
     entropy: Entropy,
-    keys: SigningKeys,
+    keys: TokenKeys,
     live: LiveHandle,
     issuer: String,
     /// To public addresses only.
@@ -57,7 +57,7 @@ type LogoutNotice = (String, String, String, i64);
 impl LogoutNotices {
     pub fn new(
         (db, clock, entropy): (Db, Clock, Entropy),
-        keys: SigningKeys,
+        keys: TokenKeys,
         live: LiveHandle,
         issuer: String,
     ) -> Result<Self, String> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::{query, query_scalar};
 use zeroize::Zeroizing;
 
-use super::keys::{Jwks, SigningKeys};
+use super::keys::{Jwks, TokenKeys};
 use super::signature::{self, PublicKey};
 use super::{NotReady, ResealedKeys, jws, rsa};
 use crate::audit::{Action, Audit, EventFilter};
@@ -132,8 +132,8 @@ fn unfit_primes_are_refused() {
 }
 
 /// An instance of the installation that has this database.
-struct Instance {
-    keys: SigningKeys,
+struct KeyKeeper {
+    keys: TokenKeys,
     audit: Audit,
 }
 
@@ -142,7 +142,7 @@ async fn instance(
     clock: &Clock,
     signing: SigningAlgorithm,
     master: [u8; 32],
-) -> Instance {
+) -> KeyKeeper {
     let (db, entropy) = (database.open().await, Entropy::Os);
     let master = MasterKey::from_bytes(master);
     let audit = Audit::new(
@@ -153,11 +153,11 @@ async fn instance(
         AuditSettings::default(),
     );
     let settings = OidcSettings { signing, ..OidcSettings::default() };
-    let keys = SigningKeys::new(db, clock.clone(), entropy, audit.clone(), &master, settings);
-    Instance { keys, audit }
+    let keys = TokenKeys::new(db, clock.clone(), entropy, audit.clone(), &master, settings);
+    KeyKeeper { keys, audit }
 }
 
-impl Instance {
+impl KeyKeeper {
     async fn follow(&self) {
         self.keys.follow().await.unwrap();
     }
@@ -210,8 +210,8 @@ async fn three_instances_agree_on_one_key(database: TestDatabase) {
             assert_eq!(one.published(), [""; 0]);
             assert_eq!(one.keys.sign(&json!({}), "JWT"), Err(NotReady));
         }
-        join_all(three.iter().map(Instance::follow)).await;
-        join_all(three.iter().map(Instance::follow)).await;
+        join_all(three.iter().map(KeyKeeper::follow)).await;
+        join_all(three.iter().map(KeyKeeper::follow)).await;
         assert_eq!(three[0].published().len(), rows(&database).await as usize);
         for (one, other) in [(0, 1), (1, 2), (2, 0)] {
             let (one, other) = (&three[one], &three[other]);

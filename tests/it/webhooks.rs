@@ -234,12 +234,12 @@ async fn a_new_signing_key_is_told() {
     let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
     let setup = TestApp::on(Store::Memory).set("webhooks", format!("[{hook}]"));
     let app = setup.set("oidc.signing", "ES256").start().await;
-    app.services.signing_keys.want();
+    app.services.token_keys.want();
     let told = message(&received(&server, 1).await[0]);
     let data = &told["data"];
     assert_eq!((&told["type"], &data["algorithm"]), (&json!("key.rotated"), &json!("ES256")));
     assert_eq!((&data["previous"], &data["begins_at"]), (&Value::Null, &told["timestamp"]));
-    let set = app.services.signing_keys.jwks();
+    let set = app.services.token_keys.jwks();
     assert_eq!(data["kid"], set.keys[0].kid.as_str());
 }
 

@@ -22,7 +22,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
-use crate::oidc::SigningKeys;
+use crate::oidc::TokenKeys;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -52,7 +52,7 @@ pub struct Services {
     pub profiles: Profiles,
     pub gate: Gate,
     /// Sign tokens for applications.
-    pub signing_keys: SigningKeys,
+    pub token_keys: TokenKeys,
     pub grants: Grants,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,

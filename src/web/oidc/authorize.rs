@@ -98,7 +98,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
         return lead(SET_UP, NOT_ALONE);
     }
     let is_hinted = |hint: &str| {
-        let known = services.signing_keys.verify::<IdTokenHint>(hint);
+        let known = services.token_keys.verify::<IdTokenHint>(hint);
         known.is_some_and(|known| known.sub == who.account.id.to_string())
     };
     // It is about somebody else, or nobody can tell.

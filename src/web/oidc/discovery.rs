@@ -9,7 +9,7 @@ use crate::web::http::ServicesData;
 
 pub async fn show(services: ServicesData) -> HttpResponse {
     // Who reads this needs a key soon.
-    services.signing_keys.want();
+    services.token_keys.want();
     let issuer = services.public_url.as_str();
     let at = |path: &str| format!("{issuer}{path}");
     let by_secret = ["client_secret_basic", "client_secret_post"];
@@ -32,7 +32,7 @@ pub async fn show(services: ServicesData) -> HttpResponse {
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "acr_values_supported": CLASSES.map(|(name, _)| name),
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [services.signing_keys.algorithm()],
+            "id_token_signing_alg_values_supported": [services.token_keys.algorithm()],
             "token_endpoint_auth_methods_supported": by_any,
             "revocation_endpoint_auth_methods_supported": by_any,
             "introspection_endpoint_auth_methods_supported": by_secret,

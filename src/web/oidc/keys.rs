@@ -13,7 +13,7 @@ const WAIT: &str = "2";
 
 /// Anybody may read them, from any site.
 pub async fn show(services: ServicesData) -> HttpResponse {
-    let set = services.signing_keys.jwks();
+    let set = services.token_keys.jwks();
     let mut answer = match set.keys.is_empty() {
         true => HttpResponse::ServiceUnavailable(),
         false => HttpResponse::Ok(),

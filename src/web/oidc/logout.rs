@@ -26,8 +26,7 @@ impl Asked {
         let text = |name: &'static str| {
             parameters.get(name).map_err(|error| Problem::wrong(name, error.description))
         };
-        let hint =
-            text("id_token_hint")?.and_then(|token| services.signing_keys.verify::<IdTokenHint>(token));
+        let hint = text("id_token_hint")?.and_then(|token| services.token_keys.verify::<IdTokenHint>(token));
         // One that is not the token's has no say.
         let named = text("client_id")?;
         let hint = hint.filter(|hint| named.is_none_or(|named| named == hint.aud));

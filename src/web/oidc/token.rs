@@ -42,7 +42,7 @@ async fn answer(request: &HttpRequest, body: &Bytes, services: &Services, live: 
     let parameters = form(request, body)?;
     let (app, client) = authenticated(live, request, &parameters)?;
     // A code is used up by its first use: nothing is begun that cannot be signed.
-    if !services.signing_keys.is_ready() {
+    if !services.token_keys.is_ready() {
         return Ok(not_now());
     }
     let issued = match grant(&parameters) {
@@ -104,7 +104,7 @@ fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> Ht
     let now = services.audit.now();
     let IssuedTokens { holder, access, refresh, nonce, .. } = issued;
     let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), now);
-    let Ok(id_token) = services.signing_keys.sign(&id_token, "JWT") else { return not_now() };
+    let Ok(id_token) = services.token_keys.sign(&id_token, "JWT") else { return not_now() };
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({
         "access_token": access.expose(),
         "token_type": "Bearer",

@@ -33,7 +33,7 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
     home.set("GATEHOUSE__SECRETS__KEY_FILE", "old.key");
     home.set("GATEHOUSE__OIDC__SIGNING", "ES256");
     let running = home.start(&["serve"]).await;
-    let first = signing_keys(&running.client(), 1).await;
+    let first = token_keys(&running.client(), 1).await;
     drop(running);
 
     home.set("GATEHOUSE__SECRETS__KEY_FILE", "new.key");
@@ -46,7 +46,7 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
         1 signing key sealed; 0 signing keys already.\n"
     );
     let running = home.start(&["serve"]).await;
-    assert_eq!(signing_keys(&running.client(), 1).await, first);
+    assert_eq!(token_keys(&running.client(), 1).await, first);
     drop(running);
 
     // The file is lost: the next key signs, and the log says why.
@@ -58,11 +58,11 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
     assert!(lost.stdout.ends_with(told), "{}", lost.stdout);
     let mut running = home.start(&["serve"]).await;
     running.until("it says so", |running| running.stderr().contains("gatehouse key reseal OLD.key")).await;
-    assert_ne!(signing_keys(&running.client(), 1).await, first);
+    assert_ne!(token_keys(&running.client(), 1).await, first);
 }
 
 /// The published ones, once there are so many.
-async fn signing_keys(client: &Client, count: usize) -> Value {
+async fn token_keys(client: &Client, count: usize) -> Value {
     for _ in 0..1500 {
         let answer = client.get("/oauth/keys").await;
         if answer.body["keys"].as_array().is_some_and(|keys| keys.len() == count) {

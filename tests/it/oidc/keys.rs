@@ -95,7 +95,7 @@ async fn another_library_verifies_tokens_of_both_algorithms_by_the_published_key
             }
         }
         let claims = json!({ "sub": "张三", "exp": 1_800_000_000 });
-        let token = app.services.signing_keys.sign(&claims, "JWT").unwrap();
+        let token = app.services.token_keys.sign(&claims, "JWT").unwrap();
         assert_eq!(verified(&set, &token), Some(claims), "{algorithm}");
         let (signed, signature) = token.rsplit_once('.').unwrap();
         let (header, _) = signed.split_once('.').unwrap();

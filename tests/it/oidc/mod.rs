@@ -91,7 +91,7 @@ pub async fn start(setup: Setup) -> TestApp {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(120);
     while client.get("/oauth/keys").await.status != 200 {
         assert!(tokio::time::Instant::now() < deadline, "no key was made");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await; // a thread makes the key, which our clock does not move
     }
     app
 }

@@ -34,7 +34,7 @@ async fn told(at: &MockServer, times: usize) -> Vec<Value> {
             return posted.iter().map(|request| form(&request.body)).collect();
         }
         assert!(tokio::time::Instant::now() < deadline, "told {} times", posted.len());
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await; // a task with a timer of its own posts
     }
 }
 
