@@ -161,10 +161,10 @@ impl OidcClient {
         self.redirect_uris.iter().any(odd)
     }
 
-    /// Those of its https addresses, from which its scripts may call.
+    /// Those of its web addresses, from which its scripts may call.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.redirect_uris.iter().filter_map(|uri| {
-            let rest = uri.0.strip_prefix("https://")?;
+            let rest = uri.0.strip_prefix("https://").or_else(|| uri.0.strip_prefix("http://"))?;
             let host = rest.find(['/', '?']).unwrap_or(rest.len());
             Some(&uri.0[..uri.0.len() - rest.len() + host])
         })

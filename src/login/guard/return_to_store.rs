@@ -58,6 +58,11 @@ impl LoginGuard {
     }
 
     async fn return_now(&self, limits: &Limits) -> Option<HitId> {
+        // Another return ended a moment ago. A second one would write attempts that the store has, and that may end
+        // meanwhile, as failures.
+        if let Some(generation) = self.in_flight.generation() {
+            return Some(generation);
+        }
         match self.rebuild.run(SHAPE, &RecordedFailures { guard: self, limits }).await {
             Ok(generation) => {
                 self.in_flight.end_return(generation);

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, web};
 use askama::Template;
 use rust_i18n::t;
+use serde_json::json;
 use strum::VariantArray;
 
-use crate::web::http::headers::ON_HOSTS;
+use crate::web::http::headers::{OIDC_CALLS, ON_HOSTS};
 use crate::web::http::page::{Layout, PageRequest, WebContext};
 use crate::web::http::problem::{Kind, Problem};
 use crate::web::http::problem_kind;
@@ -155,12 +156,31 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
         .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))
 }
 
-/// The refusal as JSON for the API, and as a page otherwise.
+/// The refusal as JSON for the API and for clients of OpenID Connect, and as a page otherwise.
 pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     if request.path().starts_with("/api/") {
         return problem.respond();
     }
+    if OIDC_CALLS.contains(&request.path()) {
+        return oauth_error(problem);
+    }
     let mut page = error_response(request, ErrorKind::of(problem));
     problem.head(page.headers_mut());
     page
+}
+
+/// As RFC 6749, 5.2, has it.
+fn oauth_error(problem: &Problem) -> HttpResponse {
+    let Kind { name, status, .. } = problem.kind();
+    let code = match *status {
+        StatusCode::FORBIDDEN => "access_denied",
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => "temporarily_unavailable",
+        status if status.is_server_error() => "temporarily_unavailable",
+        _ => "invalid_request",
+    };
+    let description = t!(&format!("problem.{name}.title"), locale = "en");
+    let body = json!({ "error": code, "error_description": description });
+    let mut answer = HttpResponse::build(*status).insert_header((CACHE_CONTROL, "no-store")).json(body);
+    problem.head(answer.headers_mut());
+    answer
 }

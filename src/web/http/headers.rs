@@ -93,6 +93,9 @@ pub async fn secure<B: MessageBody + 'static>(
 pub const AUTHZ: &str = "/api/authz/";
 /// What proxies pass on from the hosts of applications.
 pub const ON_HOSTS: &str = "/.gatehouse/";
+/// What clients of OpenID Connect call; browsers show none of it.
+pub const OIDC_CALLS: [&str; 5] =
+    ["/oauth/token", "/oauth/userinfo", "/oauth/keys", "/oauth/revoke", "/oauth/introspect"];
 
 #[cfg(test)]
 mod tests {

@@ -42,6 +42,10 @@ async fn a_refused_network_reaches_nothing_but_what_is_spared(store: Store) {
     {
         assert_denied(&stranger.call(path, credentials.clone()).await, path);
     }
+    for path in ["/oauth/token", "/oauth/userinfo", "/oauth/keys", "/oauth/revoke", "/oauth/introspect"] {
+        let answer = stranger.get(path).await;
+        assert_eq!((answer.status, &answer.body["error"]), (403, &json!("access_denied")), "{path}");
+    }
     for path in ["/api/v1/session", "/api/v1/admin/limits", "/openapi.json"] {
         assert_eq!(stranger.get(path).await.status, 403, "{path}");
     }
