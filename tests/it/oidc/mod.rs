@@ -2,6 +2,7 @@
 
 mod attacks;
 mod basic;
+mod beside;
 mod clients;
 mod keys;
 mod refresh;
