@@ -7,6 +7,8 @@
 //! application is compared with the empty handler, and its latency while sign-ins are flooded with that when alone.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
+mod support;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -27,32 +29,25 @@ use gatehouse::gate::ReturnUrl;
 use gatehouse::web::http::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+
+use self::support::contest::median;
+use self::support::load::{
+    self, CONNECTIONS, Connection, Flood, always, free_port, latencies, load, login_request, percentile,
+    request, verdict,
+};
 
 const PASSWORD: &str = "correct horse battery staple";
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
 const ACCEPTED_ROUNDS: usize = 15;
-const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 24;
 /// Failures at one name until it is refused without a challenge.
 const GUARD_MAX: usize = 20;
 
 const APPS: &str = "[[apps]]\nname = 'wiki'\nhosts = ['wiki.example']\nwho = ['everyone']\n";
 
-/// The first argument of the process that floods.
-const FLOOD: &str = "--flood";
-
 fn main() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.as_slice() {
-        [first, address, seconds] if first == FLOOD => {
-            runtime.block_on(flood(address.parse().unwrap(), seconds.parse().unwrap()));
-        }
-        _ => runtime.block_on(run()),
-    }
+    load::main(run());
 }
 
 async fn run() {
@@ -160,9 +155,9 @@ async fn gate(server: &Gatehouse) {
     server.exhaust("flooded").await;
     println!("latency of one check after another, p50 / p99 in ms, alone and beside refused sign-ins");
     let time = 3 * ROUND;
-    let mut alone = latencies(server.address, asked.clone(), time).await;
+    let mut alone = latencies(server.address, always(&asked), time).await;
     let flooding = Flood::start(server.address, time);
-    let mut flooded = latencies(server.address, asked, time).await;
+    let mut flooded = latencies(server.address, always(&asked), time).await;
     let refused = flooding.count() as f64 / time.as_secs_f64();
     println!("  {:32} {:9.2} / {:.2}", "alone", percentile(&mut alone, 50), percentile(&mut alone, 99));
     let (half, most) = (percentile(&mut flooded, 50), percentile(&mut flooded, 99));
@@ -237,9 +232,9 @@ async fn flooded(on_redis: &Gatehouse) {
     let (mut calm, mut flooded) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let (time, right) = (Duration::from_secs(4), login_request("user-0", PASSWORD));
-        calm.extend(latencies(on_redis.address, right.clone(), time).await);
+        calm.extend(latencies(on_redis.address, always(&right), time).await);
         let flood = Flood::start(on_redis.address, time);
-        flooded.extend(latencies(on_redis.address, right, time).await);
+        flooded.extend(latencies(on_redis.address, always(&right), time).await);
         println!("  flood: {:.0} refusals per second", flood.count() as f64 / time.as_secs_f64());
     }
     println!("  alone    {:6.1} / {:6.1}", percentile(&mut calm, 50), percentile(&mut calm, 99));
@@ -432,130 +427,6 @@ fn bare_hashes(time: Duration) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-async fn load(address: SocketAddr, request: &[u8], status: u16, connections: usize, time: Duration) -> f64 {
-    let start = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..connections {
-        let request = request.to_owned();
-        tasks.spawn(async move {
-            let (mut connection, mut count) = (Connection::open(address).await, 0usize);
-            while start.elapsed() < time {
-                assert_eq!(connection.send(&request).await, status);
-                count += 1;
-            }
-            count
-        });
-    }
-    let count: usize = tasks.join_all().await.into_iter().sum();
-    count as f64 / start.elapsed().as_secs_f64()
-}
-
-/// How long each of these requests took, sent one after another by a thread of their own: tasks of a runtime would wait
-/// for each other.
-async fn latencies(address: SocketAddr, request: Vec<u8>, time: Duration) -> Vec<Duration> {
-    let measure = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let (mut connection, start, mut times) =
-                (Connection::open(address).await, Instant::now(), Vec::new());
-            while start.elapsed() < time {
-                let sent = Instant::now();
-                assert_eq!(connection.send(&request).await, 200);
-                times.push(sent.elapsed());
-            }
-            times
-        })
-    };
-    tokio::task::spawn_blocking(measure).await.unwrap()
-}
-
-/// Refused sign-ins from a process of the lowest priority: it would otherwise take the server's cores, which a flood
-/// from elsewhere does not.
-struct Flood(Child);
-
-impl Flood {
-    fn start(address: SocketAddr, time: Duration) -> Self {
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(std::env::current_exe().unwrap()).arg(FLOOD);
-        command.arg(address.to_string()).arg(time.as_secs().to_string());
-        Self(command.stdout(Stdio::piped()).spawn().expect("nice"))
-    }
-
-    /// How many sign-ins were refused, at its end.
-    fn count(self) -> u64 {
-        let output = self.0.wait_with_output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().parse().expect("a count")
-    }
-}
-
-/// What the process of a [`Flood`] does.
-async fn flood(address: SocketAddr, seconds: u64) {
-    let wrong = login_request("flooded", "a wrong password");
-    let time = Duration::from_secs(seconds);
-    println!("{:.0}", load(address, &wrong, 403, CONNECTIONS, time).await * seconds as f64);
-}
-
-fn login_request(login: &str, password: &str) -> Vec<u8> {
-    request("/api/v1/login", &format!(r#"{{"login":"{login}","password":"{password}"}}"#))
-}
-
-fn request(path: &str, body: &str) -> Vec<u8> {
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
-}
-
-/// A keep-alive connection with as little cost for the machine as possible.
-struct Connection {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    /// Where the last answer's body is.
-    body: std::ops::Range<usize>,
-}
-
-impl Connection {
-    async fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: vec![0; 16 * 1024], body: 0..0 }
-    }
-
-    fn body(&self) -> &[u8] {
-        &self.buffer[self.body.clone()]
-    }
-
-    /// Sends one request and reads its answer; returns the status.
-    async fn send(&mut self, request: &[u8]) -> u16 {
-        self.stream.write_all(request).await.unwrap();
-        let mut filled = 0;
-        loop {
-            let read = self.stream.read(&mut self.buffer[filled..]).await.unwrap();
-            assert!(read > 0, "the server hung up");
-            filled += read;
-            if filled == self.buffer.len() {
-                self.buffer.resize(filled * 2, 0);
-            }
-            let text = &self.buffer[..filled];
-            let Some(head) = text.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-            if filled >= head + 4 + content_length(&text[..head]) {
-                self.body = head + 4..filled;
-                return std::str::from_utf8(&text[9..12]).unwrap().parse().unwrap();
-            }
-        }
-    }
-}
-
-fn content_length(head: &[u8]) -> usize {
-    let name = b"content-length: ";
-    let Some(at) = head.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name)) else {
-        return 0;
-    };
-    let digits = head[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
-}
-
 struct Redis {
     process: Child,
     port: u16,
@@ -590,22 +461,4 @@ impl Drop for Redis {
     fn drop(&mut self) {
         let _ = self.process.kill();
     }
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn percentile(times: &mut [Duration], percent: usize) -> f64 {
-    times.sort();
-    times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1000.0
-}
-
-fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "NOT met" }
 }

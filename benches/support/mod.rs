@@ -10,6 +10,7 @@ pub mod harness {
     pub mod redis;
     pub mod steered;
 }
+pub mod load;
 pub mod redis;
 
 use std::time::Duration;

@@ -338,9 +338,13 @@ impl Grants {
         const SQL: &str = "UPDATE sessions SET last_seen = $1,
             idle_until = CASE WHEN ends_at < $2 THEN ends_at ELSE $2 END WHERE id = $3 AND last_seen <= $4";
         let Ok(IssuedTokens { holder, .. }) = issued else { return };
-        let (session, idle_until) = (holder.visitor.session.to_string(), now.plus(self.session.idle).0);
+        let (session, idle_until) = (holder.visitor.session.to_string(), now.plus(self.session.idle));
+        // Most of them come soon after another, and a write that changes nothing waits for others, too.
+        if holder.visitor.idle_until > idle_until.minus(TOUCH_EVERY) {
+            return;
+        }
         let before = now.minus(TOUCH_EVERY).0;
-        let _ = execute!(&self.db => query(SQL).bind(now.0).bind(idle_until).bind(session).bind(before));
+        let _ = execute!(&self.db => query(SQL).bind(now.0).bind(idle_until.0).bind(session).bind(before));
     }
 
     /// Whose access token it is, while it holds, and until when.

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use crate::accounts::Username;
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, SignedInOwner};
+use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::form::{
     FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
@@ -63,9 +64,11 @@ async fn sign_in(
 /// `GET /login`. Anyone who is signed in already goes on from here.
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
-    let page = |visit: &PageRequest, next, why, captcha| {
+    let page = |visit: &PageRequest, next: Option<Next>, why, captcha| {
+        let asked = next.as_ref().and_then(|next| request_at(next.as_str(), &live.apps));
+        let login = asked.and_then(|(_, request)| request.login_hint).unwrap_or_default();
         let form = FormPage::new(visit, "/login", None, next);
-        LoginPage { form, login: String::new() }.again(why, captcha).respond(visit)
+        LoginPage { form, login }.again(why, captcha).respond(visit)
     };
     // Whoever is known nowhere here would be asked anyway.
     let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();

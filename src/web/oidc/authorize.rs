@@ -11,6 +11,7 @@ use askama::Template;
 use serde::Deserialize;
 
 use crate::accounts::{AuthenticatedSession, Factor, NewGrant};
+use crate::clock::Micros;
 use crate::config::AppFactor;
 use crate::gate::may_use;
 use crate::oidc::{
@@ -81,16 +82,19 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
         Err(error) => return refuse(error),
     };
     let now = visit.now();
+    let who = session::signed_in(visit, services).await?;
+    let proved = who.as_ref().map_or(Micros(0), |who| Authentication::of(&who.session).at);
     let lead = |page: &str, why: OAuthError| {
-        // What is asked for now is asked for once; clocks of instances differ a little.
-        let since = request.proved_since.unwrap_or(now.minus(CLOCKS_DIFFER)).min(now).0.to_string();
+        // What is asked for now is asked for once: later than what was proved. Clocks of instances differ a little.
+        let next = || now.minus(CLOCKS_DIFFER).max(proved.plus(Duration::from_micros(1)));
+        let since = request.proved_since.map_or_else(next, |since| since.min(now)).0.to_string();
         let back = format!("{CONTINUE}?{}", asked.parameters.with(PROVED_SINCE, Some(&since)));
         match Next::parse(&back).filter(|_| !request.prompt.none) {
             Some(back) => Ok(see(&back.by_way_of(page))),
             None => refuse(why),
         }
     };
-    let Some(who) = session::signed_in(visit, services).await? else { return lead("/login", NOBODY) };
+    let Some(who) = who else { return lead("/login", NOBODY) };
     if who.account.must_change_password {
         return lead("/account", NOT_ALONE);
     }

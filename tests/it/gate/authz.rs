@@ -256,11 +256,7 @@ async fn a_session_ends_at_every_application_within_a_second_on_every_instance(s
     let ada = account(&app, "ada", &["staff"]).await;
     for end in ["signed out", "all sessions ended", "disabled"] {
         let browser = signed_in(&app, "ada").await;
-        let elsewhere = Visitor {
-            gatehouse: other.url.clone(),
-            http: browser.http.clone(),
-            cookies: browser.cookies.clone(),
-        };
+        let elsewhere = browser.at(&other);
         for url in ["https://wiki.example/", "https://files.test:8443/"] {
             assert_eq!(elsewhere.ask("GET", url).await.status, 200);
         }
@@ -297,8 +293,7 @@ async fn a_change_of_a_profile_is_noticed(store: Store) {
     let other = app.beside(behind(TestApp::on(store)).set("server.public_url", &app.url)).await;
     let ada = account(&app, "ada", &["staff"]).await;
     let here = signed_in(&app, "ada").await;
-    let elsewhere =
-        Visitor { gatehouse: other.url.clone(), http: here.http.clone(), cookies: here.cookies.clone() };
+    let elsewhere = here.at(&other);
     let told = async |browser: &Visitor| {
         let answer = browser.ask("GET", "https://wiki.example/").await;
         assert_eq!(answer.status, 200, "{}", answer.text);

@@ -54,6 +54,11 @@ impl Visitor {
         Self { http, gatehouse: app.url.clone(), cookies: BTreeMap::new() }
     }
 
+    /// The same browser with its cookies, whose proxies ask another instance.
+    pub fn at(&self, instance: &TestApp) -> Self {
+        Self { gatehouse: instance.url.clone(), http: self.http.clone(), cookies: self.cookies.clone() }
+    }
+
     /// Asks as Caddy does for a request of this browser.
     pub async fn ask(&self, method: &str, url: &str) -> Answer {
         self.ask_with(method, url, &[("accept", "text/html")]).await

@@ -1,6 +1,8 @@
 //! The provider of OpenID Connect: what clients get, when, and no longer.
 
 mod attacks;
+mod basic;
+mod beside;
 mod clients;
 mod keys;
 mod refresh;

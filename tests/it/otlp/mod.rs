@@ -4,6 +4,7 @@ mod metrics;
 mod receiver;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use self::metrics::lines_of;
 use self::receiver::{Mood, Receiver, attribute, end};
+use crate::oidc;
 use crate::support::app::{Answer, Client};
 use crate::support::database::TestDatabase;
 use crate::support::ports::free_port;
@@ -157,6 +159,46 @@ async fn a_sign_in_without_a_second_factor_is_as_many_calls_as_before_there_were
     assert_eq!(sign_ins, [(3, 2), (3, 2), (5, 3)]);
     let session: Vec<_> = receiver.requests("GET /api/v1/session").iter().map(calls).collect();
     assert_eq!(session, [(0, 1)]);
+}
+
+#[tokio::test]
+async fn a_client_of_openid_connect_costs_few_statements_and_asks_no_redis() {
+    let (receiver, redis) = (Receiver::start(Mood::Accepts), RedisServer::start());
+    let database = TestDatabase::postgres().await;
+    let home = home_on(&receiver, &redis, &database);
+    home.write("gatehouse.toml", &oidc::clients());
+    let running = home.start(&["serve"]).await;
+    let (client, url) = (running.client(), home.url());
+    assert_eq!(client.register(LOGIN, WORD).await.status, 201);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
+    while client.get("/oauth/keys").await.status != 200 {
+        assert!(tokio::time::Instant::now() < deadline, "no key was made");
+        tokio::time::sleep(Duration::from_millis(50)).await; // a thread makes the key, which our clock does not move
+    }
+    let code = oidc::code(&client, &[]).await;
+    let call = async |fields: &[(&str, &str)]| {
+        oidc::tokens(&oidc::call_at(&url, "/oauth/token", oidc::BY_WIKI, fields).await)
+    };
+    let by_code = [
+        ("grant_type", "authorization_code"),
+        ("code", &*code),
+        ("redirect_uri", oidc::WIKI),
+        ("code_verifier", oidc::VERIFIER),
+    ];
+    let (_, first) = call(&by_code).await;
+    let (access, _) = call(&[("grant_type", "refresh_token"), ("refresh_token", &first)]).await;
+    assert_eq!(oidc::userinfo(&url, &access).await.status, 200);
+    end(running).await;
+    let spans = receiver.spans();
+    let calls = |name: &str| -> Vec<_> {
+        let count = |request: &Span, name: &str| {
+            spans.iter().filter(|span| span.trace_id == request.trace_id && span.name == name).count()
+        };
+        receiver.requests(name).iter().map(|span| (count(span, "redis"), count(span, "sql"))).collect()
+    };
+    assert_eq!(calls("GET /oauth/userinfo"), [(0, 1)]);
+    // A code, then a refresh: of each, two begin and end the transaction.
+    assert_eq!(calls("POST /oauth/token"), [(0, 7), (0, 7)]);
 }
 
 const OUT: &str = "the OTLP receiver for metrics is out of service";
