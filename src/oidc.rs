@@ -5,6 +5,7 @@ mod claims;
 mod jws;
 mod keys;
 mod logouts;
+mod refused;
 mod request;
 mod rsa;
 mod signature;
@@ -15,5 +16,6 @@ pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, r
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
+pub use refused::{RefusedRedirect, RefusedRedirects};
 pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;

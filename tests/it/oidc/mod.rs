@@ -4,6 +4,7 @@ mod attacks;
 mod clients;
 mod keys;
 mod refresh;
+mod refused;
 mod requests;
 mod signing_out;
 mod told;
