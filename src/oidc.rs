@@ -1,6 +1,7 @@
 //! OpenID Connect: tokens by which applications know who is signed in.
 
 mod authorization;
+mod check;
 mod claims;
 mod jws;
 mod keys;
@@ -13,6 +14,7 @@ mod signature;
 mod tests;
 
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
+pub use check::{Ask, ClientCheck};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;

@@ -1,6 +1,7 @@
 //! The provider of OpenID Connect: what clients get, when, and no longer.
 
 mod attacks;
+mod check;
 mod clients;
 mod keys;
 mod refresh;
