@@ -30,7 +30,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
-use crate::oidc::{LogoutNotices, TokenKeys};
+use crate::oidc::{LogoutNotices, RefusedRedirects, TokenKeys};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -286,6 +286,7 @@ impl Application {
             gate,
             token_keys,
             grants,
+            refused_redirects: RefusedRedirects::default(),
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
             lookup,

@@ -1,7 +1,8 @@
-//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | accounts import | accounts imported | gate print | key |
-//! limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | accounts import | accounts imported | apps check | gate print |
+//! key | limits show`
 
 mod accounts;
+mod apps;
 mod log;
 mod serve;
 
@@ -47,6 +48,11 @@ enum Command {
     Accounts {
         #[command(subcommand)]
         command: AccountsCommand,
+    },
+    /// Check the clients of OpenID Connect.
+    Apps {
+        #[command(subcommand)]
+        command: AppsCommand,
     },
     /// Set up the reverse proxy in front of applications.
     Gate {
@@ -107,6 +113,26 @@ enum AccountsCommand {
     },
     /// Count the imported password hashes that no sign-in has replaced yet.
     Imported(ConfigOption),
+}
+
+#[derive(Subcommand)]
+enum AppsCommand {
+    /// Go a client's whole way at the running server, and name what does not match; exit status 0 or 1.
+    Check {
+        /// Name of the application.
+        name: String,
+        /// Also sign in as this account, which may use the application; asks for its password.
+        #[arg(long = "as", value_name = "LOGIN")]
+        login: Option<String>,
+        /// Read the password, and the code of an app, from lines of standard input.
+        #[arg(long)]
+        password_stdin: bool,
+        /// Certificates of your own authority, in PEM.
+        #[arg(long, value_name = "FILE")]
+        ca_file: Option<PathBuf>,
+        #[command(flatten)]
+        at: ConfigOption,
+    },
 }
 
 #[derive(Subcommand)]
@@ -188,6 +214,12 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         }
         Command::Accounts { command: AccountsCommand::Imported(at) } => {
             block_on(accounts::imported(&load(&at)?.1))?
+        }
+        Command::Apps { command: AppsCommand::Check { name, login, password_stdin, ca_file, at } } => {
+            let (_, loaded) = load(&at)?;
+            follow(&loaded)?;
+            let how = (password_stdin, ca_file.as_deref());
+            block_on(apps::check(&loaded, &name, login.as_deref(), how))?
         }
         Command::Gate { command: GateCommand::Print { proxy, app, at } } => {
             print_gate(&load(&at)?.1, &proxy, app.as_deref())
@@ -304,15 +336,19 @@ const fn state(next: KeyStep) -> &'static str {
     }
 }
 
-/// For the applications in force, or those that would be if a server started now.
-fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
+/// Reads the applications in force, or those that would be if a server started now.
+fn follow(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     match loaded.read_once() {
-        ReloadResult::Followed | ReloadResult::Empty => {}
-        ReloadResult::Refused(error) => return Err(CliFailure::unusable(error)),
+        ReloadResult::Followed | ReloadResult::Empty => Ok(()),
+        ReloadResult::Refused(error) => Err(CliFailure::unusable(error)),
         ReloadResult::Down(reason) => {
-            return Err(CliFailure::broken(format!("the applications in force cannot be read: {reason}")));
+            Err(CliFailure::broken(format!("the applications in force cannot be read: {reason}")))
         }
     }
+}
+
+fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
+    follow(loaded)?;
     let file: ProxyFile = proxy.parse().map_err(|_| CliFailure::unusable("PROXY: is none of those"))?;
     let (server, live) = (&loaded.settings.server, loaded.live.snapshot());
     let text = file.print(server, &live.apps, app).map_err(CliFailure::unusable)?;

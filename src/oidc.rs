@@ -1,10 +1,12 @@
 //! OpenID Connect: tokens by which applications know who is signed in.
 
 mod authorization;
+mod check;
 mod claims;
 mod jws;
 mod keys;
 mod logouts;
+mod refused;
 mod request;
 mod rsa;
 mod signature;
@@ -12,8 +14,10 @@ mod signature;
 mod tests;
 
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
+pub use check::{Ask, ClientCheck};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
+pub use refused::{RefusedRedirect, RefusedRedirects};
 pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;

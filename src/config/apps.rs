@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::clients::{self, MOST, OidcClient};
 use super::document::ValueNode;
 use super::limits::is_custom_name;
-use super::reader::{ParseResult, SectionReader};
+use super::reader::{ParseResult, SectionReader, nearest};
 use super::values::{duration, span_text, word};
 
 /// The applications, found by host or as a client. Clones share them.
@@ -119,6 +119,17 @@ impl Apps {
 
     pub fn all(&self) -> &[Arc<App>] {
         &self.all
+    }
+
+    /// The application of exactly this name; or which there are.
+    pub fn named(&self, name: &str) -> Result<&Arc<App>, String> {
+        self.all.iter().find(|app| app.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.all.iter().map(|app| app.name.as_str()).collect();
+            match nearest(name, names.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("there are: {}", names.join(", ")),
+            }
+        })
     }
 
     /// The application at exactly this host. The case of ASCII letters makes no difference, as it makes none to browsers.

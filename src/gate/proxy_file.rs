@@ -7,7 +7,7 @@ use askama::Template;
 use strum::{EnumString, IntoStaticStr};
 use url::{Host, Url};
 
-use crate::config::{App, Apps, Server, host_of, nearest};
+use crate::config::{App, Apps, Server, host_of};
 
 /// A file of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
@@ -116,18 +116,11 @@ fn chosen(apps: &Apps, only: Option<&str>) -> Result<Vec<Arc<App>>, ProxyFileErr
         Some(_) => {}
     }
     let Some(asked) = only else { return Ok(behind) };
-    let found = apps.all().iter().find(|app| app.name == asked);
-    if let Some(app) = found.filter(|app| app.hosts.is_empty()) {
-        return Err(ProxyFileError::NoHosts(app.name.clone()));
+    match apps.named(asked) {
+        Ok(app) if app.hosts.is_empty() => Err(ProxyFileError::NoHosts(app.name.clone())),
+        Ok(app) => Ok(vec![Arc::clone(app)]),
+        Err(known) => Err(ProxyFileError::UnknownApp { asked: asked.to_owned(), known }),
     }
-    found.map(|app| vec![Arc::clone(app)]).ok_or_else(|| {
-        let names: Vec<&str> = apps.all().iter().map(|app| app.name.as_str()).collect();
-        let known = match nearest(asked, names.iter().copied()) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("there are: {}", names.join(", ")),
-        };
-        ProxyFileError::UnknownApp { asked: asked.to_owned(), known }
-    })
 }
 
 impl Setup {

@@ -69,13 +69,6 @@ impl<'a> ClientRequest<'a> {
         let (app, client) = apps.client(&id).ok_or(unknown)?;
         let redirect_uri = text("redirect_uri")?.ok_or_else(|| missing("redirect_uri"))?;
         if client.redirect(&redirect_uri).is_none() {
-            // A stranger can ask as often as they like.
-            tracing::debug!(
-                app = app.name,
-                asked = redirect_uri,
-                nearest = ?client.nearest(&redirect_uri),
-                "a redirect URI is none of the client's"
-            );
             return Err(Unanswerable { parameter: "redirect_uri", fault: ParameterFault::Unregistered });
         }
         let state = text("state")?;

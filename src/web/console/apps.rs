@@ -4,7 +4,7 @@
 pub mod form;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::FormProblem;
 use super::document::{
     APPS, BUSY_RETRY, Controls, DocumentSaved, DraftBody, Precondition, SentDraft, TomlDraft, Trial,
     in_force_response, read_draft, submitted,
 };
 use super::guard::{Admin, AdminRequest, Permitted, ReadApps, SaveApps, TryApps};
 use super::limit_text::{exactly, grouped};
+use super::{FormProblem, moment};
 use crate::accounts::{Accounts, EntryCount, ListedAccounts};
 use crate::config::{App, AppFactor, AppPart, Apps, LiveHandle, OidcClient, PathPattern, Who, apps_toml};
 use crate::db::DbError;
@@ -30,11 +30,12 @@ use crate::gate::{
     AgeChange, AppsComparison, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile,
     ProxyFileError, compare_apps,
 };
+use crate::oidc::RefusedRedirects;
 use crate::tuning::DraftError;
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Layout, Locale, Problem, ServicesData, UnreadBody, WebResult};
+use crate::web::http::{Layout, Locale, Moment, Problem, ServicesData, UnreadBody, WebResult};
 
 // What the accounts say about an application; as it is in the API.
 #[derive(Clone, Serialize, ToSchema)]
@@ -148,6 +149,7 @@ pub async fn show(request: AdminRequest, query: Query<FormPairs>) -> WebResult {
     let page = AppsPage {
         layout: request.layout("/admin/apps"),
         apps: checks(&services.accounts, apps).await?,
+        refused: RefusedUri::all(apps, &services.refused_redirects),
         version: current.version,
         overridden: current.overridden.apps,
         proxy: ShownProxy { opened, proxy, app, files },
@@ -201,9 +203,47 @@ pub struct AppsPage {
     pub layout: Layout,
     pub version: String,
     pub apps: Vec<AppCheck>,
+    /// By the name of the application.
+    pub refused: HashMap<String, Vec<RefusedUri>>,
     /// An environment variable sets them.
     pub overridden: bool,
     pub proxy: ShownProxy,
+}
+
+/// A redirect URI that this instance has refused, and the registered one that differs least.
+pub struct RefusedUri {
+    pub at: Moment,
+    /// How both begin.
+    pub same: String,
+    /// How each goes on.
+    pub received: String,
+    pub registered: String,
+}
+
+/// Of what a stranger has sent.
+const MOST_CHARS: usize = 120;
+
+impl RefusedUri {
+    fn all(apps: &Apps, refused: &RefusedRedirects) -> HashMap<String, Vec<Self>> {
+        let clients = apps.all().iter().filter_map(|app| Some((app.name.clone(), app.oidc.as_ref()?)));
+        let of = |(app, client): (String, &OidcClient)| {
+            let shown = refused.of(client).into_iter().filter_map(|refused| {
+                let (nearest, at) = client.nearest(&refused.uri)?;
+                // What they have in common is ASCII.
+                let (same, received) = refused.uri.split_at(at);
+                let cut = received.chars().nth(MOST_CHARS).map_or("", |_| "…");
+                let received = received.chars().take(MOST_CHARS).flat_map(char::escape_default);
+                Some(Self {
+                    at: moment(&refused.at),
+                    same: same.to_owned(),
+                    received: received.collect::<String>() + cut,
+                    registered: nearest.as_str()[at..].to_owned(),
+                })
+            });
+            (app, shown.collect())
+        };
+        clients.map(of).collect()
+    }
 }
 
 pub struct ShownProxy {
@@ -219,6 +259,10 @@ impl AppsPage {
     /// Those that a proxy asks about.
     fn behind(&self) -> impl Iterator<Item = &AppCheck> {
         self.apps.iter().filter(|check| !check.app.hosts.is_empty())
+    }
+
+    fn refused(&self, app: &App) -> &[RefusedUri] {
+        self.refused.get(&app.name).map_or(&[], Vec::as_slice)
     }
 
     fn proxies(&self) -> impl Iterator<Item = ProxyFile> {

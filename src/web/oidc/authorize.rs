@@ -26,7 +26,11 @@ use crate::web::session::{self, CONFIRM, SET_UP};
 const AUTHORIZE: &str = "/oauth/authorize";
 
 /// Whoever sent the browser here has to mend it: nobody is sent back to an address that may not be theirs.
-fn unanswerable(visit: &PageRequest, Unanswerable { parameter, fault }: Unanswerable) -> WebError {
+fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Unanswerable) -> WebError {
+    let Unanswerable { parameter, fault } = wrong;
+    if fault == ParameterFault::Unregistered {
+        services.refused_redirects.note(query, visit.now());
+    }
     let reason = match fault {
         ParameterFault::Missing => "client-request.missing",
         ParameterFault::Twice => "client-request.twice",
@@ -73,7 +77,8 @@ const NOT_ALONE: OAuthError = OAuthError::new(
 /// The answer to a request, to which the account `agreed` has just agreed.
 async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: Option<&str>) -> WebResult {
     let live = visit.live(services);
-    let asked = ClientRequest::of(query, &live.apps).map_err(|wrong| unanswerable(visit, wrong))?;
+    let asked =
+        ClientRequest::of(query, &live.apps).map_err(|wrong| unanswerable(visit, services, query, wrong))?;
     let refuse = |OAuthError { code, description }| {
         Ok(see(&asked.location(&services.public_url, &[("error", code), ("error_description", description)])))
     };
@@ -199,7 +204,8 @@ pub async fn decide(visit: PageRequest, form: Form<ConsentForm>, services: Servi
         return Err(Problem::Csrf.into());
     }
     let live = visit.live(&services);
-    let asked = ClientRequest::of(&form.request, &live.apps).map_err(|wrong| unanswerable(&visit, wrong))?;
+    let asked = ClientRequest::of(&form.request, &live.apps)
+        .map_err(|wrong| unanswerable(&visit, &services, &form.request, wrong))?;
     if form.agree.is_empty() {
         let denied = [("error", "access_denied"), ("error_description", "The account has not agreed.")];
         return Ok(onward(

@@ -1,9 +1,11 @@
 //! The pages of applications in every state.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::accounts::{EntryCount, NamedAccount};
+use crate::clock::Micros;
 use crate::config::{App, AppFactor, AppPart, OidcClient, PathPattern, Who};
 use crate::gate::{
     AgeChange, ClientPreview, FactorChange, HostPreview, PathPreview, ProxyFile, ProxyFileError, UriChange,
@@ -11,9 +13,9 @@ use crate::gate::{
 use crate::tuning::DraftError;
 use crate::web::console::FormProblem;
 use crate::web::console::apps::form::{self, AppForm, AppFormPage};
-use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, AppsPreview, ShownProxy};
+use crate::web::console::apps::{AppCheck, AppsEditPage, AppsPage, AppsPreview, RefusedUri, ShownProxy};
 use crate::web::console::document::{APPS, Act, Controls, TomlDraft, Trial};
-use crate::web::http::{Layout, PageRequest};
+use crate::web::http::{Layout, Moment, PageRequest};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -21,7 +23,15 @@ pub fn lists(visit: &PageRequest) -> Vec<(&'static str, AppsPage)> {
     let list = |checks, proxy, file| {
         let shown = ShownProxy { opened: true, proxy, app: String::new(), files: vec![file] };
         let layout = visit.layout("/admin/apps", Some("ada"));
-        AppsPage { layout, version: "0badcafe0bad".into(), apps: checks, overridden: false, proxy: shown }
+        let refused = RefusedUri {
+            at: Moment(Micros(0)),
+            same: "http://localhost:3000/".into(),
+            received: "<b>".into(),
+            registered: "cb".into(),
+        };
+        let refused = HashMap::from([("grafana".to_owned(), vec![refused])]);
+        let version = "0badcafe0bad".into();
+        AppsPage { layout, version, apps: checks, refused, overridden: false, proxy: shown }
     };
     let untrusted = || Err(ProxyFileError::Untrusted("127.0.0.1/32"));
     vec![

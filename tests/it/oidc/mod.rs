@@ -3,9 +3,11 @@
 mod attacks;
 mod basic;
 mod beside;
+mod check;
 mod clients;
 mod keys;
 mod refresh;
+mod refused;
 mod requests;
 mod signing_out;
 mod told;

@@ -1,0 +1,62 @@
+//! Redirect URIs that were refused, as administrators see them.
+
+use super::*;
+use crate::tuning::rig::admin_from;
+
+const APPS: &str = "/admin/apps";
+
+async fn ask(app: &TestApp, redirect_uri: &str) {
+    let answer = app.client().get(&request(&[("redirect_uri", redirect_uri)])).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+}
+
+async fn shown(boss: &Client) -> Vec<String> {
+    let page = boss.get(APPS).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    let items = page.text.split("refused a redirect URI that is not registered:").skip(1);
+    items.map(|item| item.split("</li>").next().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_administrator_sees_what_was_received_when_and_the_nearest_that_is_registered() {
+    let app = on(Store::Memory).start().await;
+    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    assert_eq!(shown(&boss).await, Vec::<String>::new());
+    ask(&app, "https://wiki.example/otter").await;
+    let [only] = &shown(&boss).await[..] else { panic!("one") };
+    assert!(only.contains("https://wiki.example/ot<mark>ter</mark>"), "{only}");
+    assert!(only.contains("https://wiki.example/ot<mark>her</mark>"), "{only}");
+    assert!(only.contains(&format!("datetime=\"{}\"", gatehouse::clock::iso(app.clock.now()))), "{only}");
+    // What no client of ours asked for is nowhere.
+    app.client().get(&request(&[("client_id", "nobody"), ("redirect_uri", "https://nobody.example/")])).await;
+    let twice = format!("{}&redirect_uri=https://twice.example/", request(&[]));
+    app.client().get(&twice).await;
+    assert_eq!(shown(&boss).await.len(), 1);
+    // One that is mended is gone: the application answers at it by now.
+    let mended = clients().replace("/other'", "/otter'");
+    std::fs::write(app.file(), mended).unwrap();
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !shown(&boss).await.is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "the file is not followed");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await; // the watcher's thread reads it, by no clock of ours
+    }
+}
+
+#[tokio::test]
+async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
+    let app = on(Store::Memory).start().await;
+    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    for number in 0..20 {
+        ask(&app, &format!("https://evil.example/{number}")).await;
+    }
+    ask(&app, "https://evil.example/18").await;
+    let all = shown(&boss).await;
+    let last = |item: &String| item.split("</mark>").next().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert_eq!(all.iter().map(last).collect::<Vec<_>>(), ["18", "19", "17"]);
+    let hostile = format!("https://wiki.example/<script>alert(1)</script>\u{202e}\n{}", "x".repeat(5_000));
+    ask(&app, &hostile).await;
+    let all = shown(&boss).await;
+    assert!(!all[0].contains("<script>") && !all[0].contains('\u{202e}'), "{}", all[0]);
+    assert!(all[0].contains("\\u{202e}\\n") && all[0].contains("x…</mark>"), "{}", all[0]);
+    assert!(all[0].len() < 1_000, "{}", all[0].len());
+}
