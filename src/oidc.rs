@@ -10,6 +10,7 @@ mod rsa;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod wrong_calls;
 
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
 pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
@@ -17,3 +18,4 @@ pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
 pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;
+pub use wrong_calls::WrongCalls;

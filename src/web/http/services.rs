@@ -22,7 +22,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
-use crate::oidc::TokenKeys;
+use crate::oidc::{TokenKeys, WrongCalls};
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -54,6 +54,7 @@ pub struct Services {
     /// Sign tokens for applications.
     pub token_keys: TokenKeys,
     pub grants: Grants,
+    pub wrong_calls: WrongCalls,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,
     pub token_gate: TokenGate,
