@@ -53,6 +53,8 @@ pub enum Action {
     TokenReuse,
     /// An application's client sent a secret, a code or a token that was never given out; `name` is which.
     ClientCall,
+    /// Somebody agreed that an application is told who they are; `name` is the application.
+    ConsentGiven,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,

@@ -276,3 +276,33 @@ async fn an_outage_lets_nobody_wait_for_what_is_wrong() {
     }
     assert_eq!(userinfo_from(&app, "203.0.113.8", &forged(&access)).await.status, 401);
 }
+
+#[tokio::test]
+async fn a_consent_is_an_event() {
+    let app = start(on(Store::Memory).behind_a_proxy()).await;
+    let boss = rig::admin(&app, "boss").await;
+    let browser = app.client_at(ADDRESS);
+    assert_eq!(browser.register("ada", PASSWORD).await.status, 201);
+    let spa = request(&[("client_id", "spa"), ("redirect_uri", SPA)]);
+    agree(&browser, &spa).await;
+    assert!(sent(&browser.get(&spa).await)("code").is_some(), "that is none");
+    agree(&browser, &request(&[("client_id", "cli"), ("redirect_uri", "http://127.0.0.1:5123/callback")]))
+        .await;
+    let events = boss.get("/api/v1/admin/events?action=consent-given").await;
+    let events = events.body["events"].as_array().unwrap();
+    let told: Vec<_> = events.iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(told, ["cli", "spa"]);
+    for event in events {
+        assert_eq!((&event["outcome"], &event["account"]["mask"]), (&json!("ok"), &json!("a…")));
+        assert_eq!(event["address"]["mask"], "203.0.113.0/24");
+    }
+}
+
+/// To what the page of a request asks.
+pub async fn agree(browser: &Client, request: &str) {
+    let account = browser.get(request).await.hidden("account").expect("a question");
+    let (_, query) = request.split_once('?').unwrap();
+    let fields = [("request", query), ("account", &*account), ("agree", "yes")];
+    let agreed = browser.submit(request, "/oauth/consent", &fields).await;
+    assert!(agreed.text.contains("code="), "{}", agreed.text);
+}

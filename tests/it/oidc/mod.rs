@@ -3,7 +3,7 @@
 mod attacks;
 mod clients;
 mod keys;
-mod limits;
+pub mod limits;
 mod refresh;
 mod requests;
 mod signing_out;
