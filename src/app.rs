@@ -30,7 +30,7 @@ use crate::login::{
     LoginGuard, OpenAttemptStore, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::{self, Lookup};
-use crate::oidc::{LogoutNotices, RefusedRedirects, TokenKeys};
+use crate::oidc::{LogoutNotices, RefusedRedirects, TokenKeys, WrongCalls};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
@@ -210,6 +210,7 @@ impl Application {
         // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&live.snapshot()).await;
         let custom = CustomLimits::new(limiter.clone(), audit.clone());
+        let wrong_calls = WrongCalls::new(limiter.clone(), audit.clone());
         let lookup = Lookup::new(lookup::LookupParts {
             limiter: limiter.clone(),
             local_fallback: local_fallback.clone(),
@@ -287,6 +288,7 @@ impl Application {
             token_keys,
             grants,
             refused_redirects: RefusedRedirects::default(),
+            wrong_calls,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
             lookup,

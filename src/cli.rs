@@ -1,5 +1,5 @@
-//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | accounts import | accounts imported | apps check | gate print |
-//! key | limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | admin clear-factors | admin end-sessions | accounts import |
+//! accounts imported | apps check | gate print | key | limits show`
 
 mod accounts;
 mod apps;
@@ -97,6 +97,8 @@ enum AdminCommand {
         #[command(flatten)]
         at: ConfigOption,
     },
+    /// End all sessions of all accounts, before the server starts on a restored database.
+    EndSessions(ConfigOption),
 }
 
 #[derive(Subcommand)]
@@ -208,6 +210,9 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         }
         Command::Admin { command: AdminCommand::ClearFactors { name, at } } => {
             block_on(accounts::clear_factors(&load(&at)?.1, &name))?
+        }
+        Command::Admin { command: AdminCommand::EndSessions(at) } => {
+            block_on(accounts::end_sessions(&load(&at)?.1))?
         }
         Command::Accounts { command: AccountsCommand::Import { file, dry_run, at } } => {
             block_on(accounts::import(&load(&at)?.1, &file, dry_run))?

@@ -12,6 +12,7 @@ mod rsa;
 mod signature;
 #[cfg(test)]
 mod tests;
+mod wrong_calls;
 
 pub use authorization::{CONTINUE, ClientRequest, ParameterFault, Unanswerable, request_at};
 pub use check::{Ask, ClientCheck};
@@ -21,3 +22,4 @@ pub use logouts::LogoutNotices;
 pub use refused::{RefusedRedirect, RefusedRedirects};
 pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
 pub use signature::PublicKey;
+pub use wrong_calls::WrongCalls;

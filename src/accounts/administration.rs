@@ -167,7 +167,35 @@ impl Accounts {
         tx.commit().await?;
         Ok(AccountChange::Done)
     }
+
+    /// Ends all sessions of all accounts, with what hangs on them, half sign-ins, and the trust in browsers: a backup may
+    /// have brought back what had ended. Returns how many sessions. Some at a time, so that nobody waits long for a lock.
+    pub async fn end_all_sessions(&self) -> Result<u64, DbError> {
+        const SESSIONS: &str =
+            "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE id > $1 ORDER BY id
+            LIMIT $2) RETURNING id, account";
+        for sql in ["DELETE FROM half_sign_ins", "DELETE FROM trusted_devices"] {
+            execute!(&self.db => query(sql))?;
+        }
+        let (mut ended, mut last) = (0, String::new());
+        loop {
+            let at = self.db.now(&self.clock).await?;
+            let mut tx = self.db.begin().await?;
+            let some: Vec<(String, String)> = on_tx!(&mut tx, connection => query_as(SESSIONS).bind(&last)
+                .bind(AT_ONCE).fetch_all(connection).await)?;
+            let (ids, accounts): (BTreeSet<_>, BTreeSet<_>) = some.into_iter().unzip();
+            let Some(newest) = ids.last() else { return Ok(ended) };
+            (ended, last) = (ended + ids.len() as u64, newest.clone());
+            for account in accounts {
+                session_changes::record(&mut tx, &self.entropy, &account, at).await?;
+            }
+            tx.commit().await?;
+        }
+    }
 }
+
+/// Rows that one statement deletes: a fraction of a second.
+const AT_ONCE: i64 = 500;
 
 /// None if it is deleted.
 pub(super) async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {

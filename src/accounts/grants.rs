@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use gatehouse_limiter::Refusal;
+use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
 use sha2::{Digest, Sha256};
 use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::Zeroizing;
@@ -28,8 +30,6 @@ const CODE_KNOWN: Duration = Duration::from_secs(24 * 60 * 60);
 const MOST_GRANTS: i64 = 20;
 /// After a rotation, a client that did not get the answer may ask again.
 const REPEATS_FREELY: Duration = Duration::from_secs(60);
-/// Later it may so often in a day, while the next token is unused.
-const LATE_REPEATS: i64 = 3;
 /// Generations of a day whose token came more than once. A thief who refreshes in step has it so in each.
 const REPEATED_GENERATIONS: i64 = 24;
 /// Of one grant; of more, those that expire last are kept.
@@ -72,15 +72,20 @@ pub struct IssuedTokens {
     pub nonce: Option<String>,
     /// For a refresh token that has come before, and not just now.
     pub is_late_repeat: bool,
+    /// What `oidc-repeat` would have refused, but for monitor mode.
+    pub noted: Option<Refusal>,
 }
 
 /// Why it gets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantRefusal {
-    /// Unknown, of another client, used up, expired, revoked, or its session has ended.
+    /// It was never given out.
+    Unknown,
+    /// Of another client, used up, expired, revoked, or its session has ended.
     Invalid,
-    /// The same token or code came twice, in a way in which only a copy does: its grant has ended.
-    Copied(AccountId),
+    /// The same token or code came twice, in a way in which only a copy does: its grant has ended. By `oidc-repeat`, if
+    /// that says so.
+    Copied(AccountId, Option<Refusal>),
     /// Its account may not use the client any more, or has to prove more.
     NotAdmitted,
 }
@@ -176,7 +181,7 @@ impl Grants {
     /// Tokens for a code, once. A second use, by who could have been the first, ends what the first began.
     pub async fn exchange(
         &self,
-        code: &SessionToken,
+        code: &str,
         (client, redirect_uri): (&str, &str),
         verifier: Option<&str>,
         admits: impl Fn(&GrantHolder) -> bool,
@@ -193,10 +198,8 @@ impl Grants {
             AND redirect_uri = $3 AND challenge = $4) RETURNING account";
         let challenge =
             verifier.map_or_else(String::new, |text| URL_SAFE_NO_PAD.encode(Sha256::digest(text)));
-        if !code.is_tagged(&self.key, b"code") {
-            return Ok(Err(GrantRefusal::Invalid));
-        }
-        let hash = self.hash(b"code", code);
+        let Some(code) = self.given(b"code", code) else { return Ok(Err(GrantRefusal::Unknown)) };
+        let hash = self.hash(b"code", &code);
         let mut tx = self.db.begin_exclusive(DbLock::grant(hash.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         execute!(in &mut tx => query(LOCK).bind(client).bind(&hash))?;
@@ -206,7 +209,9 @@ impl Grants {
             drop(tx);
             let copied: Option<AccountId> = on_db!(&self.db, pool => query_scalar(REUSED).bind(now.0).bind(&hash)
                 .bind(redirect_uri).bind(&challenge).bind(client).fetch_optional(pool).await)?;
-            return Ok(Err(copied.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)));
+            return Ok(Err(
+                copied.map_or(GrantRefusal::Invalid, |account| GrantRefusal::Copied(account, None))
+            ));
         };
         let issued = self.issue(&mut tx, (grant, 0), now, admits).await?;
         // The code is used up, whatever follows.
@@ -231,17 +236,17 @@ impl Grants {
             "UPDATE oidc_grants SET generation = $1, rotated_at = $2 WHERE id = $3 AND generation = $4
             AND revoked_at IS NULL";
         let Some(RefreshToken { grant, generation, hash }) = self.parse_refresh(token) else {
-            return Ok(Err(GrantRefusal::Invalid));
+            return Ok(Err(GrantRefusal::Unknown));
         };
         let mut tx = self.db.begin_exclusive(DbLock::grant(grant.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let alive = now.minus(self.settings.refresh_idle).0;
         let locked: Option<LockedGrant> = on_tx!(&mut tx, connection => query_as(READ).bind(grant.to_string())
             .bind(client).bind(alive).fetch_optional(connection).await)?;
-        let ours = |(seed, ..): &LockedGrant| {
-            crate::secret::same(&hash, &self.refresh_hash(grant, generation, seed))
-        };
-        let Some((_, due, rotated_at)) = locked.filter(ours) else { return Ok(Err(GrantRefusal::Invalid)) };
+        let Some((seed, due, rotated_at)) = locked else { return Ok(Err(GrantRefusal::Invalid)) };
+        if !crate::secret::same(&hash, &self.refresh_hash(grant, generation, &seed)) {
+            return Ok(Err(GrantRefusal::Unknown));
+        }
         let late = now.since(Micros(rotated_at)) > REPEATS_FREELY;
         let is_repeat = due - generation == 1;
         let rotated_at = match due - generation {
@@ -249,47 +254,66 @@ impl Grants {
             1 => rotated_at,
             // One from after a backup that was restored: what it was used for is not known here.
             ..0 => return Ok(Err(GrantRefusal::Invalid)),
-            _ => return self.end_copied(tx, grant, now).await,
+            _ => return self.end_copied(tx, grant, now, None).await,
         };
         let moved = execute!(in &mut tx => query(MOVE).bind(generation + 1).bind(rotated_at).bind(grant.to_string())
             .bind(due))?;
         if moved == 0 {
             return Ok(Err(GrantRefusal::Invalid));
         }
-        if is_repeat && !self.may_repeat(&mut tx, (grant, generation), late, now).await? {
-            drop(tx);
-            let tx = self.db.begin().await?;
-            return self.end_copied(tx, grant, now).await;
-        }
+        let noted = match is_repeat {
+            true => match self.repeat(&mut tx, (grant, generation), late, now).await? {
+                Ok(noted) => noted,
+                Err(refusal) => {
+                    drop(tx);
+                    let tx = self.db.begin().await?;
+                    return self.end_copied(tx, grant, now, refusal).await;
+                }
+            },
+            false => None,
+        };
         let issued = self.issue(&mut tx, (grant, generation + 1), now, admits).await?;
         if issued.is_ok() {
             tx.commit().await?;
             self.touch(&issued, now).await;
         }
         let is_late_repeat = late && is_repeat;
-        Ok(issued.map(|issued| IssuedTokens { is_late_repeat, ..issued }))
+        Ok(issued.map(|issued| IssuedTokens { is_late_repeat, noted, ..issued }))
     }
 
-    /// Whether the token before the one that is due may come again.
-    async fn may_repeat(
+    /// Counts the token before the one that is due, which comes again, and returns what is noted of it; or why it may not.
+    async fn repeat(
         &self,
         tx: &mut Tx,
         (grant, generation): (GrantId, i64),
         late: bool,
         now: Micros,
-    ) -> Result<bool, DbError> {
+    ) -> Result<Result<Option<Refusal>, Option<Refusal>>, DbError> {
+        const TIMES: &str =
+            "SELECT at FROM oidc_repeats WHERE grant_id = $1 AND late = 1 ORDER BY at DESC LIMIT $2";
         const FORGET: &str = "DELETE FROM oidc_repeats WHERE grant_id = $1 AND at <= $2";
         // One row a generation, and one each time that was late.
         const COUNT: &str = "INSERT INTO oidc_repeats (grant_id, generation, late, at) SELECT $1, $2, $3, $4
             WHERE $3 = 1 OR NOT EXISTS (SELECT 1 FROM oidc_repeats WHERE grant_id = $1 AND generation = $2)";
-        const OF_DAY: &str = "SELECT CAST(COALESCE(SUM(late), 0) AS BIGINT), COUNT(DISTINCT generation)
-            FROM oidc_repeats WHERE grant_id = $1";
-        let (grant, late) = (grant.to_string(), i64::from(late));
-        execute!(in &mut *tx => query(FORGET).bind(&grant).bind(now.minus(DAY).0))?;
-        execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(late).bind(now.0))?;
-        let (late, generations): (i64, i64) =
-            on_tx!(tx, connection => query_as(OF_DAY).bind(&grant).fetch_one(connection).await)?;
-        Ok(late <= LATE_REPEATS && generations <= REPEATED_GENERATIONS)
+        const OF_DAY: &str =
+            "SELECT COUNT(DISTINCT generation) FROM oidc_repeats WHERE grant_id = $1 AND at > $2";
+        let live = self.live.snapshot();
+        let (limit, grant, day) = (&live.limits.oidc_repeat, grant.to_string(), now.minus(DAY));
+        let counts = late && !limit.rules().is_empty();
+        let mut judged = GatheredVerdict::default();
+        execute!(in &mut *tx => query(FORGET).bind(&grant).bind(day.min(window::horizon(limit.rules(), now)).0))?;
+        if counts {
+            let times: Vec<i64> = on_tx!(&mut *tx, connection => query_scalar(TIMES).bind(&grant)
+                .bind(i64::from(limit.capacity())).fetch_all(connection).await)?;
+            let times: Vec<_> = times.into_iter().map(Micros).collect();
+            judged.add(0, limit, &TimesLog { times: &times, holds: 0 }, now, false);
+        }
+        if let Some(refusal) = judged.refused() {
+            return Ok(Err(Some(refusal)));
+        }
+        execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(i64::from(counts)).bind(now.0))?;
+        let generations: i64 = on_tx!(tx, connection => query_scalar(OF_DAY).bind(&grant).bind(day.0).fetch_one(connection).await)?;
+        Ok(if generations <= REPEATED_GENERATIONS { Ok(judged.noted()) } else { Err(None) })
     }
 
     /// An access token, and the refresh token of this generation, for whose the grant is now.
@@ -329,6 +353,7 @@ impl Grants {
             access,
             nonce: None,
             is_late_repeat: false,
+            noted: None,
         }))
     }
 
@@ -348,17 +373,15 @@ impl Grants {
     }
 
     /// Whose access token it is, while it holds, and until when.
-    pub async fn holder(&self, access: &SessionToken) -> Result<Option<(GrantHolder, Micros)>, DbError> {
+    pub async fn holder(&self, access: &str) -> Result<Option<(GrantHolder, Micros)>, DbError> {
         const SQL: &str = visitor_sql!(
             "g.id AS grant_id, g.client, g.scope, g.methods AS proved, g.auth_time, g.seed, t.expires_at, ",
             "oidc_access t JOIN oidc_grants g ON g.id = t.grant_id JOIN sessions s ON s.id = g.session",
             "t.token_hash = $1 AND t.expires_at > $2 AND g.revoked_at IS NULL"
         );
-        if !access.is_tagged(&self.key, b"access") {
-            return Ok(None);
-        }
+        let Some(access) = self.given(b"access", access) else { return Ok(None) };
         let (now, policy) = (self.clock.now(), self.live.snapshot());
-        let found: Option<StoredHolder> = on_db!(&self.db, pool => query_as(SQL).bind(self.hash(b"access", access))
+        let found: Option<StoredHolder> = on_db!(&self.db, pool => query_as(SQL).bind(self.hash(b"access", &access))
             .bind(now.0).bind(policy.factors.required_of()).fetch_optional(pool).await)?;
         Ok(found.map(|found| {
             let found = found.judged(now, &policy.factors);
@@ -375,8 +398,7 @@ impl Grants {
             "SELECT seed FROM oidc_grants WHERE id = $1 AND client = $2 AND revoked_at IS NULL";
         let now = self.clock.now();
         let Some(RefreshToken { grant, generation, hash }) = self.parse_refresh(token) else {
-            let access = SessionToken::parse(token).filter(|access| access.is_tagged(&self.key, b"access"));
-            let Some(access) = access else { return Ok(false) };
+            let Some(access) = self.given(b"access", token) else { return Ok(false) };
             return Ok(execute!(&self.db => query(BY_ACCESS).bind(now.0).bind(client)
                 .bind(self.hash(b"access", &access)))?
                 > 0);
@@ -440,10 +462,16 @@ impl Grants {
         Ok(most)
     }
 
-    async fn end_copied(&self, mut tx: Tx, grant: GrantId, now: Micros) -> Result<Issued, DbError> {
+    async fn end_copied(
+        &self,
+        mut tx: Tx,
+        grant: GrantId,
+        now: Micros,
+        refusal: Option<Refusal>,
+    ) -> Result<Issued, DbError> {
         let account = self.end(&mut tx, grant, now).await?;
         tx.commit().await?;
-        Ok(Err(account.map_or(GrantRefusal::Invalid, GrantRefusal::Copied)))
+        Ok(Err(account.map_or(GrantRefusal::Invalid, |account| GrantRefusal::Copied(account, refusal))))
     }
 
     async fn end(&self, tx: &mut Tx, grant: GrantId, now: Micros) -> Result<Option<AccountId>, DbError> {
@@ -453,6 +481,16 @@ impl Grants {
             on_tx!(tx, connection => query_scalar(SQL).bind(now.0).bind(grant.to_string()).fetch_optional(connection)
             .await)?,
         )
+    }
+
+    /// Whether a refresh token or an access token was given out once, by us. Asks no database.
+    pub fn gave(&self, token: &str) -> bool {
+        self.parse_refresh(token).is_some() || self.given(b"access", token).is_some()
+    }
+
+    /// None for a code or an access token that was never given out.
+    fn given(&self, kind: &[u8], text: &str) -> Option<SessionToken> {
+        SessionToken::parse(text).filter(|token| token.is_tagged(&self.key, kind))
     }
 
     /// None for one that was never given out.

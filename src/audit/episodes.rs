@@ -60,11 +60,13 @@ impl Default for EpisodeTable {
     }
 }
 
-/// Whether events of this kind are folded. Admitted attempts never are: each is a hit somewhere.
+/// Whether events of this kind are folded. Admitted attempts that a replay tries never are: each is a hit somewhere.
 pub fn folds(event: &AuditEvent<'_>) -> bool {
     match (event.action, event.outcome) {
         // A wrong answer is a hit for its address.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
+        // Strangers send what was never given out as fast as they like.
+        (Action::ClientCall, _) => true,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
         // From a network that is refused.
         (
@@ -209,7 +211,8 @@ fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
             LimitSubject::Account
             | LimitSubject::Device
             | LimitSubject::RealmAccount
-            | LimitSubject::RealmDevice,
+            | LimitSubject::RealmDevice
+            | LimitSubject::Grant,
         ) => EventKeys { account: keys.account, ..none },
         Some(LimitSubject::Phone) => EventKeys { phone: keys.phone, ..none },
         Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {

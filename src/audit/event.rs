@@ -48,8 +48,13 @@ pub enum Action {
     TotpDisabled,
     /// The next key that signs tokens was made; `name` is its algorithm.
     KeyRotated,
-    /// A code or a refresh token of an application came from somebody who has a copy; `name` is the application.
+    /// A code or a refresh token of an application came from somebody who has a copy, or a refresh token late; `name` is
+    /// the application.
     TokenReuse,
+    /// An application's client sent a secret, a code or a token that was never given out; `name` is which.
+    ClientCall,
+    /// Somebody agreed that an application is told who they are; `name` is the application.
+    ConsentGiven,
     /// An SMS code was entered; `name` is its purpose.
     Guess,
     Send,

@@ -1,4 +1,4 @@
-//! `gatehouse accounts import | imported`, `gatehouse admin create | enable | clear-factors` and `gatehouse key reseal`
+//! `gatehouse accounts import | imported`, `gatehouse admin create | enable | clear-factors | end-sessions` and `gatehouse key reseal`
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -211,6 +211,21 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
     let (name, command) = ("account-clear-factors", "gatehouse admin clear-factors");
     record(loaded, &account, name, command, Some(Action::FactorReset)).await?;
     tell!("The second factors of {login} are gone, and its sessions have ended.");
+    Ok(())
+}
+
+/// After the database was restored: what had ended by then may be back.
+pub async fn end_sessions(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+    let accounts = open_accounts(loaded).await?;
+    let audit = open_record(loaded).await?;
+    let ended = accounts.end_all_sessions().await.map_err(CliFailure::broken)?;
+    audit.record(AuditEvent {
+        name: Some("sessions.end"),
+        detail: Some(json!({ "from": "gatehouse admin end-sessions", "sessions": ended }).to_string()),
+        ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
+    });
+    audit.flush().await;
+    tell!("{} ended. Everybody signs in anew.", counted(ended as usize, "session", "sessions"));
     Ok(())
 }
 

@@ -142,6 +142,11 @@ limits! {
     FactorAccount, factor_account = "factor-account", Account, Factor, WouldGiveAway, wrong_factors();
     /// The same from one known device, counted here instead: whoever has the password takes nothing from the owner.
     FactorDevice, factor_device = "factor-device", Device, Factor, WouldGiveAway, wrong_factors();
+    /// Secrets, codes and tokens from one address that clients of OpenID Connect were never given. Many may share it, and
+    /// what is right is never refused.
+    OidcAddress, oidc_address = "oidc-address", Address, ClientCall, NobodyToAsk, [Rule::sliding(20, MINUTE, RuleAction::Block)];
+    /// Late repeats of one grant's refresh token. SQL counts them, in the transaction of the grant.
+    OidcRepeat, oidc_repeat = "oidc-repeat", Grant, Repeat, NobodyToAsk, [Rule::sliding(3, DAY, RuleAction::Block)];
     /// Failed attempts at one account of another program's login.
     GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible, at_an_account();
     /// The same from one device that has signed in there, counted here instead of in `guard-account`.
@@ -217,6 +222,8 @@ pub enum LimitSubject {
     RealmDevice,
     RealmAddress,
     RealmNetwork,
+    /// What a client of OpenID Connect was let have of somebody. Nobody can name one.
+    Grant,
 }
 
 /// What one hit of a limit is.
@@ -225,6 +232,10 @@ pub enum LimitUnit {
     SignIn,
     /// A code of an authenticator app.
     Factor,
+    /// A call of a client of OpenID Connect.
+    ClientCall,
+    /// A refresh token that comes again.
+    Repeat,
     /// An attempt at another program's login.
     Attempt,
     Registration,
@@ -330,7 +341,7 @@ pub(super) enum CaptchaRules {
     Possible,
     /// The limit counts challenges themselves.
     IsTheThing,
-    /// Other programs use the limit, and have no form of ours.
+    /// Programs use the limit, and have no form of ours.
     NobodyToAsk,
     /// The limit protects a secret of six digits, which anybody who has CAPTCHAs solved could try one by one.
     WouldGiveAway,
@@ -382,7 +393,7 @@ fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
             Err("cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"".to_owned())
         }
         (RuleAction::Captcha, CaptchaRules::NobodyToAsk) => {
-            Err("cannot be \"captcha\": a custom limit has no form to show one; use \"block\"".to_owned())
+            Err("cannot be \"captcha\": programs have no form to show one; use \"block\"".to_owned())
         }
         (RuleAction::Captcha, CaptchaRules::WouldGiveAway) => {
             Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""

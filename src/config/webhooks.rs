@@ -56,6 +56,9 @@ pub enum WebhookEvent {
     /// By somebody who has a copy of an application's token, which ended the grant.
     #[strum(serialize = "token.reuse")]
     TokenReuse,
+    /// Somebody agreed that an application is told who they are.
+    #[strum(serialize = "consent.given")]
+    ConsentGiven,
     /// Half, or four fifths, of all messages are spent.
     #[strum(serialize = "sms.total")]
     MessagesSpent,

@@ -76,7 +76,7 @@ impl NamedProgram {
 
 pub type LookupKind = (ScopeKind, ValueKind);
 
-/// The kind of subject that a limit of this name counts; None if there can be no such limit.
+/// The kind of subject that a limit of this name counts; None if there can be no such limit, or nobody can name one.
 pub fn kind_of(limit: &str) -> Option<LookupKind> {
     use ScopeKind::{Pages, Program, Realm};
     let Some(name) = LimitName::parse(limit) else {
@@ -95,6 +95,7 @@ pub fn kind_of(limit: &str) -> Option<LookupKind> {
         LimitSubject::Program => (Program, ValueKind::Everyone),
         LimitSubject::ProgramAddress | LimitSubject::ProgramNetwork => (Program, ValueKind::Address),
         LimitSubject::ProgramPrefix => (Program, ValueKind::Prefix),
+        LimitSubject::Grant => return None,
     })
 }
 

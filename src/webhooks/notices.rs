@@ -15,7 +15,7 @@ const MOST: u32 = 100;
 /// The history holds whole documents.
 const MOST_CHANGES: u32 = 5;
 /// What is told of the record. Each is read apart: an index finds it, and many of one kind hide none of another.
-const RECORDED: [Action; 10] = [
+const RECORDED: [Action; 11] = [
     Action::Attack,
     Action::PasswordDisabled,
     Action::Budget,
@@ -26,6 +26,7 @@ const RECORDED: [Action; 10] = [
     Action::TotpDisabled,
     Action::KeyRotated,
     Action::TokenReuse,
+    Action::ConsentGiven,
 ];
 
 /// One thing to tell. Carries no name, number or address in clear.
@@ -121,12 +122,13 @@ impl NoticeSources {
                 data["console"] = self.link("/admin/events?action=key-rotated").into();
                 (WebhookEvent::KeyRotated, data)
             }
-            Action::TokenReuse => {
+            Action::TokenReuse | Action::ConsentGiven => {
+                let event = match entry.action {
+                    Action::TokenReuse => WebhookEvent::TokenReuse,
+                    _ => WebhookEvent::ConsentGiven,
+                };
                 let console = self.account_link(entry);
-                (
-                    WebhookEvent::TokenReuse,
-                    json!({ "account": entry.account, "app": entry.name, "console": console }),
-                )
+                (event, json!({ "account": entry.account, "app": entry.name, "console": console }))
             }
             Action::Budget => {
                 let part = match entry.name.as_deref()? {

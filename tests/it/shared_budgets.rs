@@ -1,11 +1,14 @@
 //! Promise 10, limit by limit: who spends it, who needs it, and what they can still show when it is spent. The table
 //! in docs/security.md says it. Each of its rows is shown here, and the compiler asks for that of a new limit.
 
+use std::time::Duration;
+
 use gatehouse::config::LimitName;
 use serde_json::{Value, json};
 
 use crate::factors;
 use crate::guard::Program as Realm;
+use crate::oidc;
 use crate::relay::Logto;
 use crate::sign_in::devices::device_cookie;
 use crate::sms::administration::admin;
@@ -97,6 +100,27 @@ async fn way_past(limit: LimitName) {
             let code = factors::totp(&app, &owner.secret);
             assert_refused_by(&factors::by_totp(&owner.browser, &code).await, name);
             assert_eq!(factors::by_recovery(&owner.browser, &owner.recovery[0]).await.status, 200);
+        }
+        LimitName::OidcAddress => {
+            let app = oidc::start(held(name, &[max(2).per("1h")]).file_more(&oidc::clients())).await;
+            let (_, access, token) = oidc::granted(&app, "alice").await;
+            for status in [401, 401, 429] {
+                assert_eq!(oidc::userinfo(&app.url, "nonsense").await.status, status);
+            }
+            assert_eq!(oidc::userinfo(&app.url, &access).await.status, 200, "what is right");
+            assert_eq!(oidc::refresh(&app, &token).await.status, 200);
+        }
+        LimitName::OidcRepeat => {
+            let app = oidc::start(held(name, &[max(1).per("24h")]).file_more(&oidc::clients())).await;
+            let (browser, _, token) = oidc::granted(&app, "alice").await;
+            let (_, next) = oidc::tokens(&oidc::refresh(&app, &token).await);
+            for status in [200, 400] {
+                app.advance(Duration::from_secs(61));
+                assert_eq!(oidc::refresh(&app, &token).await.status, status);
+            }
+            assert_eq!(oidc::refresh(&app, &next).await.status, 400, "the grant has ended");
+            let again = oidc::exchange(&app, &oidc::code(&browser, &[]).await).await;
+            assert_eq!(again.status, 200, "the session goes on: a redirect signs in again");
         }
         LimitName::GuardAccount => {
             let (_app, shop) = realm(held(name, &[max(2).per("1h")])).await;

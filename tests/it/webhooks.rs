@@ -14,6 +14,7 @@ use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use crate::factors;
+use crate::oidc;
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::Setup;
 use crate::tuning::rig;
@@ -241,6 +242,22 @@ async fn a_new_signing_key_is_told() {
     assert_eq!((&data["previous"], &data["begins_at"]), (&Value::Null, &told["timestamp"]));
     let set = app.services.token_keys.jwks();
     assert_eq!(data["kid"], set.keys[0].kid.as_str());
+}
+
+#[tokio::test]
+async fn a_consent_is_told() {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook =
+        secret.webhook(&format!("{}/hook", server.uri()), "events = ['consent.given'], allow_private = true");
+    let app = oidc::start(oidc::on(Store::Memory).set("webhooks", format!("[{hook}]"))).await;
+    let browser = oidc::browser(&app, "alice").await;
+    let request = oidc::request(&[("client_id", "spa"), ("redirect_uri", oidc::SPA)]);
+    oidc::limits::agree(&browser, &request).await;
+    let told = message(&received(&server, 1).await[0]);
+    let data = &told["data"];
+    assert_eq!((&told["type"], &data["app"]), (&json!("consent.given"), &json!("spa")));
+    assert_eq!(data["account"]["mask"], "al…");
+    assert!(data["console"].as_str().unwrap().contains("/admin/lookup?account="), "{told}");
 }
 
 #[tokio::test]

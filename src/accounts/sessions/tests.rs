@@ -80,6 +80,7 @@ on_both_databases!(
     of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor,
     expired_sessions_take_no_place_of_the_hundred,
     a_sign_in_that_starts_nothing_ends_and_records_nothing,
+    all_sessions_of_all_accounts_end_however_many,
     the_newest_twenty_sign_ins_are_kept_for_each_account,
 );
 
@@ -392,4 +393,20 @@ async fn the_newest_twenty_sign_ins_are_kept_for_each_account(database: TestData
     let rows: i64 =
         on_db!(&bench.sessions.db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
     assert_eq!(rows, 21);
+}
+
+async fn all_sessions_of_all_accounts_end_however_many(database: TestDatabase) {
+    const FILL: &str = "WITH RECURSIVE counted (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM counted WHERE i < 1200)
+        INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at, network, user_agent)
+        SELECT 'hash ' || CAST(i AS TEXT), CAST(100000 + i AS TEXT), $1, 1, 1, 2, 2, '', '' FROM counted";
+    let bench = bench(database).await;
+    let (alices, bobs) = (bench.start(bench.alice).await, bench.start(bench.bob).await);
+    execute!(&bench.sessions.db => query(FILL).bind(bench.alice.to_string())).unwrap();
+    assert_eq!(bench.accounts.end_all_sessions().await.unwrap(), 1202);
+    for token in [&alices, &bobs] {
+        assert!(bench.session(token).await.is_none());
+    }
+    assert_eq!(bench.accounts.end_all_sessions().await.unwrap(), 0);
+    let again = bench.start(bench.bob).await;
+    assert!(bench.session(&again).await.is_some());
 }

@@ -158,6 +158,7 @@ fn an_exempt_client_has_tenfold_limits_of_addresses_and_networks_and_no_others()
     let lifted = [
         LimitName::LoginAddress,
         LimitName::LoginNetwork,
+        LimitName::OidcAddress,
         LimitName::GuardAddress,
         LimitName::GuardNetwork,
         LimitName::RegisterAddress,

@@ -149,7 +149,7 @@ fn limits() {
         ),
         (
             "limits.custom.reply.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
-            "limits.custom.reply.rules[0].then: cannot be \"captcha\": a custom limit has no form to show one; use \"block\"",
+            "limits.custom.reply.rules[0].then: cannot be \"captcha\": programs have no form to show one; use \"block\"",
         ),
         (
             "limits.sms-guess.rules = [{ max = 1, window = '1s', then = 'captcha' }]",

@@ -313,9 +313,11 @@ pub const COUNT: usize = LimitName::ALL.len();
 pub const KEPT_ON_FAILURE: [LimitName; 4] =
     [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::ProgramAddress, LimitName::ProgramNetwork];
 
-/// Drawn images are not recorded one by one; the budgets of programs are not replayed.
+/// Drawn images and wrong calls of clients are not recorded one by one, nor is whose grant a token repeats; the budgets
+/// of programs are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
+    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::ClientCall | LimitUnit::Repeat)
+        && limit.subject() != LimitSubject::Program
 }
 
 /// By their numbers.
@@ -381,7 +383,7 @@ impl LogRef {
                 row.subjects[NETWORK]
             }
             LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subjects[PREFIX],
-            LimitSubject::Everyone | LimitSubject::Program => 0,
+            LimitSubject::Everyone | LimitSubject::Program | LimitSubject::Grant => 0,
         };
         Self { limit, subject, part }
     }

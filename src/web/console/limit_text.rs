@@ -16,6 +16,8 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
     match unit {
         Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
         Some(LimitUnit::Factor) => ("unit.guess", "unit.guesses"),
+        Some(LimitUnit::ClientCall) => ("unit.client-call", "unit.client-calls"),
+        Some(LimitUnit::Repeat) => ("unit.repeat", "unit.repeats"),
         Some(LimitUnit::Attempt) => ("unit.attempt", "unit.attempts"),
         Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),
         Some(LimitUnit::Image) => ("unit.image", "unit.images"),

@@ -22,7 +22,7 @@ use crate::login::{
     AuthPolicy, ByCode, FactorVerifier, GuardedAttempts, PasswordHasher, Registration, SignInService,
 };
 use crate::lookup::Lookup;
-use crate::oidc::{RefusedRedirects, TokenKeys};
+use crate::oidc::{RefusedRedirects, TokenKeys, WrongCalls};
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
@@ -55,6 +55,7 @@ pub struct Services {
     pub token_keys: TokenKeys,
     pub grants: Grants,
     pub refused_redirects: RefusedRedirects,
+    pub wrong_calls: WrongCalls,
     pub forms: SubmittedForms,
     pub tokens: ApiTokens,
     pub token_gate: TokenGate,

@@ -11,6 +11,7 @@ use askama::Template;
 use serde::Deserialize;
 
 use crate::accounts::{AuthenticatedSession, Factor, NewGrant};
+use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::AppFactor;
 use crate::gate::may_use;
@@ -151,6 +152,15 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     }
     if !has_agreed {
         return Ok(visit.page(StatusCode::OK, &ConsentPage::new(visit, &who, &asked, &request, query)));
+    }
+    if agreed {
+        let (audit, address) = (&services.audit, visit.client.subject());
+        audit.record(AuditEvent {
+            name: Some(&asked.app.name),
+            account: Some(who.account.recorded()),
+            address: Some(EventSubject::Address(address.as_ref())),
+            ..AuditEvent::new(audit.now(), Action::ConsentGiven, Outcome::Ok)
+        });
     }
     if agreed && !asked.client.is_native() {
         services.grants.consent(account, client, &request.scope).await?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HeaderValue, ORIGIN, VARY, WWW_AUTHENTICATE,
+    ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, HeaderValue, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
@@ -26,7 +26,8 @@ use crate::clock::Micros;
 use crate::config::{App, LiveSettings, OidcClient};
 use crate::gate::{Verdict, authorize_client};
 use crate::oidc::{OAuthError, Parameters};
-use crate::web::http::{ServicesData, WebError, WebResult};
+use crate::web::http::locale::whole_seconds;
+use crate::web::http::{Requester, Services, ServicesData, WebError, WebResult};
 
 /// An error as JSON (RFC 6749, 5.2).
 fn refused(status: StatusCode, error: OAuthError) -> HttpResponse {
@@ -44,13 +45,41 @@ fn bad(error: OAuthError) -> HttpResponse {
     refused(StatusCode::BAD_REQUEST, error)
 }
 
-/// What a client is told: never a page.
-fn told(answer: WebResult) -> HttpResponse {
-    match answer {
+/// What was sent and is wrong, in an answer about it: the name of its events, and the error.
+#[derive(Clone, Copy)]
+struct Wrong(&'static str, &'static str);
+
+fn about(wrong: Wrong, mut answer: HttpResponse) -> HttpResponse {
+    answer.extensions_mut().insert(wrong);
+    answer
+}
+
+/// Answers the call of a client, never with a page. What is wrong counts at its address, and past that limit is told to
+/// wait; what is right is never refused. Where a wrong token is no error, it stays none (RFC 7009, 7662).
+async fn answered(
+    sender: &Requester,
+    services: &Services,
+    call: impl AsyncFnOnce(&LiveSettings) -> WebResult,
+) -> HttpResponse {
+    let live = sender.live(services);
+    let mut answer = match call(&live).await {
         Ok(answer) => answer,
         Err(WebError::Answer(answer)) => *answer,
         Err(WebError::Problem(_)) => not_now(),
+    };
+    let wrong = answer.extensions().get::<Wrong>().copied();
+    if let Some(Wrong(what, code)) = wrong {
+        let address = sender.client.subject();
+        let refusal = services.wrong_calls.count(&live.limits.oidc_address, what, address.as_ref()).await;
+        if let Some(refusal) = refusal.filter(|_| !answer.status().is_success()) {
+            let error =
+                OAuthError::new(code, "It is wrong, and so were too many others from this address: wait.");
+            answer = refused(StatusCode::TOO_MANY_REQUESTS, error);
+            let wait = HeaderValue::from(whole_seconds(refusal.retry_after));
+            answer.headers_mut().insert(RETRY_AFTER, wait);
+        }
     }
+    readable(sender.request(), &live, answer)
 }
 
 /// A moment later it will be answered.
@@ -67,7 +96,8 @@ fn authenticated<'a>(
 ) -> Result<(&'a Arc<App>, &'a OidcClient), WebError> {
     let wrong = || {
         let error = OAuthError::new("invalid_client", "No client has this id and secret.");
-        WebError::from(refused(StatusCode::UNAUTHORIZED, error))
+        let answer = refused(StatusCode::UNAUTHORIZED, error);
+        WebError::from(about(Wrong("secret", error.code), answer))
     };
     let (id, secret) = (parameters.get("client_id"), parameters.get("client_secret"));
     let wrong_form = |error| WebError::from(bad(error));

@@ -6,15 +6,12 @@ use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::{admits, authenticated, bad, not_now, readable, refused, told};
-use crate::accounts::{Account, AccountId, GrantHolder, GrantRefusal, IssuedTokens, SessionToken};
-use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
-use crate::clock::Micros;
-use crate::config::{App, LiveSettings, OidcClient};
-use crate::db::DbError;
+use super::{Wrong, about, admits, answered, authenticated, bad, not_now, refused};
+use crate::accounts::{Account, AccountId, GrantRefusal, IssuedTokens};
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::config::{App, LimitName, LiveSettings, OidcClient};
 use crate::oidc::{Claims, IdToken, OAuthError, Parameters};
-use crate::web::http::client::ClientAddress;
-use crate::web::http::{Services, ServicesData, WebContext, WebError, WebResult};
+use crate::web::http::{Requester, Services, ServicesData, WebError, WebResult};
 
 /// The fields of a form.
 fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, WebError> {
@@ -32,45 +29,43 @@ fn form(request: &HttpRequest, body: &Bytes) -> Result<Parameters, WebError> {
     }
 }
 
-pub async fn issue(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
-    let answer = told(answer(&request, &body, &services, &live).await);
-    Ok(readable(&request, &live, answer))
+pub async fn issue(sender: Requester, body: Bytes, services: ServicesData) -> HttpResponse {
+    answered(&sender, &services, async |live| answer(&sender, &body, &services, live).await).await
 }
 
-async fn answer(request: &HttpRequest, body: &Bytes, services: &Services, live: &LiveSettings) -> WebResult {
-    let parameters = form(request, body)?;
-    let (app, client) = authenticated(live, request, &parameters)?;
+async fn answer(sender: &Requester, body: &Bytes, services: &Services, live: &LiveSettings) -> WebResult {
+    let parameters = form(sender.request(), body)?;
+    let (app, client) = authenticated(live, sender.request(), &parameters)?;
     // A code is used up by its first use: nothing is begun that cannot be signed.
     if !services.token_keys.is_ready() {
         return Ok(not_now());
     }
-    let issued = match grant(&parameters) {
+    let (now, id) = (services.audit.now(), client.client_id.as_str());
+    let admits = |holder: &_| admits(app, holder, now);
+    let (what, issued) = match grant(&parameters) {
         Ok(GrantType::Code { code, redirect_uri, verifier }) => {
-            let (now, client) = (services.audit.now(), client.client_id.as_str());
-            let admits = |holder: &_| admits(app, holder, now);
-            services.grants.exchange(&code, (client, redirect_uri), verifier, admits).await?
+            ("code", services.grants.exchange(code, (id, redirect_uri), verifier, admits).await?)
         }
-        Ok(GrantType::Refresh(token)) => {
-            let now = services.audit.now();
-            services.grants.refresh(token, &client.client_id, |holder| admits(app, holder, now)).await?
-        }
+        Ok(GrantType::Refresh(token)) => ("refresh-token", services.grants.refresh(token, id, admits).await?),
         Err(error) => return Ok(bad(error)),
     };
     match issued {
         Ok(issued) => {
             if issued.is_late_repeat {
+                let why = issued.noted.map(|refusal| EventRule::noted(REPEAT, &refusal));
                 let account = issued.holder.visitor.account;
-                tell_reuse(request, services, app, (account, Outcome::Ok)).await?;
+                tell_reuse(sender, services, app, (account, Outcome::Ok, why)).await?;
             }
             Ok(tokens(services, client, &issued))
         }
-        Err(refusal) => denied(request, services, app, refusal).await,
+        Err(refusal) => denied(sender, services, app, (what, refusal)).await,
     }
 }
 
+const REPEAT: &str = LimitName::OidcRepeat.as_str();
+
 enum GrantType<'a> {
-    Code { code: SessionToken, redirect_uri: &'a str, verifier: Option<&'a str> },
+    Code { code: &'a str, redirect_uri: &'a str, verifier: Option<&'a str> },
     Refresh(&'a str),
 }
 
@@ -86,7 +81,7 @@ fn grant(parameters: &Parameters) -> Result<GrantType<'_>, OAuthError> {
             let redirect_uri = parameters.get("redirect_uri")?;
             let redirect_uri = redirect_uri.ok_or(OAuthError::invalid("redirect_uri is missing."))?;
             let verifier = parameters.get("code_verifier")?;
-            Ok(GrantType::Code { code: SessionToken::parse(code).ok_or(USED)?, redirect_uri, verifier })
+            Ok(GrantType::Code { code, redirect_uri, verifier })
         }
         Some("refresh_token") => {
             let token = parameters.get("refresh_token")?;
@@ -115,8 +110,14 @@ fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> Ht
     }))
 }
 
-async fn denied(request: &HttpRequest, services: &Services, app: &App, refusal: GrantRefusal) -> WebResult {
-    let account = match refusal {
+async fn denied(
+    sender: &Requester,
+    services: &Services,
+    app: &App,
+    (what, refusal): (&'static str, GrantRefusal),
+) -> WebResult {
+    let (account, why) = match refusal {
+        GrantRefusal::Unknown => return Ok(about(Wrong(what, USED.code), bad(USED))),
         GrantRefusal::Invalid => return Ok(bad(USED)),
         GrantRefusal::NotAdmitted => {
             return Ok(bad(OAuthError::new(
@@ -124,24 +125,25 @@ async fn denied(request: &HttpRequest, services: &Services, app: &App, refusal: 
                 "The account may not use this client any more, or has to prove more: send it to the authorization endpoint.",
             )));
         }
-        GrantRefusal::Copied(account) => account,
+        GrantRefusal::Copied(account, refusal) => (account, refusal),
     };
-    tell_reuse(request, services, app, (account, Outcome::Refused)).await?;
+    let why = why.map(|refusal| EventRule::refused(REPEAT, &refusal));
+    tell_reuse(sender, services, app, (account, Outcome::Refused, why)).await?;
     Ok(bad(USED))
 }
 
 /// Records that a token came again: from a copy, or long after it was answered first.
 async fn tell_reuse(
-    request: &HttpRequest,
+    sender: &Requester,
     services: &Services,
     app: &App,
-    (account, outcome): (AccountId, Outcome),
+    (account, outcome, why): (AccountId, Outcome, Option<EventRule<'_>>),
 ) -> Result<(), WebError> {
     let account = services.accounts.by_id(account).await?;
-    let client = ClientAddress::of(request, &WebContext::of(request)?.trusted);
-    let address = client.subject();
+    let address = sender.client.subject();
     services.audit.record(AuditEvent {
         name: Some(&app.name),
+        why,
         account: account.as_ref().map(Account::recorded),
         address: Some(EventSubject::Address(address.as_ref())),
         ..AuditEvent::new(services.audit.now(), Action::TokenReuse, outcome)
@@ -150,26 +152,39 @@ async fn tell_reuse(
 }
 
 /// RFC 7009. The whole grant ends: its other tokens, too.
-pub async fn revoke(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
-    let revoke = async {
-        let (client, token) = asked(&request, &body, &live)?;
+pub async fn revoke(sender: Requester, body: Bytes, services: ServicesData) -> HttpResponse {
+    answered(&sender, &services, async |live| {
+        let (client, token) = asked(sender.request(), &body, live)?;
         services.grants.revoke(&token, &client.client_id).await?;
-        Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish())
-    };
-    let answer = told(revoke.await);
-    Ok(readable(&request, &live, answer))
+        let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish();
+        Ok(about_token(&services, &token, answer))
+    })
+    .await
+}
+
+/// One that was never given out counts.
+pub(super) fn about_token(services: &Services, token: &str, answer: HttpResponse) -> HttpResponse {
+    if services.grants.gave(token) { answer } else { about(Wrong("access-token", "invalid_token"), answer) }
 }
 
 /// RFC 7662, of access tokens that the client itself was given.
-pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesData) -> WebResult {
-    let live = services.live.snapshot();
-    let (client, token) = asked(&request, &body, &live)?;
+pub async fn introspect(sender: Requester, body: Bytes, services: ServicesData) -> HttpResponse {
+    let request = sender.request();
+    answered(&sender, &services, async |live| introspected(request, &body, &services, live).await).await
+}
+
+async fn introspected(
+    request: &HttpRequest,
+    body: &Bytes,
+    services: &Services,
+    live: &LiveSettings,
+) -> WebResult {
+    let (client, token) = asked(request, body, live)?;
     if client.is_public() {
         let error = OAuthError::new("invalid_client", "A client without a secret may not ask.");
         return Ok(refused(StatusCode::UNAUTHORIZED, error));
     }
-    let Ok(found) = holder(&services, &token).await else { return Ok(not_now()) };
+    let found = services.grants.holder(&token).await?;
     let mut told = json!({ "active": false });
     if let Some((holder, expires_at)) = found
         && holder.client == client.client_id
@@ -192,18 +207,8 @@ pub async fn introspect(request: HttpRequest, body: Bytes, services: ServicesDat
             told[name] = value;
         }
     }
-    Ok(HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(told))
-}
-
-/// Whose access token it is, and until when.
-pub(super) async fn holder(
-    services: &Services,
-    token: &str,
-) -> Result<Option<(GrantHolder, Micros)>, DbError> {
-    match SessionToken::parse(token) {
-        Some(token) => services.grants.holder(&token).await,
-        None => Ok(None),
-    }
+    let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(told);
+    Ok(about_token(services, &token, answer))
 }
 
 /// The client that asks, and the token that it asks about.

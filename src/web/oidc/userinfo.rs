@@ -3,31 +3,30 @@
 use actix_web::http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::token::holder;
-use super::{admits, not_now, readable};
+use super::token::about_token;
+use super::{admits, answered};
+use crate::config::LiveSettings;
 use crate::oidc::Claims;
-use crate::web::http::ServicesData;
 use crate::web::http::extract::bearer;
+use crate::web::http::{Requester, Services, ServicesData, WebResult};
 
-pub async fn show(request: HttpRequest, services: ServicesData) -> HttpResponse {
-    let live = services.live.snapshot();
-    let answer = match bearer(request.headers()) {
-        None => refused("Bearer realm=\"Gatehouse\""),
-        Some(sent) => {
-            let Ok(found) = holder(&services, sent).await else {
-                return readable(&request, &live, not_now());
-            };
-            let told = found.as_ref().and_then(|(holder, _)| {
-                let (app, client) = live.apps.client(&holder.client)?;
-                admits(app, holder, services.audit.now()).then(|| Claims::of(holder, client))
-            });
-            match told {
-                Some(claims) => HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claims),
-                None => refused("Bearer realm=\"Gatehouse\", error=\"invalid_token\""),
-            }
-        }
+pub async fn show(sender: Requester, services: ServicesData) -> HttpResponse {
+    answered(&sender, &services, async |live| claims(sender.request(), &services, live).await).await
+}
+
+async fn claims(request: &HttpRequest, services: &Services, live: &LiveSettings) -> WebResult {
+    let Some(sent) = bearer(request.headers()) else {
+        return Ok(refused("Bearer realm=\"Gatehouse\""));
     };
-    readable(&request, &live, answer)
+    let found = services.grants.holder(sent).await?;
+    let told = found.as_ref().and_then(|(holder, _)| {
+        let (app, client) = live.apps.client(&holder.client)?;
+        admits(app, holder, services.audit.now()).then(|| Claims::of(holder, client))
+    });
+    Ok(match told {
+        Some(claims) => HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claims),
+        None => about_token(services, sent, refused("Bearer realm=\"Gatehouse\", error=\"invalid_token\"")),
+    })
 }
 
 fn refused(why: &'static str) -> HttpResponse {

@@ -183,6 +183,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
             &[
                 "login-address",
                 "login-network",
+                "oidc-address",
                 "register-address",
                 "captcha-address",
                 "captcha-network",

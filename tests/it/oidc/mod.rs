@@ -6,6 +6,7 @@ mod beside;
 mod check;
 mod clients;
 mod keys;
+pub mod limits;
 mod refresh;
 mod refused;
 mod requests;

@@ -40,6 +40,12 @@ impl Setup {
         Self { file: toml.to_owned(), ..self }
     }
 
+    /// More of the file.
+    pub fn file_more(mut self, toml: &str) -> Self {
+        self.file += toml;
+        self
+    }
+
     /// A key outside the limits: `set("sms.brake.enabled", false)`.
     pub fn set(mut self, key: &str, value: impl Display) -> Self {
         self.keys.insert(key.to_owned(), value.to_string());

@@ -204,6 +204,7 @@ async fn codes_of_an_app_are_replayed_for_the_account_and_for_each_known_device(
     assert_eq!(of(&same, "current", "factor-device"), [3, 3, 0, 0]);
     let untried = same["not_replayed"].as_array().unwrap();
     assert!(untried.iter().all(|name| !name.as_str().unwrap().starts_with("factor-")), "{untried:?}");
+    assert!(["oidc-address", "oidc-repeat"].iter().all(|name| untried.contains(&json!(name))), "{untried:?}");
     let rule = |max: u32| json!([{ "max": max, "window": "1h", "then": "block" }]);
     let stricter = tried("factor-account", rule(3)).await;
     assert_eq!(of(&stricter, "draft", "factor-account"), [7, 3, 0, 4]);
