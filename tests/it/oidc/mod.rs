@@ -3,6 +3,7 @@
 mod attacks;
 mod clients;
 mod keys;
+mod pages;
 mod refresh;
 mod requests;
 mod signing_out;
