@@ -44,7 +44,7 @@ pub use entry::{
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
 pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
-pub use grants::{GrantHolder, GrantRefusal, Grants, IssuedTokens, NewGrant};
+pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
 pub use import::{

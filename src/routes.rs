@@ -85,6 +85,7 @@ pub fn app(
         .service(at("/account/factors/policy").on(POST, account::factor_policy::submit))
         .service(at("/account/export").on(GET, account::data::show_export).on(POST, account::data::export))
         .service(at("/account/delete").on(GET, account::data::show_deletion).on(POST, account::data::delete))
+        .service(at("/account/apps/revoke").on(POST, account::apps::revoke))
         .service(at("/account/sessions/revoke").on(POST, account::revoke))
         .service(at("/account/sessions/revoke-others").on(POST, account::revoke_others))
         .service(at("/admin/confirm").on(GET, confirm::show).on(POST, confirm::submit))
@@ -203,6 +204,8 @@ fn api(codes: bool) -> Scope {
         .service(
             at("/account/phone").on(POST, account::phone::api_set).on(DELETE, account::phone::api_remove),
         )
+        .service(at("/account/apps").on(GET, account::apps::api_list))
+        .service(at("/account/apps/{client_id}").on(DELETE, account::apps::api_revoke))
         .service(at("/confirm").on(POST, account::factors::api_confirm))
         .service(
             at("/totp")

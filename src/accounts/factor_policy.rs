@@ -51,8 +51,6 @@ impl FactorState {
         now: Micros,
         settings: &FactorSettings,
     ) -> Result<Option<FactorSetup>, DbError> {
-        const BEGIN: &str = "INSERT INTO factor_policies (account, required, since) VALUES ($1, 0, $2)
-            ON CONFLICT (account) DO UPDATE SET since = excluded.since WHERE factor_policies.since IS NULL";
         const FORGET: &str = "UPDATE factor_policies SET since = NULL WHERE account = $1";
         let id = account.to_string();
         if !self.must_have {
@@ -65,7 +63,7 @@ impl FactorState {
             return Ok(None);
         }
         if self.since.is_none() {
-            execute!(db => query(BEGIN).bind(id).bind(now.0))?;
+            begin_grace(db, account, now).await?;
         }
         Ok(self.due(now, settings))
     }
@@ -75,6 +73,14 @@ impl FactorState {
         let by = self.since.unwrap_or(now).plus(settings.grace);
         (self.must_have && !self.has_factor).then_some(FactorSetup { by, overdue: by <= now })
     }
+}
+
+/// From now on, unless it has begun.
+pub(super) async fn begin_grace(db: &Db, account: AccountId, now: Micros) -> Result<(), DbError> {
+    const SQL: &str = "INSERT INTO factor_policies (account, required, since) VALUES ($1, 0, $2)
+        ON CONFLICT (account) DO UPDATE SET since = excluded.since WHERE factor_policies.since IS NULL";
+    execute!(db => query(SQL).bind(account.to_string()).bind(now.0))?;
+    Ok(())
 }
 
 impl Accounts {

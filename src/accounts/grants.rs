@@ -8,15 +8,17 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatehouse_limiter::Refusal;
 use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sqlx::{Row, query, query_as, query_scalar};
+use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::app_sessions::visitor_sql;
-use super::factor_policy::FactorState;
+use super::factor_policy::{FactorState, begin_grace};
 use super::sessions::{RANDOM, TOUCH_EVERY, hash_text, token_tag};
 use super::{AccountId, AppVisitor, GrantId, SessionId, SessionSettings, SessionToken};
-use crate::clock::{Clock, Micros};
+use crate::clock::{Clock, Micros, as_time_if};
 use crate::config::{FactorSettings, LiveHandle, OidcSettings};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -88,6 +90,25 @@ pub enum GrantRefusal {
     Copied(AccountId, Option<Refusal>),
     /// Its account may not use the client any more, or has to prove more.
     NotAdmitted,
+}
+
+/// A client that has something of an account: grants that hold, or what its owner has agreed to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = AccountApp)]
+pub struct GrantedClient {
+    #[serde(rename = "client_id")]
+    pub client: String,
+    /// What it may be told.
+    #[schema(example = "openid profile")]
+    pub scope: String,
+    /// When it last got tokens. Left out if no grant holds.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub used_at: Option<Micros>,
+    /// Left out if its owner was not asked.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_time_if")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub agreed_at: Option<Micros>,
 }
 
 pub type Issued = Result<IssuedTokens, GrantRefusal>;
@@ -363,6 +384,9 @@ impl Grants {
         const SQL: &str = "UPDATE sessions SET last_seen = $1,
             idle_until = CASE WHEN ends_at < $2 THEN ends_at ELSE $2 END WHERE id = $3 AND last_seen <= $4";
         let Ok(IssuedTokens { holder, .. }) = issued else { return };
+        if holder.visitor.setup.is_some() {
+            let _ = begin_grace(&self.db, holder.visitor.account, now).await;
+        }
         let (session, idle_until) = (holder.visitor.session.to_string(), now.plus(self.session.idle));
         // Most of them come soon after another, and a write that changes nothing waits for others, too.
         if holder.visitor.idle_until > idle_until.minus(TOUCH_EVERY) {
@@ -428,14 +452,57 @@ impl Grants {
     pub async fn consent(&self, account: AccountId, client: &str, scope: &str) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO oidc_consents (account, client, scope, at) VALUES ($1, $2, $3, $4)
             ON CONFLICT (account, client) DO UPDATE SET scope = excluded.scope, at = excluded.at";
-        let mut all = self.agreed(account, client).await?;
-        for one in
-            scope.split(' ').filter(|one| !all.split(' ').any(|known| known == *one)).collect::<Vec<_>>()
-        {
-            all = format!("{all} {one}").trim_start().to_owned();
-        }
+        let all = both(&self.agreed(account, client).await?, scope);
         execute!(&self.db => query(SQL).bind(account.to_string()).bind(client).bind(&all).bind(self.clock.now().0))?;
         Ok(())
+    }
+
+    /// The clients that have something of an account.
+    pub async fn clients(&self, account: AccountId) -> Result<Vec<GrantedClient>, DbError> {
+        const SQL: &str = "SELECT client, scope, MAX(rotated_at) AS used_at, CAST(NULL AS BIGINT) AS agreed_at
+            FROM oidc_grants WHERE account = $1 AND revoked_at IS NULL AND rotated_at > $2
+            AND EXISTS (SELECT 1 FROM sessions WHERE id = session AND idle_until > $3) GROUP BY client, scope
+            UNION ALL SELECT client, scope, NULL, at FROM oidc_consents WHERE account = $1 ORDER BY client, scope";
+        let now = self.clock.now();
+        let alive = now.minus(self.settings.refresh_idle).0;
+        let found: Vec<GrantedClient> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(alive)
+            .bind(now.0).fetch_all(pool).await)?;
+        let mut clients: Vec<GrantedClient> = Vec::new();
+        for one in found {
+            match clients.last_mut().filter(|last| last.client == one.client) {
+                Some(last) => {
+                    last.scope = both(&last.scope, &one.scope);
+                    last.used_at = last.used_at.max(one.used_at);
+                    last.agreed_at = last.agreed_at.max(one.agreed_at);
+                }
+                None => clients.push(one),
+            }
+        }
+        Ok(clients)
+    }
+
+    /// Ends all that a client has of an account, and forgets what was agreed to; the client is told as of the end of a
+    /// session. False if there was nothing.
+    pub async fn forget_client(&self, account: AccountId, client: &str) -> Result<bool, DbError> {
+        const CONSENT: &str = "DELETE FROM oidc_consents WHERE account = $1 AND client = $2";
+        const TELL: &str =
+            "INSERT INTO oidc_logouts (session, client, account) SELECT DISTINCT session, client, account
+            FROM oidc_grants WHERE account = $1 AND client = $2 AND revoked_at IS NULL
+            ON CONFLICT (session, client) DO NOTHING";
+        const GRANTS: &str =
+            "SELECT id FROM oidc_grants WHERE account = $1 AND client = $2 AND revoked_at IS NULL";
+        let (id, now) = (account.to_string(), self.clock.now());
+        let mut ended = execute!(&self.db => query(CONSENT).bind(&id).bind(client))? > 0;
+        execute!(&self.db => query(TELL).bind(&id).bind(client))?;
+        let grants: Vec<GrantId> =
+            on_db!(&self.db, pool => query_scalar(GRANTS).bind(&id).bind(client).fetch_all(pool).await)?;
+        // Each by itself: with two of them locked, this and the end of a session could wait for each other.
+        for grant in grants {
+            let mut tx = self.db.begin().await?;
+            ended |= self.end(&mut tx, grant, now).await?.is_some();
+            tx.commit().await?;
+        }
+        Ok(ended)
     }
 
     async fn agreed(&self, account: AccountId, client: &str) -> Result<String, DbError> {
@@ -521,6 +588,20 @@ impl Grants {
         Zeroizing::new(URL_SAFE_NO_PAD.encode(&*bytes))
     }
 }
+
+/// Scopes together.
+fn both(known: &str, more: &str) -> String {
+    let mut all: Vec<&str> = known.split_whitespace().collect();
+    all.extend(more.split_whitespace().filter(|one| !known.split(' ').any(|known| known == *one)));
+    all.join(" ")
+}
+
+from_row!(GrantedClient, row => GrantedClient {
+    client: row.try_get("client")?,
+    scope: row.try_get("scope")?,
+    used_at: row.try_get::<Option<i64>, _>("used_at")?.map(Micros),
+    agreed_at: row.try_get::<Option<i64>, _>("agreed_at")?.map(Micros),
+});
 
 struct StoredHolder {
     holder: GrantHolder,

@@ -42,11 +42,11 @@ impl Parameters {
         }
     }
 
-    /// The same request again, with `name` as `value`, or without it.
-    pub fn with(&self, name: &str, value: Option<&str>) -> String {
-        let others = self.0.iter().filter(|(known, _)| known != name);
+    /// The same request again, without what `names` name, and with `more`.
+    pub fn without(&self, names: &[&str], more: Option<(&str, &str)>) -> String {
+        let others = self.0.iter().filter(|(known, _)| !names.contains(&known.as_str()));
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs(others).extend_pairs(value.map(|value| (name, value)));
+        query.extend_pairs(others).extend_pairs(more);
         query.finish()
     }
 }

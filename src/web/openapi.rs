@@ -72,6 +72,8 @@ use crate::web::{
         account::factor_policy::api_show,
         account::factor_policy::api_switch,
         account::factor_policy::api_distrust,
+        account::apps::api_list,
+        account::apps::api_revoke,
         programs::attempts::settle,
         programs::attempts::forgive,
         programs::verifications::start,

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::accounts::Username;
 use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
 use crate::login::{Password, SignedInOwner};
 use crate::oidc::request_at;
 use crate::web::captcha::CaptchaBlock;
@@ -61,12 +62,17 @@ async fn sign_in(
     by.try_password(login, password, solved).await
 }
 
+/// The name that a client of OpenID Connect expects, if anybody may have it.
+fn hinted(next: &Next, live: &LiveSettings) -> Option<String> {
+    let (_, request) = request_at(next.as_str(), &live.apps)?;
+    Username::parse(&request.login_hint?).ok().map(|name| name.as_str().to_owned())
+}
+
 /// `GET /login`. Anyone who is signed in already goes on from here.
 pub async fn show(visit: PageRequest, query: Query<NextFields>, services: ServicesData) -> WebResult {
     let live = visit.live(&services);
     let page = |visit: &PageRequest, next: Option<Next>, why, captcha| {
-        let asked = next.as_ref().and_then(|next| request_at(next.as_str(), &live.apps));
-        let login = asked.and_then(|(_, request)| request.login_hint).unwrap_or_default();
+        let login = next.as_ref().and_then(|next| hinted(next, &live)).unwrap_or_default();
         let form = FormPage::new(visit, "/login", None, next);
         LoginPage { form, login }.again(why, captcha).respond(visit)
     };

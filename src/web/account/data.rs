@@ -91,6 +91,7 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "last_used_at": passkey.last_used_at.map(time),
         })
     });
+    let apps = services.grants.clients(account.id).await?;
     Ok(json!({
         "exported_at": time(visit.now()),
         "account": {
@@ -110,6 +111,7 @@ async fn data(services: &Services, visit: &PageRequest, account: &Account) -> Re
             "recovery_codes_left": factors.recovery_left,
             "passkeys": passkeys.collect::<Vec<_>>(),
         },
+        "apps": apps,
         "sessions": sessions.collect::<Vec<_>>(),
         "sign_ins": sign_ins.collect::<Vec<_>>(),
     }))

@@ -1,21 +1,29 @@
 //! `/account/factors/code`: before they set a second step up, owners of accounts that only SMS codes open show that the
 //! number is theirs.
 
+use actix_web::web::Query;
+
 use crate::sms::Purpose;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, CodeStep, FACTORS, parse_both};
-use crate::web::form::{FormPairs, FormReach, FormReply, Notice, once};
-use crate::web::http::{Field, Message, PageRequest, ServicesData, UnreadBody, WebResult};
+use crate::web::form::{FormPairs, FormReach, FormReply, NextFields, Notice, once};
+use crate::web::http::{Field, Message, Next, PageRequest, ServicesData, UnreadBody, WebResult};
 use crate::web::second_step::{StepUp, only_phone, renewed, step_up};
 use crate::web::session::{self, Member};
 
 use super::factors::{FORM, PATH};
 
-pub async fn show(visit: PageRequest, Member(who): Member) -> WebResult {
+pub async fn show(
+    visit: PageRequest,
+    Member(who): Member,
+    query: Query<NextFields>,
+    services: ServicesData,
+) -> WebResult {
+    let next = query.target(&visit, &visit.live(&services));
     let Some(phone) = only_phone(&who.session, &who.account) else {
-        return Ok(visit.see_other(PATH, None));
+        return Ok(visit.see_other(&Next::after(PATH, next.as_ref()), None));
     };
-    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
+    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), next);
     let page = page.at(CodeStep::asking(phone.as_str()));
     Ok(page.again(Notice::None, CaptchaBlock::Absent).respond(&visit))
 }
@@ -27,11 +35,11 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 /// The session is looked up last: the same form before this one has given it another token.
 async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, PATH).await?;
-    let Some(own) = only_phone(&who.session, &who.account) else {
-        return Ok(visit.see_other(PATH, None));
-    };
     let live = visit.live(&services);
-    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), None);
+    let next = form.to.target(&visit, &live);
+    let back = visit.see_other(&Next::after(PATH, next.as_ref()), None);
+    let Some(own) = only_phone(&who.session, &who.account) else { return Ok(back) };
+    let page = CodePage::new(&visit, &FACTORS, Some(who.account.login.as_str()), next);
     let show = page.shown_again(&visit, &live, &form.fields);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     page.before_entry(&reply, Purpose::Verify, &form).await?;
@@ -41,5 +49,5 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
     }
     let shown = StepUp::Code(phone, code);
     let factor = reply.told(step_up(&reply.actor(&form.guarded), &who.account, shown).await).await?;
-    renewed(&visit, &services, factor, visit.see_other(PATH, None)).await
+    renewed(&visit, &services, factor, back).await
 }

@@ -5,7 +5,7 @@ mod owner;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::Json;
+use actix_web::web::{Json, Query};
 use askama::Template;
 use qrcodegen::{QrCode, QrCodeEcc};
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,12 @@ use crate::accounts::{
 use crate::captcha::CaptchaForm;
 use crate::clock::Micros;
 use crate::web::captcha::CaptchaBlock;
-use crate::web::form::{FormPage, FormPairs, FormReach, FormReply, GuardedFields, Notice, form_page, once};
+use crate::web::form::{
+    FormPage, FormPairs, FormReach, FormReply, GuardedFields, NextFields, Notice, form_page, once,
+};
 use crate::web::http::describe::{ATTEMPT, BODY, MEMBER};
 use crate::web::http::{
-    ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, PageRequest, Problem, SecretField,
+    ApiRequest, Device, Field, FieldErrors, Flash, Message, Moment, Next, PageRequest, Problem, SecretField,
     Services, ServicesData, UnreadBody, WebError, WebResult,
 };
 use crate::web::second_step::{ConfirmBody, only_phone, renewed, step_up_by_form};
@@ -58,11 +60,19 @@ pub struct FactorsForm {
     label: String,
     passkey_id: String,
     #[serde(flatten)]
+    to: NextFields,
+    #[serde(flatten)]
     guarded: GuardedFields,
 }
 
-pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesData) -> WebResult {
-    Ok(FactorsPage::of(&visit, &services, &who).await?.respond(&visit))
+pub async fn show(
+    visit: PageRequest,
+    Member(who): Member,
+    query: Query<NextFields>,
+    services: ServicesData,
+) -> WebResult {
+    let next = query.target(&visit, &visit.live(&services));
+    Ok(FactorsPage::of(&visit, &services, &who, next).await?.respond(&visit))
 }
 
 pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: ServicesData) -> WebResult {
@@ -71,11 +81,13 @@ pub async fn submit(visit: PageRequest, body: UnreadBody<FormPairs>, services: S
 
 async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesData) -> WebResult {
     let who = session::require(&visit, &services, PATH).await?;
-    if who.account.must_change_password {
-        return Ok(visit.change_password_first(PATH));
-    }
     let live = visit.live(&services);
-    let page = FactorsPage::of(&visit, &services, &who).await?;
+    let next = form.to.target(&visit, &live);
+    let here = Next::after(PATH, next.as_ref());
+    if who.account.must_change_password {
+        return Ok(visit.change_password_first(&here));
+    }
+    let page = FactorsPage::of(&visit, &services, &who, next.clone()).await?;
     let show = |notice, captcha| page.clone().again(notice, captcha).respond(&visit);
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if form.act == FactorAct::Confirm {
@@ -83,7 +95,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
         let factor =
             step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
-        return renewed(&visit, &services, factor, visit.see_other(PATH, None)).await;
+        return renewed(&visit, &services, factor, visit.see_other(&here, None)).await;
     }
     // Without it the page asks for the confirmation first.
     reply.read(&form.guarded, |_| Some(())).await?;
@@ -95,7 +107,7 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
         FactorAct::Confirm => unreachable!("answered above"),
         FactorAct::ProposeTotp => {
             owner.propose_totp().await?;
-            return Ok(visit.see_other(PATH, None));
+            return Ok(visit.see_other(&here, None));
         }
         FactorAct::UseTotp => {
             let parse = |errors: &mut FieldErrors| {
@@ -125,7 +137,8 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             };
             match owner.add_passkey(&made, &label).await? {
                 Ok((_, codes)) if codes.is_empty() => {
-                    return Ok(visit.see_other(PATH, Some(Flash::PasskeyAdded)));
+                    let on = next.as_ref().map_or(PATH, Next::as_str);
+                    return Ok(visit.see_other(on, Some(Flash::PasskeyAdded)));
                 }
                 Ok((_, codes)) => codes,
                 Err(refusal) => return Ok(reply.invalid(Field::Passkey, (&refusal).into())),
@@ -136,7 +149,8 @@ async fn submit_once(visit: PageRequest, form: FactorsForm, services: ServicesDa
             return Ok(visit.see_other(PATH, Some(Flash::PasskeyRemoved)));
         }
     };
-    let page = FactorsPage { codes: exposed(&codes), ..FactorsPage::of(&visit, &services, &who).await? };
+    let page =
+        FactorsPage { codes: exposed(&codes), ..FactorsPage::of(&visit, &services, &who, next).await? };
     let mut response = page.respond(&visit);
     // Shown once: the same form again leads to the page without them.
     *response.status_mut() = StatusCode::CREATED;
@@ -168,6 +182,8 @@ pub struct FactorsPage {
     trusted: Vec<TrustedDevice>,
     /// This browser, if the account knows it.
     here: Option<DeviceId>,
+    /// There may be applications with access to the account.
+    has_clients: bool,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -190,6 +206,7 @@ impl FactorsPage {
         visit: &PageRequest,
         services: &Services,
         who: &AuthenticatedSession,
+        next: Option<Next>,
     ) -> Result<Self, WebError> {
         let confirmed = services.sessions.is_confirmed(&who.session);
         let (login, account) = (who.account.login.as_str(), who.account.id);
@@ -197,7 +214,7 @@ impl FactorsPage {
         let proposed = if confirmed { store.proposed_totp(account, who.session.id).await? } else { None };
         let live = services.live.snapshot();
         Ok(Self {
-            form: FormPage::new(visit, PATH, Some(login), None),
+            form: FormPage::new(visit, PATH, Some(login), next),
             login: login.to_owned(),
             factors: store.of(account).await?,
             confirmed,
@@ -210,6 +227,7 @@ impl FactorsPage {
             setup: who.session.setup,
             trusted: store.trusted(account, &live.factors).await?,
             here: visit.known_devices().at(account).map(|device| device.id),
+            has_clients: live.apps.all().iter().any(|app| app.oidc.is_some()),
             proposed: proposed.map(|(secret, _)| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })

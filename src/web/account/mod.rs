@@ -1,5 +1,6 @@
 //! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
+pub mod apps;
 pub mod confirm;
 pub mod data;
 pub mod factor_code;
@@ -23,6 +24,7 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::gate::may_use;
 use crate::login::{HashCaller, Password, PasswordChangeOutcome, SignedInOwner};
+use crate::web::account::apps::ClientRow;
 use crate::web::captcha::CaptchaBlock;
 use crate::web::code::{CodeForm, CodePage, FormTexts};
 use crate::web::form::{
@@ -237,6 +239,7 @@ async fn page(
     sessions.sort_by_key(|session| session.id != current.id);
     let live = visit.live(services);
     let (apps, hosts) = apps(visit, services, &live, account).await?;
+    let clients = services.grants.clients(account.id).await?.into_iter();
     let sessions = sessions.into_iter().map(|session| SessionRow {
         id: session.id.to_string(),
         device: Device::parse(&session.user_agent),
@@ -267,6 +270,7 @@ async fn page(
         admin: account.roles.admin,
         created: Moment(account.created_at),
         apps,
+        clients: clients.map(|granted| ClientRow::of(granted, &live.apps)).collect(),
         sessions: sessions.collect(),
         sign_ins: sign_ins.collect(),
         more_failures: (failures.of - failures.networks.len() as i64).max(0),
@@ -383,6 +387,7 @@ pub struct AccountPage {
     pub admin: bool,
     pub created: Moment,
     pub apps: Vec<AppLink>,
+    pub clients: Vec<ClientRow>,
     pub sessions: Vec<SessionRow>,
     pub sign_ins: Vec<SignInRow>,
     pub failures: Vec<FailureRow>,

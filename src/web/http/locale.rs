@@ -52,6 +52,11 @@ impl Locale {
         }
     }
 
+    /// The first of `ui_locales` that we have (OpenID Connect Core 1.0, 3.1.2.1).
+    pub fn asked(tags: &str) -> Option<Self> {
+        tags.split(' ').take(16).find_map(Self::serving)
+    }
+
     /// The best match of `Accept-Language` (RFC 9110 §12.5.4): highest q first, then in order of appearance.
     pub fn accepted(header: &str) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;

@@ -228,6 +228,8 @@ impl PageRequest {
             pairs.find(|(key, _)| key == name).map(|(_, code)| code)
         };
         let chosen = in_query("lang").and_then(|code| Locale::named(&code));
+        // By a client of OpenID Connect, which its user overrides.
+        let chosen = chosen.or_else(|| in_query("ui_locales").and_then(|tags| Locale::asked(&tags)));
         let theme: Option<Theme> = in_query("theme").and_then(|code| code.parse().ok());
         let kept = || cookies::value(headers, cookies::THEME_NAME).and_then(|code| code.parse().ok());
         Self {
@@ -343,6 +345,9 @@ impl PageRequest {
         let mut response = HttpResponse::SeeOther().insert_header((LOCATION, path)).finish();
         if let Some(flash) = flash {
             set(&mut response, self.edge.cookies.flash(self.edge.flashes.sign(flash, about)));
+        }
+        if self.chose_language {
+            set(&mut response, self.edge.cookies.language(self.locale));
         }
         response
     }
@@ -514,6 +519,7 @@ pub enum Flash {
     SecondStepOn,
     AppAsksFactor,
     AppAsksPasskey,
+    AppRevoked,
     SecondStepOff,
     BrowserDistrusted,
     PhoneSet,

@@ -38,6 +38,10 @@ fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Un
         ParameterFault::Unknown => "client-request.unknown",
         ParameterFault::Unregistered => "client-request.unregistered",
     };
+    refused(visit, Some(parameter), reason)
+}
+
+fn refused(visit: &PageRequest, parameter: Option<&'static str>, reason: &'static str) -> WebError {
     let page = RefusedRequestPage { layout: visit.layout("/account", None), parameter, reason };
     visit.page(StatusCode::BAD_REQUEST, &page).into()
 }
@@ -46,7 +50,8 @@ fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Un
 #[template(path = "pages/refused_request.html")]
 struct RefusedRequestPage {
     layout: Layout,
-    parameter: &'static str,
+    /// None: the request as a whole.
+    parameter: Option<&'static str>,
     reason: &'static str,
 }
 
@@ -65,7 +70,7 @@ pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
 
 /// A request may be a form (OpenID Connect Core 1.0, 3.1.2.1). It comes from another site, so without our cookies.
 pub async fn take(body: Bytes) -> HttpResponse {
-    see(&format!("{AUTHORIZE}?{}", Parameters::parse(&body).with("", None)))
+    see(&format!("{AUTHORIZE}?{}", Parameters::parse(&body).without(&[], None)))
 }
 
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
@@ -90,22 +95,24 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     let now = visit.now();
     let who = session::signed_in(visit, services).await?;
     let proved = who.as_ref().map_or(Micros(0), |who| Authentication::of(&who.session).at);
-    let lead = |page: &str, why: OAuthError| {
+    let lead = |page: &str, why: OAuthError, flash: Option<Flash>| {
         // What is asked for now is asked for once: later than what was proved. Clocks of instances differ a little.
         let next = || now.minus(CLOCKS_DIFFER).max(proved.plus(Duration::from_micros(1)));
         let since = request.proved_since.map_or_else(next, |since| since.min(now)).0.to_string();
-        let back = format!("{CONTINUE}?{}", asked.parameters.with(PROVED_SINCE, Some(&since)));
-        match Next::parse(&back).filter(|_| !request.prompt.none) {
-            Some(back) => Ok(see(&back.by_way_of(page))),
-            None => refuse(why),
+        // On the pages that follow, the language is what their reader chooses.
+        let again = asked.parameters.without(&[PROVED_SINCE, "ui_locales"], Some((PROVED_SINCE, &since)));
+        match Next::parse(&format!("{CONTINUE}?{again}")) {
+            _ if request.prompt.none => refuse(why),
+            Some(back) => Ok(visit.see_other_about(&back.by_way_of(page), flash, &asked.app.name)),
+            None => Err(refused(visit, None, "client-request.long")),
         }
     };
-    let Some(who) = who else { return lead("/login", NOBODY) };
+    let Some(who) = who else { return lead("/login", NOBODY, None) };
     if who.account.must_change_password {
-        return lead("/account", NOT_ALONE);
+        return lead("/account", NOT_ALONE, None);
     }
     if who.opens_only_setup() {
-        return lead(SET_UP, NOT_ALONE);
+        return lead(SET_UP, NOT_ALONE, None);
     }
     let is_hinted = |hint: &str| {
         let known = services.token_keys.verify::<IdTokenHint>(hint);
@@ -116,7 +123,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
         return refuse(NOBODY);
     }
     if request.wants_sign_in(&who, now) {
-        return lead("/login", NOBODY);
+        return lead("/login", NOBODY, None);
     }
     let groups = services.accounts.groups(who.account.id).await?;
     if !may_use(asked.app, who.account.login.as_str(), &groups) {
@@ -126,17 +133,14 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
         let strongest = who.session.strongest;
         let has =
             strongest == Some(Factor::Passkey) || strongest.is_some() && lacking.factor != AppFactor::Passkey;
+        let asks = match lacking.factor {
+            AppFactor::Passkey => Flash::AppAsksPasskey,
+            _ => Flash::AppAsksFactor,
+        };
         return match (lacking.is_asked_of_all, has) {
-            (true, false) if request.prompt.none => refuse(NOT_ALONE),
-            (true, false) => {
-                let asks = match lacking.factor {
-                    AppFactor::Passkey => Flash::AppAsksPasskey,
-                    _ => Flash::AppAsksFactor,
-                };
-                Ok(visit.see_other_about(SET_UP, Some(asks), &asked.app.name))
-            }
-            (true, true) => lead(CONFIRM, NOT_ALONE),
-            (false, _) => lead(CONFIRM, NOBODY),
+            (true, false) => lead(SET_UP, NOT_ALONE, Some(asks)),
+            (true, true) => lead(CONFIRM, NOT_ALONE, None),
+            (false, _) => lead(CONFIRM, NOBODY, None),
         };
     }
     let (account, client) = (who.account.id, &asked.client.client_id);
@@ -178,7 +182,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     });
     match begun.await? {
         Some(code) => Ok(see(&asked.location(&services.public_url, &[("code", &code.expose())]))),
-        None => lead("/login", NOBODY),
+        None => lead("/login", NOBODY, None),
     }
 }
 
@@ -239,6 +243,18 @@ struct ContinuePage {
     app: Option<String>,
 }
 
+/// What a scope tells of an account, by the keys of its words.
+pub fn told_by(scope: &str) -> Vec<&'static str> {
+    let told = scope.split(' ').filter_map(|scope| match scope {
+        "openid" => Some("consent.id"),
+        "profile" => Some("consent.profile"),
+        "email" => Some("consent.email"),
+        "groups" => Some("consent.groups"),
+        _ => None,
+    });
+    told.collect()
+}
+
 #[derive(Template)]
 #[template(path = "pages/consent.html")]
 struct ConsentPage {
@@ -246,7 +262,7 @@ struct ConsentPage {
     login: String,
     account: String,
     app: String,
-    /// Keys of what the client is told.
+    /// By the keys of their words.
     told: Vec<&'static str>,
     request: String,
     /// A program on this device, for which another could pass itself off.
@@ -264,12 +280,6 @@ impl ConsentPage {
         query: &str,
     ) -> Self {
         let login = who.account.login.as_str();
-        let told = request.scope.split(' ').filter_map(|scope| match scope {
-            "profile" => Some("consent.profile"),
-            "email" => Some("consent.email"),
-            "groups" => Some("consent.groups"),
-            _ => None,
-        });
         let uri = asked.redirect_uri.as_str();
         let host =
             uri.split_once("://").map_or(uri, |(_, rest)| rest.split(['/', '?']).next().unwrap_or(rest));
@@ -278,7 +288,7 @@ impl ConsentPage {
             login: login.to_owned(),
             account: who.account.id.to_string(),
             app: asked.app.name.clone(),
-            told: told.collect(),
+            told: told_by(&request.scope),
             request: query.to_owned(),
             native: asked.client.is_native(),
             host: host.to_owned(),

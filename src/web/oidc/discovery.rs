@@ -5,7 +5,7 @@ use actix_web::http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL};
 use serde_json::json;
 
 use crate::oidc::{CLASSES, SCOPES};
-use crate::web::http::ServicesData;
+use crate::web::http::{Locale, ServicesData};
 
 pub async fn show(services: ServicesData) -> HttpResponse {
     // Who reads this needs a key soon.
@@ -41,6 +41,7 @@ pub async fn show(services: ServicesData) -> HttpResponse {
                 "name", "email", "email_verified", "groups"
             ],
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
+            "ui_locales_supported": Locale::ALL.map(Locale::code),
             "code_challenge_methods_supported": ["S256"],
             "claims_parameter_supported": false,
             "request_parameter_supported": false,

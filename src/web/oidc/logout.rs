@@ -69,7 +69,7 @@ pub async fn show(visit: PageRequest, services: ServicesData) -> WebResult {
 pub async fn submit(visit: PageRequest, body: Bytes, services: ServicesData) -> WebResult {
     let parameters = Parameters::parse(&body);
     let Ok(Some(token)) = parameters.get("csrf_token") else {
-        return Ok(see(&format!("{LOGOUT}?{}", parameters.with("", None))));
+        return Ok(see(&format!("{LOGOUT}?{}", parameters.without(&[], None))));
     };
     if !visit.admits_form(token) {
         return Err(Problem::Csrf.into());

@@ -58,6 +58,7 @@ pub fn pages(visit: &PageRequest) -> Vec<(&'static str, AccountPage)> {
         admin: false,
         created: Moment(before(500_000)),
         apps: Vec::new(),
+        clients: Vec::new(),
         sessions: Vec::new(),
         sign_ins: Vec::new(),
         failures: Vec::new(),

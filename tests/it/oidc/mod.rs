@@ -7,6 +7,7 @@ mod check;
 mod clients;
 mod keys;
 pub mod limits;
+mod pages;
 mod refresh;
 mod refused;
 mod requests;

@@ -70,19 +70,25 @@ async fn a_client_is_told_of_the_end_of_a_session_however_it_ends(store: Store) 
     told(&receiver, 2).await;
     assert_eq!(browser.get("/account").await.status, 303);
 
+    // Its own part of one that goes on.
+    let (dora, ..) = granted(&app, "dora").await;
+    assert_eq!(crate::factors::delete(&dora, "/account/apps/wiki").await.status, 204);
+    told(&receiver, 3).await;
+    assert_eq!(dora.get("/account").await.status, 200);
+
     let (_browser, ..) = granted(&app, "carol").await;
     let carol = app.services.accounts.find(&Username::parse("carol").unwrap()).await.unwrap().unwrap();
     app.services.accounts.change(carol.id, AccountAct::Disable, false).await.unwrap();
-    let all = told(&receiver, 3).await;
-    assert_eq!(all[2]["sub"], carol.id.to_string());
-    let (browser, access, _) = granted(&app, "dora").await;
+    let all = told(&receiver, 4).await;
+    assert_eq!(all[3]["sub"], carol.id.to_string());
+    let (browser, access, _) = granted(&app, "eve").await;
     assert_eq!(userinfo(&beside.url, &access).await.status, 200);
     assert!(app.services.accounts.end_all_sessions().await.unwrap() >= 1);
     assert_eq!(browser.get("/account").await.status, 303);
     assert_eq!(userinfo(&beside.url, &access).await.status, 401);
-    told(&receiver, 4).await;
+    told(&receiver, 5).await;
     drop(beside);
-    assert_eq!(told(&receiver, 4).await.len(), 4, "each once, whichever instance does it");
+    assert_eq!(told(&receiver, 5).await.len(), 5, "each once, whichever instance does it");
 }
 
 async fn a_client_that_does_not_answer_is_told_again(store: Store) {
