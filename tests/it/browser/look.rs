@@ -33,7 +33,25 @@ const HOUSE: &str = r#"
     name = "Invoices and reminders of every branch north of the river"
     hosts = ["invoices.example"]
     who = ["everyone"]
+    [[apps]]
+    name = "Photographs of every branch south of the river and its bridges"
+    who = ["everyone"]
+    [apps.oidc]
+    client_id = "photos"
+    redirect_uris = ["https://photographs-of-every-branch-south-of-the-river-and-its-bridges.example/callback"]
+    consent = "once"
+    [[apps]]
+    name = "backup"
+    who = ["everyone"]
+    [apps.oidc]
+    redirect_uris = ["http://127.0.0.1/callback"]
 "#;
+/// The query of a request of `backup`.
+const BACKUP: &str = "client_id=backup&redirect_uri=http%3A%2F%2F127.0.0.1%3A4321%2Fcallback&response_type=code\
+    &scope=openid&code_challenge_method=S256&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+/// Shows the page of an answer, without what leads on from it at once.
+const SHOW: &str = "const show = answer => answer.text().then(html => {
+    document.documentElement.innerHTML = html.replace(/<meta http-equiv=.refresh.[^>]*>/, ''); });";
 
 const FAULTS: &str = include_str!("faults.js");
 const AXE: &str =
@@ -326,6 +344,8 @@ async fn factor_pages(look: &Look<'_>, app: &TestApp) {
     look.faults.borrow_mut().extend(there.faults.into_inner());
     visitor.assert_content().await;
     app.advance(Duration::from_secs(16 * 60));
+    browser.open("/account").await;
+    look.at("account-confirm-first").await;
     browser.open("/account/factors").await;
     look.at("factors-confirm-code").await;
     browser.fill(&[("code", &totp(app, &secret))]).await;
@@ -333,6 +353,35 @@ async fn factor_pages(look: &Look<'_>, app: &TestApp) {
     browser.follow("button[value=remove-totp]").await;
     look.at("factors-removed").await;
     browser.follow("button[value=remove-passkey]").await;
+}
+
+/// The pages on the way to a client of OpenID Connect.
+async fn client_pages(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/oauth/authorize?client_id=nobody").await;
+    look.at("client-unknown").await;
+    browser
+        .open(&format!("/oauth/authorize?{BACKUP}&prompt=login&state=x&login_hint={}", "x".repeat(4_096)))
+        .await;
+    look.at("client-long").await;
+    browser.open(&format!("/oauth/authorize?{BACKUP}")).await;
+    look.at("consent-native").await;
+    let photos =
+        "https%3A%2F%2Fphotographs-of-every-branch-south-of-the-river-and-its-bridges.example%2Fcallback";
+    let asked =
+        BACKUP.replace("backup", "photos").replace("scope=openid", "scope=openid+profile+email+groups");
+    let asked = asked.replace("http%3A%2F%2F127.0.0.1%3A4321%2Fcallback", photos);
+    browser.open(&format!("/oauth/authorize?{asked}")).await;
+    look.at("consent").await;
+    let agree = "const sent = new URLSearchParams(new FormData(document.querySelector('main form')));
+        sent.set('agree', 'yes');
+        return fetch('/oauth/consent', { method: 'POST', body: sent }).then(show)";
+    browser.js(&format!("{SHOW}{agree}")).await;
+    look.at("continue-app").await;
+    browser.js(&format!("{SHOW}return fetch('/oauth/continue?{BACKUP}').then(show)")).await;
+    look.at("continue").await;
+    browser.open("/oauth/logout").await;
+    look.at("client-logout").await;
 }
 
 async fn account_pages(look: &Look<'_>, app: &TestApp) {
@@ -353,6 +402,7 @@ async fn account_pages(look: &Look<'_>, app: &TestApp) {
         assert_eq!(answer.status(), 200);
     }
     factor_pages(look, app).await;
+    client_pages(look).await;
     browser.open("/account").await;
     look.at("account").await;
     browser.fill(&[("current_password", WRONG), ("new_password", PASSWORD)]).await;
