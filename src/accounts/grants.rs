@@ -282,17 +282,15 @@ impl Grants {
         if moved == 0 {
             return Ok(Err(GrantRefusal::Invalid));
         }
-        let noted = match is_repeat {
-            true => match self.repeat(&mut tx, (grant, generation), late, now).await? {
-                Ok(noted) => noted,
-                Err(refusal) => {
-                    drop(tx);
-                    let tx = self.db.begin().await?;
-                    return self.end_copied(tx, grant, now, refusal).await;
-                }
-            },
-            false => None,
+        let (may, noted) = match is_repeat {
+            true => self.repeat(&mut tx, (grant, generation), late, now).await?,
+            false => (true, None),
         };
+        if !may {
+            drop(tx);
+            let tx = self.db.begin().await?;
+            return self.end_copied(tx, grant, now, noted).await;
+        }
         let issued = self.issue(&mut tx, (grant, generation + 1), now, admits).await?;
         if issued.is_ok() {
             tx.commit().await?;
@@ -302,14 +300,15 @@ impl Grants {
         Ok(issued.map(|issued| IssuedTokens { is_late_repeat, noted, ..issued }))
     }
 
-    /// Counts the token before the one that is due, which comes again, and returns what is noted of it; or why it may not.
+    /// Counts the token before the one that is due: whether it may come again, and which rule of `oidc-repeat` says no, or
+    /// would.
     async fn repeat(
         &self,
         tx: &mut Tx,
         (grant, generation): (GrantId, i64),
         late: bool,
         now: Micros,
-    ) -> Result<Result<Option<Refusal>, Option<Refusal>>, DbError> {
+    ) -> Result<(bool, Option<Refusal>), DbError> {
         const TIMES: &str =
             "SELECT at FROM oidc_repeats WHERE grant_id = $1 AND late = 1 ORDER BY at DESC LIMIT $2";
         const FORGET: &str = "DELETE FROM oidc_repeats WHERE grant_id = $1 AND at <= $2";
@@ -330,11 +329,12 @@ impl Grants {
             judged.add(0, limit, &TimesLog { times: &times, holds: 0 }, now, false);
         }
         if let Some(refusal) = judged.refused() {
-            return Ok(Err(Some(refusal)));
+            return Ok((false, Some(refusal)));
         }
         execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(i64::from(counts)).bind(now.0))?;
         let generations: i64 = on_tx!(tx, connection => query_scalar(OF_DAY).bind(&grant).bind(day.0).fetch_one(connection).await)?;
-        Ok(if generations <= REPEATED_GENERATIONS { Ok(judged.noted()) } else { Err(None) })
+        let may = generations <= REPEATED_GENERATIONS;
+        Ok((may, judged.noted().filter(|_| may)))
     }
 
     /// An access token, and the refresh token of this generation, for whose the grant is now.

@@ -133,8 +133,13 @@ struct Group<'a> {
 
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
-        Some(LimitUnit::SignIn | LimitUnit::Factor | LimitUnit::Registration) => "limit-page.sign-in",
-        Some(LimitUnit::ClientCall | LimitUnit::Repeat) => "limit-page.oidc",
+        Some(
+            LimitUnit::SignIn
+            | LimitUnit::Factor
+            | LimitUnit::ClientCall
+            | LimitUnit::Repeat
+            | LimitUnit::Registration,
+        ) => "limit-page.sign-in",
         Some(LimitUnit::Attempt) => "limit-page.guard",
         Some(LimitUnit::Message | LimitUnit::Guess) => "limit-page.sms",
         Some(LimitUnit::Image) => "limit-page.captcha",
@@ -154,17 +159,11 @@ pub struct LimitsPage {
 }
 
 impl LimitsPage {
-    /// The built-in limits in five groups, and the owner's own.
+    /// The built-in limits in four groups, and the owner's own.
     fn tables(&self) -> [Vec<Group<'_>>; 2] {
         let of = |key: &&str| self.rows.iter().filter(|row| group_of(row.name()) == *key).collect();
         let group = |key| Group { key, rows: of(&key) };
-        let built_in = [
-            "limit-page.sign-in",
-            "limit-page.oidc",
-            "limit-page.guard",
-            "limit-page.sms",
-            "limit-page.captcha",
-        ];
+        let built_in = ["limit-page.sign-in", "limit-page.guard", "limit-page.sms", "limit-page.captcha"];
         [built_in.map(group).into(), vec![group("limit-page.own")]]
     }
 }
