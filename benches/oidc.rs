@@ -242,7 +242,8 @@ impl Server {
             ("SECRETS__KEY_FILE", path("key")),
             ("STORE__URL", given("redis").unwrap_or_else(|| "memory:".to_owned())),
             ("STORE__TIMEOUT", "1s".to_owned()),
-            // Everything here comes from one address.
+            // Everything here comes from one address, which may have that many connections as a proxy only.
+            ("SERVER__TRUSTED_PROXIES", "['127.0.0.1/32']".to_owned()),
             ("LIMITS__REGISTER_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_NETWORK__RULES", "[]".to_owned()),
