@@ -172,15 +172,15 @@ pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
 /// As RFC 6749, 5.2, has it.
 fn oauth_error(problem: &Problem) -> HttpResponse {
     let Kind { name, status, .. } = problem.kind();
-    let code = match *status {
+    let code = match status {
         StatusCode::FORBIDDEN => "access_denied",
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => "temporarily_unavailable",
         status if status.is_server_error() => "temporarily_unavailable",
         _ => "invalid_request",
     };
-    let description = t!(&format!("problem.{name}.title"), locale = "en");
-    let body = json!({ "error": code, "error_description": description });
-    let mut answer = HttpResponse::build(*status).insert_header((CACHE_CONTROL, "no-store")).json(body);
+    let key = format!("problem.{name}.title");
+    let body = json!({ "error": code, "error_description": t!(&key, locale = "en") });
+    let mut answer = HttpResponse::build(status).insert_header((CACHE_CONTROL, "no-store")).json(body);
     problem.head(answer.headers_mut());
     answer
 }
