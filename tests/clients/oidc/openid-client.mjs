@@ -23,7 +23,9 @@ await talk(begin, {
     tokens = await client.authorizationCodeGrant(config, new URL(url), checks);
     const claims = tokens.claims();
     const user = await client.fetchUserInfo(config, tokens.access_token, claims.sub);
-    return { claims, user, kid: signedBy(tokens.id_token) };
+    const asked = client.tokenIntrospection(config, tokens.access_token);
+    const { active } = await asked.catch(({ error }) => ({ active: error }));
+    return { claims, user, active, kid: signedBy(tokens.id_token) };
   },
   async refresh() {
     try {

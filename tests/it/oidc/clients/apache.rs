@@ -91,7 +91,7 @@ fn sent_to_app<'a>(answer: &'a Answer, name: &str) -> Vec<&'a str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mod_auth_openidc_is_at_home() {
+async fn mod_auth_openidc_signs_in_refreshes_and_signs_out() {
     for algorithm in ["RS256", "ES256"] {
         let (port, echo) = (free_port(), EchoApp::start().await);
         let site = format!("http://127.0.0.1:{port}");
@@ -146,6 +146,7 @@ async fn mod_auth_openidc_is_at_home() {
         let out = browser.get(path_of(&app, out.header("location"))).await;
         assert_eq!((out.status, out.header("location")), (303, &*format!("{site}/bye")), "{}", out.text);
         assert_eq!(ask(&visitor, &page).await.status, 302);
+        assert_eq!(ask(&visitor, &format!("{site}/bye")).await.status, 404, "it asks nobody to sign in");
 
         // By another key; and it hears of the end at Gatehouse.
         rotate(&app).await;

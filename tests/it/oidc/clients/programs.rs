@@ -44,17 +44,17 @@ const INSECURE: (&str, &str) = ("execute: [", "execute: [client.allowInsecureReq
 const OPENID_CLIENT: Library = Library { changes: &[INSECURE], ..PLAIN };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn openid_client_is_at_home() {
+async fn openid_client_signs_in_refreshes_and_signs_out() {
     prove(OPENID_CLIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn openid_client_with_the_secret_in_the_form_is_at_home() {
+async fn openid_client_with_the_secret_in_a_form_signs_in_refreshes_and_signs_out() {
     prove(Library { changes: &[INSECURE, ("ClientSecretBasic", "ClientSecretPost")], ..PLAIN }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn openid_client_without_a_secret_is_at_home() {
+async fn openid_client_without_a_secret_signs_in_refreshes_and_signs_out() {
     let changes = &[
         INSECURE,
         ("client.ClientSecretBasic(process.env.BOARD_SECRET)", "client.None()"),
@@ -64,31 +64,39 @@ async fn openid_client_without_a_secret_is_at_home() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oauth4webapi_is_at_home() {
+async fn oauth4webapi_signs_in_refreshes_and_signs_out() {
     prove(Library { blocks: &[1], program: "oauth4webapi.mjs", ..PLAIN }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn auth_js_is_at_home() {
+async fn auth_js_signs_in_refreshes_and_signs_out() {
     let client = Library { section: "Auth.js", program: "auth-js.mjs", verifies: false, ..PLAIN };
     prove(Library { refused: "signed out", ..client }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn authlib_is_at_home() {
+async fn authlib_signs_in_refreshes_and_signs_out() {
     prove(Library { section: "Python", language: "python", program: "authlib_client.py", ..PLAIN }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idpyoidc_is_at_home() {
+async fn idpyoidc_signs_in_refreshes_and_signs_out() {
     let client = Library { section: "Python", language: "python", program: "idpyoidc_client.py", ..PLAIN };
     prove(Library { blocks: &[1], listens: true, ..client }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mozilla_django_oidc_is_at_home() {
+async fn mozilla_django_oidc_signs_in_refreshes_and_signs_out() {
     let client = Library { section: "Django", language: "python", program: "django_client.py", ..PLAIN };
     prove(Library { blocks: &[0, 1], refused: "signed out", ..client }).await;
+}
+
+/// The library in Proxmox, with the application of a Proxmox, which sends nobody to sign out.
+#[tokio::test(flavor = "multi_thread")]
+async fn openidconnect_signs_in_and_refreshes() {
+    let changes = &[("group:operators", "group:staff"), ("factor = \"second\"\n", "")];
+    let client = Library { section: "Proxmox", language: "rust", program: "openidconnect-client", ..PLAIN };
+    prove(Library { blocks: &[], changes, ..client }).await;
 }
 
 /// A running client.
@@ -105,7 +113,8 @@ impl Program {
         let at = folder.path();
         let (mut command, ending) = match client.language {
             "js" => (Command::new("node"), "mjs"),
-            _ => (Command::new("python3"), "py"),
+            "python" => (Command::new("python3"), "py"),
+            _ => (Command::new(tools("openidconnect-4.1.0").join("bin").join(client.program)), ""),
         };
         let mut settings = Vec::new();
         for (number, block) in client.blocks.iter().enumerate() {
@@ -124,7 +133,10 @@ impl Program {
         let packages = tools("oidc-clients-1").join("node_modules");
         std::os::unix::fs::symlink(packages, at.join("node_modules")).unwrap();
         let paths = [tools("oidc-python-1"), tools("django-5.2.19")];
-        command.arg(at.join(client.program)).args(settings);
+        match settings.is_empty() {
+            true => command.args([&app.url, "proxmox", "https://pve1.example:8006"]),
+            false => command.arg(at.join(client.program)).args(settings),
+        };
         command.env(&printed.variable, SECRET).env("PYTHONPATH", std::env::join_paths(paths).unwrap());
         command.env("PYTHONDONTWRITEBYTECODE", "1");
         // Or Authlib refuses an address without TLS.
@@ -191,6 +203,10 @@ async fn prove(client: Library) {
         let user = &told["user"];
         assert_eq!(user["groups"], json!(["staff"]), "{told}");
         assert_eq!(user["email"].as_str().or(user["user"]["email"].as_str()), Some(EMAIL), "{told}");
+
+        let has_secret = printed.here.contains("\nsecret = ");
+        let active = if has_secret { json!(true) } else { json!("invalid_client") };
+        assert!(told["active"].is_null() || told["active"] == active, "{told}");
 
         app.advance(Duration::from_secs(11 * 60));
         let refreshed = program.refresh(&app, &browser).await;

@@ -28,7 +28,7 @@ document.body.dataset.ready = "";
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oidc_client_ts_is_at_home() {
+async fn oidc_client_ts_signs_in_refreshes_and_signs_out() {
     let authority = Authority::new();
     let [certificate, key] = authority.certificate("spa.example");
     let site = tempfile::tempdir().unwrap();
