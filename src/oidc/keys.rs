@@ -148,10 +148,6 @@ impl TokenKeys {
         }))
     }
 
-    pub fn algorithm(&self) -> SigningAlgorithm {
-        self.0.settings.signing
-    }
-
     /// Has the first key made, if there is none: before anybody waits for it.
     pub fn want(&self) {
         if !self.0.wanted.swap(true, Ordering::Relaxed) {

@@ -9,11 +9,11 @@ use crate::custom;
 use crate::support::app::{PASSWORD, Store};
 use crate::support::reverse_proxy::printed;
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &Path) -> String {
+pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -31,7 +31,7 @@ fn pages() -> Vec<(PathBuf, String)> {
 }
 
 /// The fenced blocks of a page in one language.
-fn blocks(page: &str, language: &str) -> Vec<String> {
+pub fn blocks(page: &str, language: &str) -> Vec<String> {
     let fenced = page.split("\n```").skip(1).step_by(2);
     let of_language = fenced.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n'));
     of_language.map(str::to_owned).collect()

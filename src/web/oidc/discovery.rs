@@ -32,7 +32,8 @@ pub async fn show(services: ServicesData) -> HttpResponse {
             "grant_types_supported": ["authorization_code", "refresh_token"],
             "acr_values_supported": CLASSES.map(|(name, _)| name),
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": [services.token_keys.algorithm()],
+            // Whichever signs now: the other one did, or will. RS256 has to be among them (Discovery, 3).
+            "id_token_signing_alg_values_supported": ["RS256", "ES256"],
             "token_endpoint_auth_methods_supported": by_any,
             "revocation_endpoint_auth_methods_supported": by_any,
             "introspection_endpoint_auth_methods_supported": by_secret,
