@@ -222,7 +222,7 @@ fn carry_out(command: Command) -> Result<(), CliFailure> {
         }
         Command::Apps { command: AppsCommand::Check { name, login, password_stdin, ca_file, at } } => {
             let (_, loaded) = load(&at)?;
-            follow(&loaded)?;
+            read_live(&loaded)?;
             let how = (password_stdin, ca_file.as_deref());
             block_on(apps::check(&loaded, &name, login.as_deref(), how))?
         }
@@ -342,7 +342,7 @@ const fn state(next: KeyStep) -> &'static str {
 }
 
 /// Reads the applications in force, or those that would be if a server started now.
-fn follow(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+fn read_live(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     match loaded.read_once() {
         ReloadResult::Followed | ReloadResult::Empty => Ok(()),
         ReloadResult::Refused(error) => Err(CliFailure::unusable(error)),
@@ -353,7 +353,7 @@ fn follow(loaded: &LoadedConfig) -> Result<(), CliFailure> {
 }
 
 fn print_gate(loaded: &LoadedConfig, proxy: &str, app: Option<&str>) -> Result<(), CliFailure> {
-    follow(loaded)?;
+    read_live(loaded)?;
     let file: ProxyFile = proxy.parse().map_err(|_| CliFailure::unusable("PROXY: is none of those"))?;
     let (server, live) = (&loaded.settings.server, loaded.live.snapshot());
     let text = file.print(server, &live.apps, app).map_err(CliFailure::unusable)?;

@@ -20,6 +20,8 @@ pub use claims::{Authentication, Claims, IdToken, IdTokenHint};
 pub use keys::{Jwk, Jwks, NotReady, ResealedKeys, TokenKeys};
 pub use logouts::LogoutNotices;
 pub use refused::{RefusedRedirect, RefusedRedirects};
-pub use request::{AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, answered};
+pub use request::{
+    AuthorizationRequest, CLASSES, OAuthError, PROVED_SINCE, Parameters, SCOPES, redirect_with,
+};
 pub use signature::PublicKey;
 pub use wrong_calls::WrongCalls;

@@ -146,9 +146,6 @@ impl RefreshToken {
     }
 }
 
-/// Of a grant that is locked.
-type LockedGrant = (String, i64, i64);
-
 impl Grants {
     /// `key` is the key of the hashes of codes and tokens.
     pub fn new(
@@ -262,7 +259,7 @@ impl Grants {
         let mut tx = self.db.begin_exclusive(DbLock::grant(grant.as_bytes())).await?;
         let now = tx.now(&self.clock).await?;
         let alive = now.minus(self.settings.refresh_idle).0;
-        let locked: Option<LockedGrant> = on_tx!(&mut tx, connection => query_as(READ).bind(grant.to_string())
+        let locked: Option<(String, i64, i64)> = on_tx!(&mut tx, connection => query_as(READ).bind(grant.to_string())
             .bind(client).bind(alive).fetch_optional(connection).await)?;
         let Some((seed, due, rotated_at)) = locked else { return Ok(Err(GrantRefusal::Invalid)) };
         if !crate::secret::same(&hash, &self.refresh_hash(grant, generation, &seed)) {
@@ -331,7 +328,9 @@ impl Grants {
         if let Some(refusal) = judged.refused() {
             return Ok((false, Some(refusal)));
         }
-        execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(i64::from(counts)).bind(now.0))?;
+        // In monitor mode, too, there are no more rows than the rules count.
+        let late = i64::from(counts && judged.noted().is_none());
+        execute!(in &mut *tx => query(COUNT).bind(&grant).bind(generation).bind(late).bind(now.0))?;
         let generations: i64 = on_tx!(tx, connection => query_scalar(OF_DAY).bind(&grant).bind(day.0).fetch_one(connection).await)?;
         let may = generations <= REPEATED_GENERATIONS;
         Ok((may, judged.noted().filter(|_| may)))
@@ -461,7 +460,9 @@ impl Grants {
     pub async fn clients(&self, account: AccountId) -> Result<Vec<GrantedClient>, DbError> {
         const SQL: &str = "SELECT client, scope, MAX(rotated_at) AS used_at, CAST(NULL AS BIGINT) AS agreed_at
             FROM oidc_grants WHERE account = $1 AND revoked_at IS NULL AND rotated_at > $2
-            AND EXISTS (SELECT 1 FROM sessions WHERE id = session AND idle_until > $3) GROUP BY client, scope
+            AND EXISTS (SELECT 1 FROM sessions WHERE id = session AND idle_until > $3)
+            AND NOT EXISTS (SELECT 1 FROM oidc_codes WHERE grant_id = oidc_grants.id AND used_at IS NULL)
+            GROUP BY client, scope
             UNION ALL SELECT client, scope, NULL, at FROM oidc_consents WHERE account = $1 ORDER BY client, scope";
         let now = self.clock.now();
         let alive = now.minus(self.settings.refresh_idle).0;
@@ -482,25 +483,27 @@ impl Grants {
     }
 
     /// Ends all that a client has of an account, and forgets what was agreed to; the client is told as of the end of a
-    /// session. False if there was nothing.
+    /// session. False if there was nothing. Each row is locked by itself: with two of them, this and the end of a session
+    /// could wait for each other.
     pub async fn forget_client(&self, account: AccountId, client: &str) -> Result<bool, DbError> {
         const CONSENT: &str = "DELETE FROM oidc_consents WHERE account = $1 AND client = $2";
-        const TELL: &str =
-            "INSERT INTO oidc_logouts (session, client, account) SELECT DISTINCT session, client, account
-            FROM oidc_grants WHERE account = $1 AND client = $2 AND revoked_at IS NULL
+        const TELL: &str = "INSERT INTO oidc_logouts (session, client, account) VALUES ($1, $2, $3)
             ON CONFLICT (session, client) DO NOTHING";
         const GRANTS: &str =
-            "SELECT id FROM oidc_grants WHERE account = $1 AND client = $2 AND revoked_at IS NULL";
+            "SELECT id, session FROM oidc_grants WHERE account = $1 AND client = $2 AND revoked_at IS NULL";
+        // No client has such an id, and PostgreSQL stores no such text.
+        if client.contains('\0') {
+            return Ok(false);
+        }
         let (id, now) = (account.to_string(), self.clock.now());
         let mut ended = execute!(&self.db => query(CONSENT).bind(&id).bind(client))? > 0;
-        execute!(&self.db => query(TELL).bind(&id).bind(client))?;
-        let grants: Vec<GrantId> =
-            on_db!(&self.db, pool => query_scalar(GRANTS).bind(&id).bind(client).fetch_all(pool).await)?;
-        // Each by itself: with two of them locked, this and the end of a session could wait for each other.
-        for grant in grants {
+        let grants: Vec<(GrantId, String)> =
+            on_db!(&self.db, pool => query_as(GRANTS).bind(&id).bind(client).fetch_all(pool).await)?;
+        for (grant, session) in grants {
             let mut tx = self.db.begin().await?;
             ended |= self.end(&mut tx, grant, now).await?.is_some();
             tx.commit().await?;
+            execute!(&self.db => query(TELL).bind(session).bind(client).bind(&id))?;
         }
         Ok(ended)
     }
@@ -551,7 +554,7 @@ impl Grants {
     }
 
     /// Whether a refresh token or an access token was given out once, by us. Asks no database.
-    pub fn gave(&self, token: &str) -> bool {
+    pub fn gave_out(&self, token: &str) -> bool {
         self.parse_refresh(token).is_some() || self.given(b"access", token).is_some()
     }
 

@@ -123,6 +123,8 @@ impl EpisodeTable {
             NamedSubjects::Unnamed => Micros(0),
             // Of codes of other programs, whose numbers are not known here.
             _ if counts_numbers(event) && keys.phone.is_none() => Micros(0),
+            // In monitor mode each of them moves it.
+            _ if event.action == Action::ClientCall => Micros(0),
             NamedSubjects::All | NamedSubjects::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
         };
         if let Some(open) = shard.open.get_mut(&identity).filter(|open| open.frees_at == frees_at) {

@@ -18,10 +18,15 @@ pub async fn check(
     (from_stdin, authorities): (bool, Option<&Path>),
 ) -> Result<(), CliFailure> {
     let live = loaded.live.snapshot();
-    let app = live.apps.named(name).map_err(|known| fail(&format!("{name:?} is no application; {known}")))?;
+    let app = live
+        .apps
+        .named(name)
+        .map_err(|known| CliFailure::unusable(format!("{name:?} is no application; {known}")))?;
     let client = app.oidc.as_ref();
     let client = client.ok_or_else(|| {
-        fail(&format!("{name:?} has no [apps.oidc]; add it with redirect_uris, or check it in a browser"))
+        CliFailure::unusable(format!(
+            "{name:?} has no [apps.oidc]; add it with redirect_uris, or check it in a browser"
+        ))
     })?;
     tell!("ok   {name} is the client {}", client.client_id);
     let url = loaded.settings.server.public_url.as_str();
@@ -47,9 +52,4 @@ pub async fn check(
         1 => Err(CliFailure::broken("One step does not match.")),
         failed => Err(CliFailure::broken(format!("{failed} steps do not match."))),
     }
-}
-
-fn fail(why: &str) -> CliFailure {
-    tell!("FAIL configuration: {why}");
-    CliFailure::broken("Nothing was checked.")
 }

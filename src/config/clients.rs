@@ -131,16 +131,16 @@ impl OidcClient {
     }
 
     /// For administrators: the registered address that differs least from one that is not admitted, and the byte from
-    /// which on it does.
-    pub fn nearest(&self, asked: &str) -> Option<(&RedirectUri, usize)> {
+    /// which on it does, and by how many.
+    pub fn nearest(&self, asked: &str) -> Option<(&RedirectUri, usize, usize)> {
         let compared = self.redirect_uris.iter().map(|uri| {
             let (own, asked) = (uri.0.as_bytes(), asked.as_bytes());
             let equal = |(one, other): &(&u8, &u8)| one == other;
             let begin = own.iter().zip(asked).take_while(equal).count();
             let end = own[begin..].iter().rev().zip(asked[begin..].iter().rev()).take_while(equal).count();
-            (own.len().max(asked.len()) - begin - end, uri, begin)
+            (uri, begin, own.len().max(asked.len()) - begin - end)
         });
-        compared.min_by_key(|(differ, ..)| *differ).map(|(_, uri, at)| (uri, at))
+        compared.min_by_key(|(.., differ)| *differ)
     }
 
     pub const fn is_public(&self) -> bool {

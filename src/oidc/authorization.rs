@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::claims::Authentication;
-use super::request::{AuthorizationRequest, OAuthError, Parameters, answered};
+use super::request::{AuthorizationRequest, OAuthError, Parameters, redirect_with};
 use crate::accounts::{AuthenticatedSession, Factor};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, Apps, OidcClient};
@@ -80,7 +80,7 @@ impl<'a> ClientRequest<'a> {
         let mut all = answer.to_vec();
         all.extend(self.state.as_deref().map(|state| ("state", state)));
         all.push(("iss", issuer));
-        answered(&self.redirect_uri, &all)
+        redirect_with(&self.redirect_uri, &all)
     }
 
     pub fn read(&self) -> Result<AuthorizationRequest, OAuthError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
-use sqlx::{query, query_as};
+use sqlx::{query, query_as, query_scalar};
 use tokio::task::JoinSet;
 use url::{Url, form_urlencoded};
 
@@ -124,6 +124,8 @@ impl LogoutNotices {
         let live = self.live.snapshot();
         let known = live.apps.client(&client).map(|(_, client)| client);
         let told = match known.and_then(|known| Some((known, known.backchannel_logout_uri.clone()?))) {
+            // Its owner, who had removed it, has signed in there again: the session has the same id.
+            Some(_) if self.goes_on(&session, &client).await => true,
             Some((known, uri)) => self.tell(known, uri, (&session, &account)).await,
             None => true,
         };
@@ -139,6 +141,14 @@ impl LogoutNotices {
         }
         // If it cannot be written down, the note is taken again later.
         let _ = self.settle((&session, &client), again.copied()).await;
+    }
+
+    async fn goes_on(&self, session: &str, client: &str) -> bool {
+        const SQL: &str =
+            "SELECT COUNT(*) FROM oidc_grants WHERE session = $1 AND client = $2 AND revoked_at IS NULL";
+        let grants: Result<i64, _> =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(session).bind(client).fetch_one(pool).await);
+        grants.is_ok_and(|grants| grants > 0)
     }
 
     async fn settle(&self, (session, client): (&str, &str), again: Option<Duration>) -> Result<(), DbError> {

@@ -214,7 +214,7 @@ fn class(text: &str) -> AppFactor {
 }
 
 /// A redirect URI with the answer in its query (RFC 6749, 4.1.2; RFC 9207).
-pub fn answered(redirect_uri: &str, answer: &[(&str, &str)]) -> String {
+pub fn redirect_with(redirect_uri: &str, answer: &[(&str, &str)]) -> String {
     let joint = if redirect_uri.contains('?') { '&' } else { '?' };
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(answer).finish();
     format!("{redirect_uri}{joint}{query}")

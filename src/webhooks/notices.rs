@@ -65,8 +65,13 @@ impl NoticeSources {
     pub async fn since(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
         let mut notices = Vec::new();
         for action in RECORDED {
-            // Guesses that were refused are many, and hide none that was compared.
-            let outcomes = if action == Action::FactorFailed { vec![Outcome::Wrong] } else { Vec::new() };
+            let outcomes = match action {
+                // Guesses that were refused are many, and hide none that was compared.
+                Action::FactorFailed => vec![Outcome::Wrong],
+                // A late repeat ends nothing.
+                Action::TokenReuse => vec![Outcome::Refused],
+                _ => Vec::new(),
+            };
             let filter =
                 EventFilter { actions: vec![action], outcomes, since: Some(since), ..EventFilter::default() };
             let page = self.audit.log().page(&filter, None, MOST).await?;

@@ -507,7 +507,7 @@ fn an_administrator_is_told_which_address_was_meant() {
         ("http://127.0.0.1:3000/callback", "http://127.0.0.1/cb", 16),
         ("https://app.example/othr", "https://app.example/other", 23),
     ] {
-        let (nearest, differs) = client.nearest(asked).unwrap();
+        let (nearest, differs, _) = client.nearest(asked).unwrap();
         assert_eq!((nearest.as_str(), differs), (meant, at), "{asked}");
     }
 }

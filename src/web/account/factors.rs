@@ -182,8 +182,6 @@ pub struct FactorsPage {
     trusted: Vec<TrustedDevice>,
     /// This browser, if the account knows it.
     here: Option<DeviceId>,
-    /// There may be applications with access to the account.
-    has_clients: bool,
     /// An app that is being set up.
     proposed: Option<ProposedTotp>,
     /// Those just handed out, shown once.
@@ -227,7 +225,6 @@ impl FactorsPage {
             setup: who.session.setup,
             trusted: store.trusted(account, &live.factors).await?,
             here: visit.known_devices().at(account).map(|device| device.id),
-            has_clients: live.apps.all().iter().any(|app| app.oidc.is_some()),
             proposed: proposed.map(|(secret, _)| ProposedTotp::of(&secret, &issuer(services), login)),
             codes: Vec::new(),
         })

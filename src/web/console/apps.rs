@@ -228,7 +228,7 @@ impl RefusedUri {
         let clients = apps.all().iter().filter_map(|app| Some((app.name.clone(), app.oidc.as_ref()?)));
         let of = |(app, client): (String, &OidcClient)| {
             let shown = refused.of(client).into_iter().filter_map(|refused| {
-                let (nearest, at) = client.nearest(&refused.uri)?;
+                let (nearest, at, _) = client.nearest(&refused.uri)?;
                 // What they have in common is ASCII.
                 let (same, received) = refused.uri.split_at(at);
                 let cut = received.chars().nth(MOST_CHARS).map_or("", |_| "…");

@@ -30,7 +30,7 @@ const AUTHORIZE: &str = "/oauth/authorize";
 fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Unanswerable) -> WebError {
     let Unanswerable { parameter, fault } = wrong;
     if fault == ParameterFault::Unregistered {
-        services.refused_redirects.note(query, visit.now());
+        services.refused_redirects.note(query, &visit.live(services).apps, visit.now());
     }
     let reason = match fault {
         ParameterFault::Missing => "client-request.missing",
@@ -157,7 +157,9 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     if !has_agreed {
         return Ok(visit.page(StatusCode::OK, &ConsentPage::new(visit, &who, &asked, &request, query)));
     }
-    if agreed {
+    // Each time that it is asked again would be another one.
+    if agreed && !services.grants.has_consented(account, client, &request.scope).await? {
+        services.grants.consent(account, client, &request.scope).await?;
         let (audit, address) = (&services.audit, visit.client.subject());
         audit.record(AuditEvent {
             name: Some(&asked.app.name),
@@ -165,9 +167,6 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
             address: Some(EventSubject::Address(address.as_ref())),
             ..AuditEvent::new(audit.now(), Action::ConsentGiven, Outcome::Ok)
         });
-    }
-    if agreed && !asked.client.is_native() {
-        services.grants.consent(account, client, &request.scope).await?;
     }
     let authentication = Authentication::of(&who.session);
     let begun = services.grants.begin(NewGrant {

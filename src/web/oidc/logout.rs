@@ -7,7 +7,7 @@ use askama::Template;
 
 use super::authorize::{onward, see};
 use crate::config::LiveSettings;
-use crate::oidc::{IdTokenHint, Parameters, answered};
+use crate::oidc::{IdTokenHint, Parameters, redirect_with};
 use crate::web::http::{Flash, Layout, PageRequest, Problem, Services, ServicesData, WebResult};
 use crate::web::session::{end, signed_in};
 
@@ -34,7 +34,7 @@ impl Asked {
             let (_, client) = live.apps.client(&hint.as_ref()?.aud)?;
             client.post_logout_redirect(uri)?;
             let state = text("state").ok()?;
-            Some(state.map_or_else(|| uri.to_owned(), |state| answered(uri, &[("state", state)])))
+            Some(state.map_or_else(|| uri.to_owned(), |state| redirect_with(uri, &[("state", state)])))
         });
         Ok(Self { hint, back })
     }

@@ -47,9 +47,12 @@ fn bad(error: OAuthError) -> HttpResponse {
 
 /// What was sent and is wrong, in an answer about it: the name of its events, and the error.
 #[derive(Clone, Copy)]
-struct Wrong(&'static str, &'static str);
+struct WrongCall {
+    what: &'static str,
+    code: &'static str,
+}
 
-fn about(wrong: Wrong, mut answer: HttpResponse) -> HttpResponse {
+fn about(wrong: WrongCall, mut answer: HttpResponse) -> HttpResponse {
     answer.extensions_mut().insert(wrong);
     answer
 }
@@ -67,8 +70,8 @@ async fn answered(
         Err(WebError::Answer(answer)) => *answer,
         Err(WebError::Problem(_)) => not_now(),
     };
-    let wrong = answer.extensions().get::<Wrong>().copied();
-    if let Some(Wrong(what, code)) = wrong {
+    let wrong = answer.extensions().get::<WrongCall>().copied();
+    if let Some(WrongCall { what, code }) = wrong {
         let address = sender.client.subject();
         let refusal = services.wrong_calls.count(&live.limits.oidc_address, what, address.as_ref()).await;
         if let Some(refusal) = refusal.filter(|_| !answer.status().is_success()) {
@@ -97,7 +100,7 @@ fn authenticated<'a>(
     let wrong = || {
         let error = OAuthError::new("invalid_client", "No client has this id and secret.");
         let answer = refused(StatusCode::UNAUTHORIZED, error);
-        WebError::from(about(Wrong("secret", error.code), answer))
+        WebError::from(about(WrongCall { what: "secret", code: error.code }, answer))
     };
     let (id, secret) = (parameters.get("client_id"), parameters.get("client_secret"));
     let wrong_form = |error| WebError::from(bad(error));
@@ -153,7 +156,7 @@ fn admits(app: &App, holder: &GrantHolder, now: Micros) -> bool {
     authorize_client(app, &holder.visitor, now) == Verdict::Allowed
 }
 
-/// Lets scripts of clients' sites read the answer (`https` redirect URIs); no cookies count here.
+/// Lets scripts of clients' sites read the answer ; no cookies count here.
 fn readable(request: &HttpRequest, live: &LiveSettings, mut response: HttpResponse) -> HttpResponse {
     response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = request.headers().get(ORIGIN)

@@ -6,7 +6,7 @@ use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use serde_json::json;
 
-use super::{Wrong, about, admits, answered, authenticated, bad, not_now, refused};
+use super::{WrongCall, about, admits, answered, authenticated, bad, not_now, refused};
 use crate::accounts::{Account, AccountId, GrantRefusal, IssuedTokens};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::config::{App, LimitName, LiveSettings, OidcClient};
@@ -117,7 +117,7 @@ async fn denied(
     (what, refusal): (&'static str, GrantRefusal),
 ) -> WebResult {
     let (account, why) = match refusal {
-        GrantRefusal::Unknown => return Ok(about(Wrong(what, USED.code), bad(USED))),
+        GrantRefusal::Unknown => return Ok(about(WrongCall { what, code: USED.code }, bad(USED))),
         GrantRefusal::Invalid => return Ok(bad(USED)),
         GrantRefusal::NotAdmitted => {
             return Ok(bad(OAuthError::new(
@@ -157,14 +157,17 @@ pub async fn revoke(sender: Requester, body: Bytes, services: ServicesData) -> H
         let (client, token) = asked(sender.request(), &body, live)?;
         services.grants.revoke(&token, &client.client_id).await?;
         let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish();
-        Ok(about_token(&services, &token, answer))
+        Ok(mark_unknown(&services, &token, answer))
     })
     .await
 }
 
 /// One that was never given out counts.
-pub(super) fn about_token(services: &Services, token: &str, answer: HttpResponse) -> HttpResponse {
-    if services.grants.gave(token) { answer } else { about(Wrong("access-token", "invalid_token"), answer) }
+pub(super) fn mark_unknown(services: &Services, token: &str, answer: HttpResponse) -> HttpResponse {
+    if services.grants.gave_out(token) {
+        return answer;
+    }
+    about(WrongCall { what: "access-token", code: "invalid_token" }, answer)
 }
 
 /// RFC 7662, of access tokens that the client itself was given.
@@ -208,7 +211,7 @@ async fn introspected(
         }
     }
     let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(told);
-    Ok(about_token(services, &token, answer))
+    Ok(mark_unknown(services, &token, answer))
 }
 
 /// The client that asks, and the token that it asks about.

@@ -3,7 +3,7 @@
 use actix_web::http::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::token::about_token;
+use super::token::mark_unknown;
 use super::{admits, answered};
 use crate::config::LiveSettings;
 use crate::oidc::Claims;
@@ -25,7 +25,7 @@ async fn claims(request: &HttpRequest, services: &Services, live: &LiveSettings)
     });
     Ok(match told {
         Some(claims) => HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(claims),
-        None => about_token(services, sent, refused("Bearer realm=\"Gatehouse\", error=\"invalid_token\"")),
+        None => mark_unknown(services, sent, refused("Bearer realm=\"Gatehouse\", error=\"invalid_token\"")),
     })
 }
 

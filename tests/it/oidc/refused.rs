@@ -13,7 +13,7 @@ async fn ask(app: &TestApp, redirect_uri: &str) {
 async fn shown(boss: &Client) -> Vec<String> {
     let page = boss.get(APPS).await;
     assert_eq!(page.status, 200, "{}", page.text);
-    let items = page.text.split("refused a redirect URI that is not registered:").skip(1);
+    let items = page.text.split("register it if it is the application&#39;s own):").skip(1);
     items.map(|item| item.split("</li>").next().unwrap().to_owned()).collect()
 }
 
@@ -52,7 +52,13 @@ async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
     ask(&app, "https://evil.example/18").await;
     let all = shown(&boss).await;
     let last = |item: &String| item.split("</mark>").next().unwrap().rsplit('/').next().unwrap().to_owned();
-    assert_eq!(all.iter().map(last).collect::<Vec<_>>(), ["18", "19", "17"]);
+    // The newest, and the one that is nearest to a registered one.
+    assert_eq!(all.iter().map(last).collect::<Vec<_>>(), ["18", "19", "9"]);
+    ask(&app, "https://wiki.example/otter").await;
+    for number in 20..40 {
+        ask(&app, &format!("https://evil.example/{number}")).await;
+    }
+    assert!(shown(&boss).await[2].contains("ot<mark>ter</mark>"), "strangers do not push it out");
     let hostile = format!("https://wiki.example/<script>alert(1)</script>\u{202e}\n{}", "x".repeat(5_000));
     ask(&app, &hostile).await;
     let all = shown(&boss).await;
