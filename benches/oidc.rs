@@ -292,7 +292,8 @@ async fn begin(services: &Services, login: &str, refresh: &mut Vec<String>, acce
             nonce: None,
         };
         let code = services.grants.begin(new).await.unwrap().expect("the session is new");
-        let issued = services.grants.exchange(&code, ("wiki", CALLBACK), None, |_| true).await.unwrap();
+        let issued =
+            services.grants.exchange(&code.expose(), ("wiki", CALLBACK), None, |_| true).await.unwrap();
         let Ok(issued) = issued else { panic!("a code that is new") };
         refresh.push(issued.refresh.to_string());
         *access = issued.access.expose();

@@ -52,7 +52,6 @@ async fn the_owner_sees_which_clients_know_the_account_and_ends_that(store: Stor
     for told in ["Applications that know your account", WIKI_ROW, "your groups", "your e-mail address"] {
         assert!(page.contains(told), "{told}: {page}");
     }
-    assert!(ada.get("/account/factors").await.text.contains("href=\"/account#clients\""));
     let listed = ada.get("/api/v1/account/apps").await.body["apps"].clone();
     assert_eq!((&listed[0]["client_id"], &listed[0]["scope"]), (&json!("spa"), &json!("openid groups")));
     assert!(listed[0]["agreed_at"].is_string() && listed[0]["used_at"].is_string(), "{listed}");

@@ -52,8 +52,7 @@ async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
     ask(&app, "https://evil.example/18").await;
     let all = shown(&boss).await;
     let last = |item: &String| item.split("</mark>").next().unwrap().rsplit('/').next().unwrap().to_owned();
-    // The newest, and the one that is nearest to a registered one.
-    assert_eq!(all.iter().map(last).collect::<Vec<_>>(), ["18", "19", "9"]);
+    assert_eq!(all.iter().map(last).collect::<Vec<_>>(), ["18", "19", "17"]);
     ask(&app, "https://wiki.example/otter").await;
     for number in 20..40 {
         ask(&app, &format!("https://evil.example/{number}")).await;
