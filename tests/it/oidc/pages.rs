@@ -54,7 +54,8 @@ async fn the_owner_sees_which_clients_know_the_account_and_ends_that(store: Stor
     }
     let listed = ada.get("/api/v1/account/apps").await.body["apps"].clone();
     assert_eq!((&listed[0]["client_id"], &listed[0]["scope"]), (&json!("spa"), &json!("openid groups")));
-    assert!(listed[0]["agreed_at"].is_string() && listed[0]["used_at"].is_string(), "{listed}");
+    // Nobody has fetched the code.
+    assert!(listed[0]["agreed_at"].is_string() && listed[0]["used_at"].is_null(), "{listed}");
     let wiki = &listed[1];
     assert_eq!((&wiki["client_id"], &wiki["scope"]), (&json!("wiki"), &json!("openid profile email groups")));
     assert!(wiki["agreed_at"].is_null() && wiki["used_at"].is_string(), "{listed}");
