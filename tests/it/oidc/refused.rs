@@ -57,7 +57,10 @@ async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
     for number in 20..40 {
         ask(&app, &format!("https://evil.example/{number}")).await;
     }
-    assert!(shown(&boss).await[2].contains("ot<mark>ter</mark>"), "strangers do not push it out");
+    assert!(
+        shown(&boss).await[2].contains("https://wiki.example/ot<mark>ter</mark>"),
+        "strangers do not push it out"
+    );
     let hostile = format!("https://wiki.example/<script>alert(1)</script>\u{202e}\n{}", "x".repeat(5_000));
     ask(&app, &hostile).await;
     let all = shown(&boss).await;
