@@ -80,7 +80,7 @@ pub struct ClientCheck<'a> {
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct TokenAnswer {
     id_token: String,
     access_token: String,
     refresh_token: String,
@@ -405,7 +405,7 @@ impl<'a> ClientCheck<'a> {
         self.told(format!("signed in as {login}"), self.enter(login, ask).await)?;
         let code = self.told("authorization_endpoint gives a code", self.fetch_code().await)?;
         let given = tokens(self.exchange(proven, &code).await);
-        let Tokens { id_token, access_token, refresh_token } = self.told("token_endpoint", given)?;
+        let TokenAnswer { id_token, access_token, refresh_token } = self.told("token_endpoint", given)?;
         let claims = self.told("ID token", self.verify(&id_token, keys))?;
         (self.tell)(format!("     {claims}"));
         let asked = self.send(self.request(Method::GET, USERINFO).bearer_auth(access_token)).await;
@@ -416,7 +416,7 @@ impl<'a> ClientCheck<'a> {
             self.token(proven, &[("grant_type", "refresh_token"), ("refresh_token", token)]).await
         };
         let refreshed = tokens(refresh(&refresh_token).await);
-        let Tokens { id_token, refresh_token, .. } = self.told("refresh token", refreshed)?;
+        let TokenAnswer { id_token, refresh_token, .. } = self.told("refresh token", refreshed)?;
         let logout = |more: Option<(&str, &str)>| {
             let mut query = Serializer::new(String::from("/oauth/logout?"));
             query.append_pair("id_token_hint", &id_token).extend_pairs(more).finish()
@@ -505,10 +505,10 @@ fn between(page: &str, begin: &str) -> String {
     page.split_once(begin).and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default().to_owned()
 }
 
-fn tokens(answer: Result<Answer, String>) -> Result<Tokens, String> {
+fn tokens(answer: Result<Answer, String>) -> Result<TokenAnswer, String> {
     let answer = answer?;
     let wrong = |_| mismatch(answer.shown(), "an ID token, an access token and a refresh token", PASS_ON);
-    Tokens::deserialize(&answer.json).map_err(wrong)
+    TokenAnswer::deserialize(&answer.json).map_err(wrong)
 }
 
 fn read_key(jwk: &Value) -> Option<Key> {

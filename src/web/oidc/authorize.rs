@@ -157,7 +157,7 @@ async fn answer(visit: &PageRequest, services: &Services, query: &str, agreed: O
     if !has_agreed {
         return Ok(visit.page(StatusCode::OK, &ConsentPage::new(visit, &who, &asked, &request, query)));
     }
-    // Each time that it is asked again would be another one.
+    // Whoever agrees to the same again changes nothing, so that is no event.
     if agreed && !services.grants.has_consented(account, client, &request.scope).await? {
         services.grants.consent(account, client, &request.scope).await?;
         let (audit, address) = (&services.audit, visit.client.subject());

@@ -35,7 +35,7 @@ type Fields = IdTokenFields<
     CoreJweContentEncryptionAlgorithm,
     CoreJwsSigningAlgorithm,
 >;
-type Tokens = StandardTokenResponse<Fields, CoreTokenType>;
+type CodeTokens = StandardTokenResponse<Fields, CoreTokenType>;
 type Provider = Client<
     Groups,
     CoreAuthDisplay,
@@ -44,7 +44,7 @@ type Provider = Client<
     CoreJsonWebKey,
     CoreAuthPrompt,
     StandardErrorResponse<CoreErrorResponseType>,
-    Tokens,
+    CodeTokens,
     CoreTokenIntrospectionResponse,
     CoreRevocableToken,
     CoreRevocationErrorResponse,
@@ -123,7 +123,7 @@ fn begin(settings: &Settings) -> Result<(Value, SignIn), Failure> {
 }
 
 /// The claims of the ID token, whose signature is checked, and the key that signed it.
-fn told(provider: &Provider, tokens: &Tokens, nonce: Option<&Nonce>) -> Result<Value, Failure> {
+fn told(provider: &Provider, tokens: &CodeTokens, nonce: Option<&Nonce>) -> Result<Value, Failure> {
     let token = tokens.id_token().ok_or("no ID token")?;
     let fits = |sent: Option<&Nonce>| match (nonce, sent) {
         (Some(nonce), Some(sent)) if nonce.secret() == sent.secret() => Ok(()),
@@ -142,7 +142,7 @@ fn main() -> Result<(), Failure> {
     let settings = Settings { issuer: next()?, id: next()?, redirect_uri: next()? };
     let (to, mut sign_in) = begin(&settings)?;
     println!("{to}");
-    let mut kept: Option<Tokens> = None;
+    let mut kept: Option<CodeTokens> = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (word, value) = line.split_once(' ').unwrap_or((&line, ""));
