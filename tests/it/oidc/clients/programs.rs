@@ -130,7 +130,7 @@ impl Program {
             }
         }
         // A module looks for packages beside itself.
-        let packages = tools("oidc-clients-1").join("node_modules");
+        let packages = tools("oidc-1").join("node_modules");
         std::os::unix::fs::symlink(packages, at.join("node_modules")).unwrap();
         let paths = [tools("oidc-python-1"), tools("django-5.2.19")];
         match settings.is_empty() {

@@ -32,7 +32,7 @@ async fn oidc_client_ts_signs_in_refreshes_and_signs_out() {
     let authority = Authority::new();
     let [certificate, key] = authority.certificate("spa.example");
     let site = tempfile::tempdir().unwrap();
-    let packages = tools("oidc-clients-1").join("node_modules");
+    let packages = tools("oidc-1").join("node_modules");
     for (name, from) in [
         ("oidc-client-ts.js", "oidc-client-ts/dist/esm/oidc-client-ts.js"),
         ("jwt-decode.js", "jwt-decode/build/esm/index.js"),
