@@ -189,8 +189,13 @@ fn fill_in_process(limiter: &Limiter<MemoryStore>, limit: &Limit, subjects: &[St
 
 fn decide_in_process(limiter: &Limiter<MemoryStore>, limit: &Limit, subjects: &[String], turn: u64) {
     let bucket = limiter.bucket(limit, subjects[turn as usize % subjects.len()].as_bytes());
-    let ask =
-        ReserveRequest { buckets: &[bucket], id: support::id(turn), kind: ReserveKind::Hit, solved: false };
+    let ask = ReserveRequest {
+        buckets: &[bucket],
+        id: support::id(turn),
+        kind: ReserveKind::Hit,
+        solved: false,
+        complete: None,
+    };
     black_box(limiter.store().reserve_now(&ask));
 }
 

@@ -87,6 +87,7 @@ fn enter_ours<'c>(
             id: support::id(turn),
             kind: ReserveKind::Hit,
             solved: false,
+            complete: None,
         };
         matches!(limiter.store().reserve_now(&ask), StoreVerdict::Refused { .. })
     };

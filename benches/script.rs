@@ -206,7 +206,13 @@ impl Bench {
     fn ask(&mut self, limit: &Limit, name: &str, subject: u64, kind: ReserveKind) -> Cmd {
         let bucket = self.store.bucket(limit, format!("{name}:{subject}").as_bytes());
         let id = self.id();
-        self.store.store().reservation(&ReserveRequest { buckets: &[bucket], id, kind, solved: false })
+        self.store.store().reservation(&ReserveRequest {
+            buckets: &[bucket],
+            id,
+            kind,
+            solved: false,
+            complete: None,
+        })
     }
 
     fn id(&mut self) -> HitId {

@@ -205,6 +205,7 @@ fn bare_commands(store: &Limiter<RedisStore>, limit: &Limit, subjects: &[String]
             id: support::id(turn.into()),
             kind: ReserveKind::Hit,
             solved: false,
+            complete: None,
         };
         store.store().reservation(&ask)
     };

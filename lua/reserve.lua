@@ -1,10 +1,11 @@
 --[[ reserve: one hit in every bucket, or in none.
   Why a script: test and add must be one step, and MULTI cannot branch.
-  KEYS[b]  window log of bucket b (one slot)
-  ARGV     id, kind (0 a hit, 1 a hold, 2 a look: judged as a hold, and nothing is written);
+  KEYS[b]  window log of bucket b (one slot); if a rebuild is named, then the mark that it left
+  ARGV     id, kind (0 a hit, 1 a hold, 2 a look: judged as a hold, and nothing is written; 3 more if a rebuild
+           is named);
            then per bucket: capacity, life ms, number of arguments for its rules;
            then per rule: max, marks, window us; if it follows the calendar: max, marks, first us of the unit,
-           first us after it
+           first us after it; at the end, the rebuild if one is named: its id, and the shape of its windows
   Marks    1 captcha + 2 monitored + 4 a rule of this limit is marked captcha + 8 waived (a solved challenge
            lifts it) + 16 calendar
   Output   {0, at, bucket, rule, remaining}  admitted, and counts from `at`; the tightest rule (bucket -1: none)
@@ -14,13 +15,15 @@
            {2, now, bucket, rule, frees at us}  refused; nothing was written
            '2 s us score'                    the same from refuse.lua
            {3, now}                          now is outside a calendar unit that the caller sent
+           {4}                               the windows are not complete by that rebuild; nothing was written
            Buckets and rules count from 0.
   Edges    a hit exactly `window` old does not count; two in one microsecond are two (members are unique);
            a forgiven hit has a negative score, which is outside every window of a captcha rule; a rule that
            blocks counts forgiven hits separately if there may be any: if the limit has a captcha rule, and for
            holds, because their limit may have lost its captcha rule since
 ]]
-local id, kind = ARGV[1], ARGV[2]
+local id, kind, logs, mark = ARGV[1], ARGV[2], #KEYS, nil
+if kind > '2' then kind, logs, mark = kind == '3' and '0' or '1', logs - 1, KEYS[logs] end
 local holds -- in flight in each bucket; looked for only if a rule seems to be full
 local refused_at, refused_by, frees, softness
 local noted_at, noted_by, noted_frees, noted_softness
@@ -29,7 +32,7 @@ local noted_at, noted_by, noted_frees, noted_softness
 -- place of an older one. What it finds is true if no hold is in flight, otherwise it looks again beside them.
 for look = looked and 3 or 1, 2 do
   local at = 2
-  for b = 1, #KEYS do
+  for b = 1, logs do
     local key, capacity, rule = KEYS[b], ARGV[at + 1], 0
     local last = at + 3 + ARGV[at + 3]
     at = at + 3
@@ -65,10 +68,10 @@ for look = looked and 3 or 1, 2 do
   end
   if look == 2 or not (refused_at or noted_at) then break end
   local flying = 0
-  for b = 1, #KEYS do flying = flying + call('ZCOUNT', KEYS[b], '4e15', '+inf') end
+  for b = 1, logs do flying = flying + call('ZCOUNT', KEYS[b], '4e15', '+inf') end
   if flying == 0 then break end
   holds, refused_at, noted_at = {}, nil, nil
-  for b = 1, #KEYS do holds[b] = in_flight(KEYS[b]) end
+  for b = 1, logs do holds[b] = in_flight(KEYS[b]) end
 end
 if refused_at then return { 2, clock, refused_at, refused_by, frees } end
 
@@ -77,7 +80,7 @@ local times -- when the hit of a bucket counts, if not from now
 local latest, at = clock, 2
 local full_of_holds, room_at, room_by, left
 
-for b = 1, #KEYS do
+for b = 1, logs do
   local key, capacity, rule = KEYS[b], ARGV[at + 1], 0
   local last = at + 3 + ARGV[at + 3]
   -- Without a captcha rule nothing is forgiven. Then whatever is ahead of the clock, a hold too, counts for every
@@ -130,9 +133,15 @@ for b = 1, #KEYS do
 end
 if full_of_holds then return { 1, clock, full_of_holds } end
 if kind == '2' then return { 0, latest, -1, -1, 0 } end
+if mark then
+  -- The mark is what is sent, and the history of writes in which it was left (finish_rebuild.lua).
+  local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
+  local bytes = string.gsub(history, '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
+  if call('GET', mark) ~= ARGV[#ARGV] .. bytes then return { 4 } end
+end
 
 at = 2
-for b = 1, #KEYS do
+for b = 1, logs do
   local key, now = KEYS[b], times and times[b] or clock
   call('ZADD', key, kind == '1' and now + HOLDS or now == clock and now_text or now, id)
   live(key, ARGV[at + 2], now)

@@ -53,7 +53,29 @@ impl<S: WindowStore + 'static> Limiter<S> {
         solved: bool,
         patience: Duration,
     ) -> Result<HoldDecision<S>, StoreError> {
-        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
+        let (id, kind) = (self.0.ids.next(), ReserveKind::Hold);
+        self.hold_as(&ReserveRequest { buckets, id, kind, solved, complete: None }, patience).await
+    }
+
+    /// The same, only while those windows are complete: otherwise it fails with [`StoreError::Incomplete`], and no
+    /// slot is taken.
+    pub async fn hold_if_complete(
+        &self,
+        complete: CompleteWindows<'_>,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        patience: Duration,
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let (id, kind) = (self.0.ids.next(), ReserveKind::Hold);
+        self.hold_as(&ReserveRequest { buckets, id, kind, solved, complete: Some(complete) }, patience).await
+    }
+
+    async fn hold_as(
+        &self,
+        ask: &ReserveRequest<'_>,
+        patience: Duration,
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let ReserveRequest { buckets, solved, .. } = *ask;
         let mut numbers = [0; MOST_BUCKETS];
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
             *number = self.0.arrivals.add(bucket.key);
@@ -61,12 +83,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
         let key = match queues.find(|key| self.0.queue.has_waiters(key)) {
             Some(key) => key,
-            None => match self.attempt(&ask, Some(numbers)).await? {
+            None => match self.attempt(ask, Some(numbers)).await? {
                 Ok(decision) => return Ok(decision),
                 Err(key) => key,
             },
         };
-        self.hold_in_queue(&ask, key, patience).await
+        self.hold_in_queue(ask, key, patience).await
     }
 
     async fn hold_in_queue(

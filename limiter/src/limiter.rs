@@ -125,7 +125,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// # }
     /// ```
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<HitDecision, StoreError> {
-        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved };
+        let ask =
+            ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved, complete: None };
         self.0.store.reserve(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
@@ -136,14 +137,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
         buckets: &[Bucket<'_>],
         solved: bool,
     ) -> Result<HitDecision, StoreError> {
-        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved };
+        let ask =
+            ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved, complete: None };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
     /// Like [`Limiter::reserve`], with the id of an earlier admission. The hits in both calls are then one
     /// hit for a refund and for a restore.
     pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {
-        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: true };
+        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: true, complete: None };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 

@@ -228,6 +228,11 @@ fn spread(key: SubjectKey) -> u64 {
 
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        if let Some(CompleteWindows { name, shape, generation }) = ask.complete
+            && self.rebuild_generation(name, shape).await? != Some(generation)
+        {
+            return Err(StoreError::Incomplete);
+        }
         Ok(self.reserve_now(ask))
     }
 

@@ -127,10 +127,16 @@ impl RedisStore {
     fn reservation_as(&self, ask: &ReserveRequest<'_>, only: Option<usize>, kind: u8) -> Cmd {
         let buckets = || sent(ask.buckets, only).map(|(_, bucket)| *bucket);
         let now = self.now();
-        let mut command = self.command(LuaScript::Reserve, buckets());
-        command.arg(&ask.id.0).arg(kind);
+        // In a cluster the mark is on another server than a log.
+        let complete = ask.complete.filter(|_| !self.link.is_cluster());
+        let mark = complete.map(|CompleteWindows { name, .. }| self.generation_key(name));
+        let mut command = self.command(LuaScript::Reserve, buckets(), mark);
+        command.arg(&ask.id.0).arg(if complete.is_some() { kind + MARKED } else { kind });
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now, ask.solved);
+        }
+        if let Some(CompleteWindows { shape, generation, .. }) = complete {
+            command.arg([&generation.0[..], shape.as_bytes()].concat());
         }
         command
     }
@@ -170,14 +176,21 @@ impl RedisStore {
         self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
     }
 
-    fn command<'b>(&self, script: LuaScript, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
+    /// `mark`: a key after those of the buckets.
+    fn command<'b>(
+        &self,
+        script: LuaScript,
+        buckets: impl Iterator<Item = Bucket<'b>> + Clone,
+        mark: Option<String>,
+    ) -> Cmd {
         // Room for one bucket of one rule, with a name of 40 bytes.
         let mut command = Cmd::with_capacity(16, 192);
         command.arg("EVALSHA").arg(self.scripts[script as usize].get_hash());
-        command.arg(buckets.clone().count());
+        command.arg(buckets.clone().count() + usize::from(mark.is_some()));
         for bucket in buckets {
             command.arg(self.key_name(bucket));
         }
+        command.arg(mark);
         command
     }
 
@@ -207,9 +220,13 @@ impl RedisStore {
     ) -> Result<StoreVerdict, StoreError> {
         for _ in 0..MOST_TRIES {
             let reply = self.run(&self.reservation_as(ask, only, kind), LuaScript::Reserve).await?;
-            if let [OTHER_UNIT, at] = reply[..] {
-                self.learn(Micros(at));
-                continue;
+            match reply[..] {
+                [OTHER_UNIT, at] => {
+                    self.learn(Micros(at));
+                    continue;
+                }
+                [INCOMPLETE] => return Err(StoreError::Incomplete),
+                _ => {}
             }
             // The script counts the buckets that were sent to it; the caller counts those that it asked for.
             let place = |number: i64| sent(ask.buckets, only).nth(number as usize).map(|(index, _)| index);
@@ -226,7 +243,7 @@ impl RedisStore {
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         let now = self.now();
-        let mut command = self.command(LuaScript::Settle, buckets.iter().copied());
+        let mut command = self.command(LuaScript::Settle, buckets.iter().copied(), None);
         command.arg(&id.0);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
             let (letter, up_to) = match outcome {
@@ -245,7 +262,7 @@ impl RedisStore {
 
     /// Writes hits back by one script: any number of logs, but in a cluster only one.
     async fn restore_at_once(&self, hits: &[&(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        let mut command = self.command(LuaScript::Restore, hits.iter().map(|(bucket, _)| *bucket));
+        let mut command = self.command(LuaScript::Restore, hits.iter().map(|(bucket, _)| *bucket), None);
         for (bucket, hit) in hits {
             command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
             command.arg(hit.at.0).arg(&hit.id.0);
@@ -276,8 +293,8 @@ impl WindowStore for RedisStore {
         if let Some(refusal) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
             return Ok(StoreVerdict::Refused { refusal });
         }
-        let verdict = match self.link.is_cluster() && logged(ask.buckets).nth(1).is_some() {
-            true => Box::pin(self.reserve_by_slot(ask)).await?,
+        let verdict = match self.link.is_cluster() {
+            true => Box::pin(self.reserve_in_cluster(ask)).await?,
             false => self.decide(ask, None, ask.kind as u8).await?,
         };
         if let Some((remembered, writes)) = memory {
@@ -312,7 +329,7 @@ impl WindowStore for RedisStore {
     async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         for _ in 0..MOST_TRIES {
             let now = self.now();
-            let mut command = self.command(LuaScript::Peek, [bucket].into_iter());
+            let mut command = self.command(LuaScript::Peek, [bucket].into_iter(), None);
             for rule in bucket.limit.rules() {
                 write_rule(&mut command, rule, bucket.limit, now, false);
             }
@@ -332,7 +349,7 @@ impl WindowStore for RedisStore {
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
-        let mut command = self.command(LuaScript::Read, [bucket].into_iter());
+        let mut command = self.command(LuaScript::Read, [bucket].into_iter(), None);
         command.arg(MOST_READ);
         match self.run(&command, LuaScript::Read).await?.as_slice() {
             [at, holds, hits @ ..] => Ok(LogReading {
@@ -412,8 +429,12 @@ enum LuaScript {
 
 /// The kind of a reservation that judges, and writes nothing; the others are those of [`ReserveKind`].
 const LOOK: u8 = 2;
+/// Added to the kind of a reservation that names a rebuild.
+const MARKED: u8 = 3;
 /// Begins a reply: the server's clock is in another calendar unit than the caller thought.
 const OTHER_UNIT: i64 = 3;
+/// The reply: windows are not complete.
+const INCOMPLETE: i64 = 4;
 
 macro_rules! with_log {
     ($script:expr) => {

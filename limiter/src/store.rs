@@ -72,6 +72,19 @@ pub struct ReserveRequest<'a> {
     pub kind: ReserveKind,
     /// A challenge was solved with this attempt: `captcha` rules let it pass, `block` rules do not.
     pub solved: bool,
+    /// Nothing is written unless these windows are complete; it fails with [`StoreError::Incomplete`].
+    pub complete: Option<CompleteWindows<'a>>,
+}
+
+/// Windows, and the rebuild that completed them, as [`WindowStore::rebuild_generation`] names it.
+#[derive(Debug, Clone, Copy)]
+pub struct CompleteWindows<'a> {
+    /// The name that the store knows them by.
+    pub name: &'a str,
+    /// The shape in which they are complete.
+    pub shape: &'a str,
+    /// The rebuild that completed them.
+    pub generation: HitId,
 }
 
 /// The answer to a [`ReserveRequest`]. Times are the store's, which are the only ones that count.
@@ -206,6 +219,9 @@ pub enum StoreError {
     /// No answer came within the time-out.
     #[error("the window store did not answer in time")]
     TimedOut,
+    /// The windows are not complete by the rebuild that the request names. A full rule may be reported instead.
+    #[error("the windows in the store are incomplete")]
+    Incomplete,
     /// The answer was not one that a store gives.
     #[error("the window store sent an unexpected answer: {0}")]
     Broken(String),

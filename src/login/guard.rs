@@ -241,8 +241,8 @@ impl LoginGuard {
         GuardAdmission::Busy
     }
 
-    /// By windows that were complete before and after the slot was taken; this is all that happens while the
-    /// store is up. None: the store is out or incomplete, and the record decides (outage.rs).
+    /// By windows that are complete when the slot is taken; this is all that happens while the store is up. None:
+    /// the store is out or incomplete, and the record decides (outage.rs).
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
@@ -255,34 +255,29 @@ impl LoginGuard {
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
             let buckets = mode.buckets(&self.limiter, limits, who);
-            let error = match self.limiter.hold(&buckets, who.solved, who.means.patience).await {
+            let (complete, patience) = (return_to_store::windows(generation), who.means.patience);
+            let held = match self.limiter.hold_if_complete(complete, &buckets, who.solved, patience).await {
                 Ok(HoldDecision::Refused(refusal)) => return Some(refused(who.guarded, mode, refusal)),
                 Ok(HoldDecision::OutOfPatience) => {
                     return Some(GuardAdmission::Busy);
                 }
                 Ok(HoldDecision::Held(hold)) => {
-                    let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
-                    let hold = UnclaimedHold::new(hold);
-                    let now = self.rebuild.generation(return_to_store::SHAPE).await;
-                    if let Ok(Some(now)) = now
-                        && now == generation
+                    if let Some(ticket) =
+                        self.in_flight.begin(generation, (hold.id(), hold.at, hold.buckets()))
                     {
-                        let (hold, failures) = (SlotHold::Store(hold.claim()), self.failures.clone());
+                        let (hold, failures) = (SlotHold::Store(hold), self.failures.clone());
                         return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
-                    // It was given by incomplete windows, or nobody can tell that it was not.
-                    ticket.end().await;
-                    match (hold.refund().await, now) {
-                        (Ok(()), Ok(_)) => None,
-                        (Err(error), _) | (Ok(()), Err(error)) => Some(error),
-                    }
+                    UnclaimedHold::new(hold).refund().await
                 }
-                Err(error) => Some(error),
+                Err(error) => Err(error),
             };
-            self.in_flight.leave_store();
-            if let Some(error) = error {
-                self.note_outage(&error);
-                return None;
+            if let Err(error) = held {
+                self.in_flight.leave_store();
+                if !matches!(error, StoreError::Incomplete) {
+                    self.note_outage(&error);
+                    return None;
+                }
             }
         }
         None

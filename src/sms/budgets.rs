@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::{
-    AdmittedHit, Bucket, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal, RuleAction,
-    StoreError, StoreState, UnclaimedHold, WindowRecord, WindowStore,
+    AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal,
+    RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
 };
 
 use super::ledger::{Ledger, LedgerPosition};
@@ -111,14 +111,11 @@ impl SmsBudgets {
     ) -> Result<HoldDecision, Option<StoreError>> {
         for _ in 0..MOST_TRIES {
             let generation = self.complete(limits).await?;
-            let hold = match self.limiter.hold(buckets, solved, patience).await.map_err(Some)? {
-                HoldDecision::Held(hold) => UnclaimedHold::new(hold),
-                other => return Ok(other),
-            };
-            if self.is_current(limits, generation).await {
-                return Ok(HoldDecision::Held(hold.claim()));
+            let complete = CompleteWindows { name: MARK, shape: &limits.shape(), generation };
+            match self.limiter.hold_if_complete(complete, buckets, solved, patience).await {
+                Err(StoreError::Incomplete) => *self.known() = None,
+                held => return held.map_err(Some),
             }
-            hold.refund().await.map_err(Some)?;
         }
         Err(None)
     }

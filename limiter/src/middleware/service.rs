@@ -124,7 +124,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
         let id = self.limiter.fresh_id();
-        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false };
+        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false, complete: None };
         Ok(match self.limiter.reserve_or_refund(&ask).await? {
             StoreVerdict::Admitted { room, noted, .. } => {
                 note(buckets, noted);

@@ -20,9 +20,29 @@ use crate::store::*;
 const RESTORING_AT_ONCE: usize = 32;
 
 impl RedisStore {
+    /// Whether the windows are complete is asked after the hit was written, so that what is lost before is noticed.
+    pub(super) async fn reserve_in_cluster(
+        &self,
+        ask: &ReserveRequest<'_>,
+    ) -> Result<StoreVerdict, StoreError> {
+        let verdict = match logged(ask.buckets).nth(1) {
+            Some(_) => self.reserve_by_slot(ask).await?,
+            None => self.decide(ask, None, ask.kind as u8).await?,
+        };
+        if let (StoreVerdict::Admitted { .. }, Some(CompleteWindows { name, shape, generation })) =
+            (&verdict, ask.complete)
+            && self.rebuild_generation(name, shape).await? != Some(generation)
+        {
+            let taken: Vec<_> = logged(ask.buckets).map(|(_, bucket)| *bucket).collect();
+            self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Refund; taken.len()]).await?;
+            return Err(StoreError::Incomplete);
+        }
+        Ok(verdict)
+    }
+
     /// One decision for every log, not in one step; see the top of this file. `at` is the time of the first
     /// log's server.
-    pub(super) async fn reserve_by_slot(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+    async fn reserve_by_slot(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         let looks = logged(ask.buckets).map(|(index, _)| self.decide(ask, Some(index), LOOK));
         if let Some(verdict) = strictest(try_join_all(looks).await?) {
             return Ok(verdict);

@@ -151,8 +151,13 @@ mod tests {
         let rules = vec![Rule { max: 3, span, then: RuleAction::Block }];
         let limit = Limit::new("test", rules, LimitMode::Enforce).unwrap();
         let buckets = [Bucket { limit: &limit, key: SubjectKey([0; 16]) }];
-        let ask =
-            ReserveRequest { buckets: &buckets, id: HitId([0; 6]), kind: ReserveKind::Hit, solved: false };
+        let ask = ReserveRequest {
+            buckets: &buckets,
+            id: HitId([0; 6]),
+            kind: ReserveKind::Hit,
+            solved: false,
+            complete: None,
+        };
         let read = |reply: &[i64]| verdict(reply, &ask, |number| (number == 0).then_some(0)).is_ok();
         assert!(read(&[2, 1, 0, 0, 2]) && read(&[2, 1, 1, 0]), "these are possible");
         for reply in [

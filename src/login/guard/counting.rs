@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, Limit, LimitMode, Rule, RuleAction, RulePeek, StoreError};
+use futures_util::future::try_join_all;
+use gatehouse_limiter::{Bucket, Limit, LimitMode, RuleAction, StoreError};
 
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
@@ -118,26 +119,28 @@ pub async fn challenges_next(
     who: GuardRequest<'_>,
     mode: CountingMode,
 ) -> Result<bool, StoreError> {
+    let asks = |full: &Vec<RuleAction>| full.contains(&RuleAction::Captcha);
     let mut buckets = mode.buckets(limiter, limits, who);
-    if mode.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
+    if mode.device().is_some() {
+        let full = full_rules(limiter, buckets[OWN]).await?;
+        if !full.contains(&RuleAction::Block) {
+            return Ok(asks(&full));
+        }
         buckets = CountingMode::Stranger.buckets(limiter, limits, who);
     }
-    for bucket in buckets {
-        if is_full(limiter, bucket, RuleAction::Captcha).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let asking = buckets.into_iter().filter(|bucket| bucket.limit.challenges());
+    let full = try_join_all(asking.map(|bucket| full_rules(limiter, bucket))).await?;
+    Ok(full.iter().any(asks))
 }
 
-/// Whether a rule of this kind would refuse the next hit.
-async fn is_full(limiter: &Limiter, bucket: Bucket<'_>, then: RuleAction) -> Result<bool, StoreError> {
+/// What the rules ask for that would refuse the next hit.
+async fn full_rules(limiter: &Limiter, bucket: Bucket<'_>) -> Result<Vec<RuleAction>, StoreError> {
     if bucket.limit.mode() == LimitMode::Monitor {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     let peek = limiter.peek(bucket).await?;
-    let full = |(rule, state): (&Rule, &RulePeek)| rule.then == then && state.count >= rule.max;
-    Ok(bucket.limit.rules().iter().zip(&peek.rules).any(full))
+    let rules = bucket.limit.rules().iter().zip(&peek.rules);
+    Ok(rules.filter(|(rule, state)| state.count >= rule.max).map(|(rule, _)| rule.then).collect())
 }
 
 /// The subject of an account's window. An account that does not exist is counted by its name, so that no

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gatehouse_limiter::{
-    Bucket, HitId, RebuildError, StoreError, StoreState, WindowRecord, WindowStore, window,
+    Bucket, CompleteWindows, HitId, RebuildError, StoreError, StoreState, WindowRecord, WindowStore, window,
 };
 
 use super::LoginGuard;
@@ -21,7 +21,12 @@ use crate::db::DbError;
 pub const NAME: &str = "sign-ins";
 /// The same for all limits. A limit that is raised counts what the store has kept; another shape for each set
 /// of limits would challenge everybody while two instances run different ones.
-pub const SHAPE: &str = "";
+const SHAPE: &str = "";
+
+pub(super) const fn windows(generation: HitId) -> CompleteWindows<'static> {
+    CompleteWindows { name: NAME, shape: SHAPE, generation }
+}
+
 /// Failures read at once: a page of the record, a few scripts of the store.
 const PAGE: u32 = 250;
 /// How long the attempt that starts a return waits for it. The return continues without it, and the attempt

@@ -249,10 +249,19 @@ impl InFlightAttempts {
         }
     }
 
-    /// An attempt to which the store has given a hold.
-    pub fn begin(&self, id: HitId, at: Micros, buckets: Vec<OwnedBucket>) -> InFlightTicket {
-        self.0.state.lock().attempts.insert(id, (at, buckets));
-        InFlightTicket { all: self.clone(), id }
+    /// An attempt to which the store has given a hold, if that generation of its windows still decides: a return
+    /// that began meanwhile has not written the attempt.
+    pub fn begin(
+        &self,
+        generation: HitId,
+        (id, at, buckets): (HitId, Micros, &[OwnedBucket]),
+    ) -> Option<InFlightTicket> {
+        let mut state = self.0.state.lock();
+        if state.decided_by != DecisionSource::Store(generation) {
+            return None;
+        }
+        state.attempts.insert(id, (at, buckets.to_vec()));
+        Some(InFlightTicket { all: self.clone(), id })
     }
 
     /// Tells whether another attempt has ended. To be asked for before the record is read.
@@ -326,7 +335,13 @@ mod tests {
         let all = InFlightAttempts::new(Clock::manual(Micros(1_000_000)));
         let limit = Limit::new("test", vec![], LimitMode::Enforce).unwrap();
         let logs = vec![OwnedBucket { limit, key: SubjectKey([1; 16]) }];
-        let ticket = all.begin(HitId([1; 6]), Micros(1), logs);
+        let generation = HitId([3; 6]);
+        assert!(all.begin_return().is_empty());
+        let begin = || all.begin(generation, (HitId([1; 6]), Micros(1), &logs));
+        assert!(begin().is_none(), "the return under way would not write it");
+        all.end_return(generation);
+        let ticket = begin().unwrap();
+        all.leave_store();
         assert_eq!(all.begin_return().len(), 1, "what is in flight is written");
         let ended = tokio::spawn(ticket.end());
         tokio::time::sleep(2 * RETURNS_SOON).await;

@@ -196,7 +196,13 @@ async fn a_hold_whose_other_slot_is_gone_is_taken_back_or_counts() {
     let (here, there) = (on(0).unwrap(), on(1).unwrap());
     cluster.nodes[1].signal("STOP");
     let buckets = [limiter.bucket(&five, &here), limiter.bucket(&five, &there)];
-    let ask = ReserveRequest { buckets: &buckets, id: fresh_id(), kind: ReserveKind::Hit, solved: false };
+    let ask = ReserveRequest {
+        buckets: &buckets,
+        id: fresh_id(),
+        kind: ReserveKind::Hit,
+        solved: false,
+        complete: None,
+    };
     assert!(limiter.store().reserve(&ask).await.is_err());
     cluster.nodes[1].signal("CONT");
     generation_when_up(&limiter).await;

@@ -15,7 +15,7 @@ pub async fn take<R: Rig>(
     kind: ReserveKind,
     solved: bool,
 ) -> StoreVerdict {
-    rig.store().reserve(&ReserveRequest { buckets, id, kind, solved }).await.unwrap()
+    rig.store().reserve(&ReserveRequest { buckets, id, kind, solved, complete: None }).await.unwrap()
 }
 
 pub async fn hold<R: Rig>(rig: &R, bucket: Bucket<'_>) -> HitId {

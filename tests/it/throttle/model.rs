@@ -224,7 +224,13 @@ async fn replay<R: Rig>(
             Step::Ask { both, kind, solved } => {
                 let id = fresh_id();
                 ids.push(id);
-                let ask = ReserveRequest { buckets: &buckets[..if both { 2 } else { 1 }], id, kind, solved };
+                let ask = ReserveRequest {
+                    buckets: &buckets[..if both { 2 } else { 1 }],
+                    id,
+                    kind,
+                    solved,
+                    complete: None,
+                };
                 let got = answer(rig.store().reserve(&ask).await.unwrap());
                 prop_assert_eq!(got, model.reserve(rig.now(), &ask), "step {}: {:?}", number, step);
             }

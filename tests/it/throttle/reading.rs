@@ -16,7 +16,11 @@ on_stores! {
 }
 
 async fn take<R: Rig>(rig: &R, buckets: &[Bucket<'_>], id: HitId, kind: ReserveKind) {
-    let verdict = rig.store().reserve(&ReserveRequest { buckets, id, kind, solved: false }).await.unwrap();
+    let verdict = rig
+        .store()
+        .reserve(&ReserveRequest { buckets, id, kind, solved: false, complete: None })
+        .await
+        .unwrap();
     assert!(matches!(verdict, StoreVerdict::Admitted { .. }), "{verdict:?}");
 }
 

@@ -25,6 +25,7 @@ on_stores! {
     a_limit_without_rules_takes_nothing_back
     more_than_one_script_takes_are_all_restored
     whole_is_what_was_written_back_whole
+    a_hold_is_taken_only_while_windows_are_complete
 }
 
 async fn restore<R: Rig>(rig: &R, bucket: Bucket<'_>, hits: &[(Duration, HitId)]) {
@@ -34,7 +35,10 @@ async fn restore<R: Rig>(rig: &R, bucket: Bucket<'_>, hits: &[(Duration, HitId)]
 }
 
 async fn take<R: Rig>(rig: &R, bucket: Bucket<'_>, id: HitId, kind: ReserveKind) -> StoreVerdict {
-    rig.store().reserve(&ReserveRequest { buckets: &[bucket], id, kind, solved: false }).await.unwrap()
+    rig.store()
+        .reserve(&ReserveRequest { buckets: &[bucket], id, kind, solved: false, complete: None })
+        .await
+        .unwrap()
 }
 
 async fn hit<R: Rig>(rig: &R, bucket: Bucket<'_>) -> StoreVerdict {
@@ -200,14 +204,64 @@ async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {
     }
 }
 
+async fn a_hold_is_taken_only_while_windows_are_complete(rig: &impl Rig) {
+    let (three, one) = (limit("three", &[sliding(3, HOUR)]), limit("one", &[sliding(1, HOUR)]));
+    let buckets = [rig.limiter().bucket(&three, b"a"), rig.limiter().bucket(&one, b"a")];
+    let (generation, other) = (fresh_id(), fresh_id());
+    let named = |name, shape, generation| CompleteWindows { name, shape, generation };
+    let own = named("thing", "small", generation);
+    // Of several logs and of one, which a cluster decides in other ways.
+    let hold = async |complete, buckets: &[Bucket<'_>]| {
+        let held = rig.limiter().hold_if_complete(complete, buckets, false, Duration::ZERO).await;
+        held.map(|decision| match decision {
+            HoldDecision::Held(hold) => hold,
+            HoldDecision::Refused(_) | HoldDecision::OutOfPatience => panic!("there is room"),
+        })
+    };
+    for buckets in [&buckets[..], &buckets[..1]] {
+        assert!(matches!(hold(own, buckets).await, Err(StoreError::Incomplete)), "never complete");
+    }
+    rig.store().begin_rebuild("thing", generation).await.unwrap();
+    assert!(rig.store().finish_rebuild("thing", "small", generation).await.unwrap());
+    let wrong = [named("thing-else", "small", generation), named("thing", "large", generation)];
+    for complete in wrong.into_iter().chain([named("thing", "small", other)]) {
+        for buckets in [&buckets[..], &buckets[..1]] {
+            assert!(matches!(hold(complete, buckets).await, Err(StoreError::Incomplete)), "{complete:?}");
+        }
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(buckets.map(|bucket| rig.members(bucket)), [0, 0], "nothing is left behind");
+    hold(own, &buckets).await.unwrap().keep().await.unwrap();
+    hold(own, &buckets[..1]).await.unwrap().refund().await.unwrap();
+    assert_eq!(buckets.map(|bucket| rig.members(bucket)), [1, 1]);
+    let full = rig.limiter().hold_if_complete(own, &buckets, false, Duration::ZERO).await.unwrap();
+    assert!(matches!(full, HoldDecision::Refused(Refusal { bucket: 1, .. })));
+}
+
 #[tokio::test]
 async fn a_flush_takes_the_mark_along() {
     let rig = RedisRig::new().await;
-    let (store, id) = (rig.store(), fresh_id());
-    store.begin_rebuild("thing", id).await.unwrap();
-    assert!(store.finish_rebuild("thing", "small", id).await.unwrap());
+    let (store, generation) = (rig.store(), fresh_id());
+    store.begin_rebuild("thing", generation).await.unwrap();
+    assert!(store.finish_rebuild("thing", "small", generation).await.unwrap());
+    let limit = limit("three", &[sliding(3, HOUR)]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    let complete = CompleteWindows { name: "thing", shape: "small", generation };
+    let ask = ReserveRequest {
+        buckets: &[bucket],
+        id: fresh_id(),
+        kind: ReserveKind::Hit,
+        solved: false,
+        complete: Some(complete),
+    };
+    assert!(
+        matches!(store.reserve(&ask).await, Ok(StoreVerdict::Admitted { .. })),
+        "a hit may ask for it, too"
+    );
     rig.flush();
     assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
+    assert!(matches!(store.reserve(&ask).await, Err(StoreError::Incomplete)));
+    assert_eq!(rig.members(bucket), 0);
 }
 
 #[tokio::test]
