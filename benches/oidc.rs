@@ -53,7 +53,7 @@ async fn run() {
     let mut met = userinfo(&server, bounds).await;
     met &= refreshes(&server, bounds).await;
     documents(&server, bounds).await;
-    met &= flooded(&server).await;
+    met &= flooded(&server, bounds).await;
     // The servers' threads would otherwise outlive this.
     std::process::exit(i32::from(!met));
 }
@@ -94,7 +94,9 @@ async fn documents(server: &Server, bounds: SocketAddr) {
     }
 }
 
-async fn flooded(server: &Server) -> bool {
+/// What of it is the machine's: the handler that reads a row is on workers of its own that no flood reaches, and the
+/// keys wait among the flood's requests, and for nothing else.
+async fn flooded(server: &Server, bounds: SocketAddr) -> bool {
     let mut connection = Connection::open(server.address).await;
     // Until it is refused without a hash, as after a flood has lasted.
     for _ in 0..320 {
@@ -102,11 +104,13 @@ async fn flooded(server: &Server) -> bool {
     }
     println!("latency of one call after another, p50 / p99 in ms, alone and beside refused sign-ins");
     let (time, mut met) = (3 * ROUND, true);
-    for name in ["userinfo", "refreshes"] {
+    for name in ["handler that reads a row", "keys", "userinfo", "refreshes"] {
         let (half, _) = server.spare.split_at(server.spare.len() / 2);
         let measure = async |own: &[String]| {
             let mut client = Refreshing { tokens: own.to_owned(), turn: 0 };
             match name {
+                "handler that reads a row" => latencies(bounds, always(&get("/read", "x")), time).await,
+                "keys" => latencies(server.address, always(&get("/oauth/keys", "x")), time).await,
                 "userinfo" => {
                     latencies(server.address, always(&get("/oauth/userinfo", &server.access)), time).await
                 }
@@ -123,8 +127,13 @@ async fn flooded(server: &Server) -> bool {
             println!("  {:44} {half:9.2} / {most:.2}", format!("{name} {when}"));
         }
         let ratio = percentile(&mut beside, 99) / percentile(&mut alone, 99);
-        println!("  p99 ratio {ratio:.2}; bar: at most 3: {}", verdict(ratio <= 3.0));
-        met &= ratio <= 3.0;
+        match name {
+            "userinfo" | "refreshes" => {
+                println!("  p99 ratio {ratio:.2}; bar: at most 3: {}", verdict(ratio <= 3.0));
+                met &= ratio <= 3.0;
+            }
+            _ => println!("  p99 ratio {ratio:.2}"),
+        }
     }
     met
 }
