@@ -23,7 +23,7 @@
            holds, because their limit may have lost its captcha rule since
 ]]
 local id, kind, logs, mark = ARGV[1], ARGV[2], #KEYS, nil
-if kind > '2' then kind, logs, mark = kind == '3' and '0' or '1', logs - 1, KEYS[logs] end
+if kind > '2' then kind, logs, mark = tostring(kind - 3), logs - 1, KEYS[logs] end
 local holds -- in flight in each bucket; looked for only if a rule seems to be full
 local refused_at, refused_by, frees, softness
 local noted_at, noted_by, noted_frees, noted_softness

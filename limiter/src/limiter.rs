@@ -158,7 +158,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
         // A call that timed out may still be carried out.
-        unheard.answered = verdict.is_ok();
+        unheard.answered = matches!(verdict, Ok(_) | Err(StoreError::Incomplete));
         verdict
     }
 

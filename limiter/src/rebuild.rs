@@ -76,7 +76,7 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
     }
 
     /// The rebuild generation in which the windows are complete; see [`WindowStore::rebuild_generation`].
-    pub async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
+    async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
         self.limiter.store().rebuild_generation(self.name, shape).await
     }
 

@@ -235,6 +235,13 @@ impl RedisStore {
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
 
+    /// An error unless those windows are complete.
+    async fn demand(&self, windows: Option<CompleteWindows<'_>>) -> Result<(), StoreError> {
+        let Some(CompleteWindows { name, shape, generation }) = windows else { return Ok(()) };
+        let now = self.rebuild_generation(name, shape).await?;
+        (now == Some(generation)).then_some(()).ok_or(StoreError::Incomplete)
+    }
+
     /// Settles by one script.
     async fn settle_at_once(
         &self,
@@ -287,6 +294,7 @@ fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a
 impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         if logged(ask.buckets).next().is_none() {
+            self.demand(ask.complete).await?;
             return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
         }
         let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));

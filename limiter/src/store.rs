@@ -72,7 +72,8 @@ pub struct ReserveRequest<'a> {
     pub kind: ReserveKind,
     /// A challenge was solved with this attempt: `captcha` rules let it pass, `block` rules do not.
     pub solved: bool,
-    /// Nothing is written unless these windows are complete; it fails with [`StoreError::Incomplete`].
+    /// Nothing is written unless these windows are complete, or in a cluster, it is taken back; it fails with
+    /// [`StoreError::Incomplete`].
     pub complete: Option<CompleteWindows<'a>>,
 }
 

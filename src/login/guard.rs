@@ -250,21 +250,19 @@ impl LoginGuard {
         mode: CountingMode,
     ) -> Option<GuardAdmission> {
         for _ in 0..MOST_TRIES {
-            let generation = match self.in_flight.generation() {
-                Some(generation) => generation,
+            let term = match self.in_flight.term() {
+                Some(term) => term,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
             let buckets = mode.buckets(&self.limiter, limits, who);
-            let (complete, patience) = (return_to_store::windows(generation), who.means.patience);
+            let (complete, patience) = (return_to_store::windows(term.generation), who.means.patience);
             let held = match self.limiter.hold_if_complete(complete, &buckets, who.solved, patience).await {
                 Ok(HoldDecision::Refused(refusal)) => return Some(refused(who.guarded, mode, refusal)),
                 Ok(HoldDecision::OutOfPatience) => {
                     return Some(GuardAdmission::Busy);
                 }
                 Ok(HoldDecision::Held(hold)) => {
-                    if let Some(ticket) =
-                        self.in_flight.begin(generation, (hold.id(), hold.at, hold.buckets()))
-                    {
+                    if let Some(ticket) = self.in_flight.begin(term, (hold.id(), hold.at, hold.buckets())) {
                         let (hold, failures) = (SlotHold::Store(hold), self.failures.clone());
                         return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
@@ -272,9 +270,11 @@ impl LoginGuard {
                 }
                 Err(error) => Err(error),
             };
-            if let Err(error) = held {
-                self.in_flight.leave_store();
-                if !matches!(error, StoreError::Incomplete) {
+            match held {
+                Ok(()) => {}
+                Err(StoreError::Incomplete) => self.in_flight.end_term(term),
+                Err(error) => {
+                    self.in_flight.leave_store();
                     self.note_outage(&error);
                     return None;
                 }
@@ -286,7 +286,7 @@ impl LoginGuard {
     /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
     /// does not exist.
     pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, mode: CountingMode) -> bool {
-        self.in_flight.generation().is_none()
+        self.in_flight.term().is_none()
             || counting::challenges_next(&self.limiter, limits, who, mode).await.unwrap_or(true)
     }
 

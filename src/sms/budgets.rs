@@ -113,7 +113,7 @@ impl SmsBudgets {
             let generation = self.complete(limits).await?;
             let complete = CompleteWindows { name: MARK, shape: &limits.shape(), generation };
             match self.limiter.hold_if_complete(complete, buckets, solved, patience).await {
-                Err(StoreError::Incomplete) => *self.known() = None,
+                Err(StoreError::Incomplete) => self.forget(generation),
                 held => return held.map_err(Some),
             }
         }
@@ -217,9 +217,13 @@ impl SmsBudgets {
         let now = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
         let current = now.is_ok_and(|now| now == Some(generation));
         if !current {
-            *self.known() = None;
+            self.forget(generation);
         }
         current
+    }
+
+    fn forget(&self, generation: HitId) {
+        self.known().take_if(|(_, known)| *known == generation);
     }
 
     fn known(&self) -> MutexGuard<'_, Option<(String, HitId)>> {

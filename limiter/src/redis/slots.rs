@@ -29,13 +29,12 @@ impl RedisStore {
             Some(_) => self.reserve_by_slot(ask).await?,
             None => self.decide(ask, None, ask.kind as u8).await?,
         };
-        if let (StoreVerdict::Admitted { .. }, Some(CompleteWindows { name, shape, generation })) =
-            (&verdict, ask.complete)
-            && self.rebuild_generation(name, shape).await? != Some(generation)
+        if let StoreVerdict::Admitted { .. } = verdict
+            && let Err(error) = self.demand(ask.complete).await
         {
             let taken: Vec<_> = logged(ask.buckets).map(|(_, bucket)| *bucket).collect();
             self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Refund; taken.len()]).await?;
-            return Err(StoreError::Incomplete);
+            return Err(error);
         }
         Ok(verdict)
     }

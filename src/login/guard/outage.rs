@@ -126,7 +126,7 @@ impl LoginGuard {
             let fits = |in_flight: u32| evaluate(in_flight.saturating_mul(instances)).held.is_none();
             match self.in_flight.begin_by_record((id, now, buckets), &ended, fits) {
                 Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, now)),
-                Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
+                Err(NotYet::Returning) if self.in_flight.term().is_some() => {
                     return Ok(RecordDecision::StoreIsBack);
                 }
                 Err(NotYet::Returning) => self.in_flight.returned().await,

@@ -13,6 +13,7 @@ use gatehouse_limiter::{
 use super::LoginGuard;
 use super::counting::{GuardLimits, GuardedLogin};
 use super::failure_record::RecordedFailure;
+use super::slot::StoreTerm;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
@@ -41,9 +42,9 @@ struct RecordedFailures<'a> {
 }
 
 impl LoginGuard {
-    /// Lets the store decide again if possible; returns the rebuild generation. A caller that finds a return
+    /// Lets the store decide again if possible. A caller that finds a return
     /// in progress does not wait for it.
-    pub(super) async fn return_to_store(self: &Arc<Self>, limits: &Limits) -> Option<HitId> {
+    pub(super) async fn return_to_store(self: &Arc<Self>, limits: &Limits) -> Option<StoreTerm> {
         if self.returning.swap(true, Ordering::SeqCst) {
             return None;
         }
@@ -57,21 +58,21 @@ impl LoginGuard {
 
     /// The same, unless the store decides already, so that no sign-in has to start it.
     pub async fn rebuild_if_lost(self: &Arc<Self>, limits: &Limits) {
-        if self.in_flight.generation().is_none() {
+        if self.in_flight.term().is_none() {
             self.return_to_store(limits).await;
         }
     }
 
-    async fn return_now(&self, limits: &Limits) -> Option<HitId> {
+    async fn return_now(&self, limits: &Limits) -> Option<StoreTerm> {
         // Another return ended a moment ago. A second one would write attempts that the store has, and that may end
         // meanwhile, as failures.
-        if let Some(generation) = self.in_flight.generation() {
-            return Some(generation);
+        if let Some(term) = self.in_flight.term() {
+            return Some(term);
         }
         match self.rebuild.run(SHAPE, &RecordedFailures { guard: self, limits }).await {
             Ok(generation) => {
                 self.in_flight.end_return(generation);
-                return Some(generation);
+                return self.in_flight.term();
             }
             Err(
                 RebuildError::Store(StoreError::Down | StoreError::TimedOut) | RebuildError::FailedLately,

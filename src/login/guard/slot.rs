@@ -153,18 +153,31 @@ struct InFlightShared {
 
 struct InFlightState {
     decided_by: DecisionSource,
+    /// How often the store began to decide.
+    terms: u64,
     /// When each was admitted, and its logs, its own first.
     attempts: HashMap<HitId, (Micros, Vec<OwnedBucket>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecisionSource {
-    /// The store, whose windows are complete by that rebuild generation.
-    Store(HitId),
+    Store(StoreTerm),
     /// The record. The store was last known to be complete at that time of this process.
-    Record { since: Micros },
+    Record {
+        since: Micros,
+    },
     /// Nothing for a moment: attempts in flight are being written to the store.
-    Neither { since: Micros },
+    Neither {
+        since: Micros,
+    },
+}
+
+/// From when the store decides until it is left. Another one may be of the same rebuild generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreTerm {
+    /// The rebuild by which the store's windows are complete.
+    pub generation: HitId,
+    number: u64,
 }
 
 /// The attempt is in flight until this is dropped.
@@ -188,14 +201,14 @@ impl InFlightAttempts {
     /// this instance may have failed to write to them.
     pub fn new(clock: Clock) -> Self {
         let decided_by = DecisionSource::Record { since: Micros(0) };
-        let state = InFlightState { decided_by, attempts: HashMap::new() };
+        let state = InFlightState { decided_by, terms: 0, attempts: HashMap::new() };
         Self(Arc::new(InFlightShared { clock, state: Mutex::new(state), ended: watch::Sender::new(()) }))
     }
 
-    /// The rebuild generation in which the store's windows are complete, if the store decides.
-    pub fn generation(&self) -> Option<HitId> {
-        let DecisionSource::Store(generation) = self.0.state.lock().decided_by else { return None };
-        Some(generation)
+    /// None: the store does not decide.
+    pub fn term(&self) -> Option<StoreTerm> {
+        let DecisionSource::Store(term) = self.0.state.lock().decided_by else { return None };
+        Some(term)
     }
 
     /// For how long the store may have missed something.
@@ -216,6 +229,14 @@ impl InFlightAttempts {
         }
     }
 
+    /// The same, unless another term has begun.
+    pub fn end_term(&self, term: StoreTerm) {
+        let mut state = self.0.state.lock();
+        if state.decided_by == DecisionSource::Store(term) {
+            state.decided_by = DecisionSource::Record { since: self.0.clock.now() };
+        }
+    }
+
     /// What must be written to the store before it decides again. Until then no attempt starts.
     pub fn begin_return(&self) -> Vec<(OwnedBucket, KeptHit)> {
         let mut state = self.0.state.lock();
@@ -232,7 +253,8 @@ impl InFlightAttempts {
     pub fn end_return(&self, generation: HitId) {
         let mut state = self.0.state.lock();
         if let DecisionSource::Neither { .. } = state.decided_by {
-            state.decided_by = DecisionSource::Store(generation);
+            state.terms += 1;
+            state.decided_by = DecisionSource::Store(StoreTerm { generation, number: state.terms });
         }
     }
 
@@ -249,15 +271,15 @@ impl InFlightAttempts {
         }
     }
 
-    /// An attempt to which the store has given a hold, if that generation of its windows still decides: a return
-    /// that began meanwhile has not written the attempt.
+    /// An attempt to which the store has given a hold in this term, if that lasts: otherwise the record may have
+    /// admitted others without it, and a return has not written it.
     pub fn begin(
         &self,
-        generation: HitId,
+        term: StoreTerm,
         (id, at, buckets): (HitId, Micros, &[OwnedBucket]),
     ) -> Option<InFlightTicket> {
         let mut state = self.0.state.lock();
-        if state.decided_by != DecisionSource::Store(generation) {
+        if state.decided_by != DecisionSource::Store(term) {
             return None;
         }
         state.attempts.insert(id, (at, buckets.to_vec()));
@@ -310,7 +332,7 @@ impl InFlightTicket {
         let all = self.all.clone();
         drop(self);
         all.returned().await;
-        all.generation().is_some()
+        all.term().is_some()
     }
 }
 
@@ -336,12 +358,20 @@ mod tests {
         let limit = Limit::new("test", vec![], LimitMode::Enforce).unwrap();
         let logs = vec![OwnedBucket { limit, key: SubjectKey([1; 16]) }];
         let generation = HitId([3; 6]);
-        assert!(all.begin_return().is_empty());
-        let begin = || all.begin(generation, (HitId([1; 6]), Micros(1), &logs));
-        assert!(begin().is_none(), "the return under way would not write it");
-        all.end_return(generation);
-        let ticket = begin().unwrap();
+        let returned = || {
+            all.begin_return();
+            all.end_return(generation);
+            all.term().unwrap()
+        };
+        let first = returned();
+        all.end_term(first);
+        let term = returned();
+        let begin = |term| all.begin(term, (HitId([1; 6]), Micros(1), &logs));
+        assert!(begin(first).is_none(), "the record may have decided meanwhile");
+        all.end_term(first);
+        let ticket = begin(term).expect("another term has ended");
         all.leave_store();
+        assert!(begin(term).is_none());
         assert_eq!(all.begin_return().len(), 1, "what is in flight is written");
         let ended = tokio::spawn(ticket.end());
         tokio::time::sleep(2 * RETURNS_SOON).await;

@@ -229,8 +229,11 @@ async fn a_hold_is_taken_only_while_windows_are_complete(rig: &impl Rig) {
             assert!(matches!(hold(complete, buckets).await, Err(StoreError::Incomplete)), "{complete:?}");
         }
     }
-    tokio::task::yield_now().await;
     assert_eq!(buckets.map(|bucket| rig.members(bucket)), [0, 0], "nothing is left behind");
+    let open = limit("open", &[]);
+    let of_no_log = [rig.limiter().bucket(&open, b"a")];
+    let another = named("thing", "small", other);
+    assert!(matches!(hold(another, &of_no_log).await, Err(StoreError::Incomplete)), "nobody can tell");
     hold(own, &buckets).await.unwrap().keep().await.unwrap();
     hold(own, &buckets[..1]).await.unwrap().refund().await.unwrap();
     assert_eq!(buckets.map(|bucket| rig.members(bucket)), [1, 1]);
