@@ -114,7 +114,7 @@ fn tables(accounts: i64, events: i64, messages: i64) -> Vec<Table> {
             "id, created_at, phone_key, address_key, network_key, hit, block, number_range, purpose, gateway, state,
             settled_at, expires_at, entered_at, report, reported_at",
             format!(
-                "SELECT {}, at, {}, {}, {}, CAST(i AS TEXT), '+86138' || CAST(1000 + b % 9000 AS TEXT),
+                "SELECT {}, at, {}, {}, {}, CAST(100000000000 + i AS TEXT), '+86138' || CAST(1000 + b % 9000 AS TEXT),
                 '+86138' || CAST(10 + b % 9000 / 100 AS TEXT), CASE c % 3 WHEN 0 THEN 'login' WHEN 1 THEN 'register' ELSE 'reset' END,
                 'primary', CASE WHEN d % 50 = 0 THEN 'refused' WHEN d % 50 = 1 THEN 'unknown' ELSE 'accepted' END,
                 at + 400000, at + 300000000, CASE WHEN d % 50 > 9 THEN at + 20000000 END,

@@ -554,18 +554,20 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Removes failures of devices whose cookies have expired, and those beyond an account's maximum.
-    pub async fn purge_device_failures(&self) -> Result<(), DbError> {
-        const OLD: &str = "DELETE FROM device_failures WHERE failed_at <= $1";
+    /// Removes at most `batch` failures of devices whose cookies have expired, and as many beyond an account's maximum;
+    /// returns the larger count.
+    pub async fn purge_device_failures(&self, batch: u32) -> Result<u64, DbError> {
+        const OLD: &str = "DELETE FROM device_failures WHERE (account, device) IN (
+            SELECT account, device FROM device_failures WHERE failed_at <= $1 ORDER BY failed_at LIMIT $2)";
         const TOO_MANY: &str = "DELETE FROM device_failures WHERE (account, device) IN (
             SELECT account, device FROM (SELECT account, device,
             ROW_NUMBER() OVER (PARTITION BY account ORDER BY failed_at DESC, device) AS place
-            FROM device_failures) AS ranked WHERE place > $1)";
-        let before = self.clock.now().minus(DEVICE_LIFE).0;
+            FROM device_failures) AS ranked WHERE place > $1 LIMIT $2)";
+        let (before, mut most) = (self.clock.now().minus(DEVICE_LIFE).0, 0);
         for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
-            execute!(&self.db => query(sql).bind(bound))?;
+            most = most.max(execute!(&self.db => query(sql).bind(bound).bind(i64::from(batch)))?);
         }
-        Ok(())
+        Ok(most)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The composition root: the only place that selects implementations.
 
+mod purges;
 mod serving;
 
 use std::net::SocketAddr;

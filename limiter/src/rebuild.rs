@@ -2,10 +2,12 @@
 //! generation, that says which rebuild completed its windows; the mark is lost with the rest of the data.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use crate::clock::{Clock, Micros};
 use crate::limiter::Limiter;
@@ -19,6 +21,8 @@ const MOST_TRIES: usize = 3;
 /// that for long, and nothing else notices that it writes again.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// A rebuild that takes longer says so.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// What windows are rebuilt from.
 pub trait WindowRecord: Sync {
@@ -130,7 +134,14 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
             }
             let generation = self.limiter.fresh_id();
             self.limiter.store().begin_rebuild(self.name, generation).await?;
-            let entries = record.restore(StoreState::Lost).await?;
+            let mut restoring = pin!(record.restore(StoreState::Lost));
+            let entries = match timeout(MOMENT, &mut restoring).await {
+                Ok(entries) => entries?,
+                Err(_) => {
+                    tracing::info!(windows = self.name, "windows are being rebuilt from their record");
+                    restoring.await?
+                }
+            };
             if self.limiter.store().finish_rebuild(self.name, shape, generation).await? {
                 tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
                 return Ok(generation);

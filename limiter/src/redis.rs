@@ -8,11 +8,13 @@ mod servers;
 mod slots;
 mod wire;
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures_util::future::{join, try_join_all};
 use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 pub use self::link::{CallError, RedisLink};
@@ -29,6 +31,10 @@ use crate::window::HOLD_LIFE;
 const MOST_TRIES: usize = 3;
 /// How many hits one script writes back: well under a millisecond of the server's time.
 const RESTORED_AT_ONCE: usize = 100;
+/// How many of these scripts are sent before the first is answered. In a cluster each has a single log, of one hit or
+/// few; on one server they are done one after the other, and a call that waits for many others times out.
+const RESTORING_AT_ONCE: usize = 2;
+const RESTORING_IN_CLUSTER: usize = 32;
 /// How long a rebuild may take; what an abandoned one leaves behind expires after that.
 const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
@@ -267,12 +273,14 @@ impl RedisStore {
         }
     }
 
-    /// Writes hits back by one script: any number of logs, but in a cluster only one.
-    async fn restore_at_once(&self, hits: &[&(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        let mut command = self.command(LuaScript::Restore, hits.iter().map(|(bucket, _)| *bucket), None);
-        for (bucket, hit) in hits {
-            command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
-            command.arg(hit.at.0).arg(&hit.id.0);
+    /// Writes hits back by one script, log by log: any number of logs, but in a cluster only one.
+    async fn restore_at_once(&self, logs: &[&[&(Bucket<'_>, KeptHit)]]) -> Result<(), StoreError> {
+        let mut command = self.command(LuaScript::Restore, logs.iter().map(|hits| hits[0].0), None);
+        for hits in logs {
+            command.arg(hits[0].0.limit.capacity()).arg(hits.len());
+            for (bucket, hit) in *hits {
+                command.arg(life_millis(bucket.limit, hit.at)).arg(hit.at.0).arg(&hit.id.0);
+            }
         }
         self.run(&command, LuaScript::Restore).await.map(drop)
     }
@@ -379,13 +387,24 @@ impl WindowStore for RedisStore {
     }
 
     async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        let logged = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0);
-        if self.link.is_cluster() {
-            return Box::pin(self.restore_by_slot(logged)).await;
+        let mut logs: HashMap<SubjectKey, Vec<&(Bucket<'_>, KeptHit)>> = HashMap::new();
+        for hit in hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0) {
+            logs.entry(hit.0.key).or_default().push(hit);
         }
-        let logged: Vec<_> = logged.collect();
-        for some in logged.chunks(RESTORED_AT_ONCE) {
-            self.restore_at_once(some).await?;
+        let is_cluster = self.link.is_cluster();
+        let (mut scripts, mut room) = (Vec::<Vec<_>>::new(), 0);
+        for some in logs.values().flat_map(|hits| hits.chunks(RESTORED_AT_ONCE)) {
+            match scripts.last_mut() {
+                Some(script) if some.len() <= room && !is_cluster => script.push(some),
+                _ => {
+                    room = RESTORED_AT_ONCE;
+                    scripts.push(vec![some]);
+                }
+            }
+            room -= some.len();
+        }
+        for some in scripts.chunks(if is_cluster { RESTORING_IN_CLUSTER } else { RESTORING_AT_ONCE }) {
+            try_join_all(some.iter().map(|logs| self.restore_at_once(logs))).await?;
         }
         Ok(())
     }
@@ -394,7 +413,7 @@ impl WindowStore for RedisStore {
         let mut get = redis::cmd("GET");
         get.arg(self.generation_key(name));
         // Asked in this order on one connection, so that a mark is never judged by an older history.
-        let (mark, history) = futures_util::future::join(self.link.call(&get), self.history()).await;
+        let (mark, history) = join(self.link.call(&get), self.history()).await;
         match mark? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => match bytes.split_first_chunk() {

@@ -126,7 +126,7 @@ async fn what_stands_against_a_device_goes_with_its_cookie(database: TestDatabas
     bench.clock.advance(DEVICE_LIFE / 2);
     bench.fail(work(), 100).await;
     bench.clock.advance(DEVICE_LIFE / 2);
-    bench.accounts.purge_device_failures().await.unwrap();
+    bench.accounts.purge_device_failures(1000).await.unwrap();
     assert_eq!((bench.standing(home()).await.1, bench.standing(work()).await.1), (0, 1));
 }
 
@@ -136,7 +136,7 @@ async fn of_one_account_the_hundred_devices_stay_that_failed_last(database: Test
         bench.fail(DeviceId::from([number; 16]), 100).await;
         bench.clock.advance(Duration::from_secs(1));
     }
-    bench.accounts.purge_device_failures().await.unwrap();
+    bench.accounts.purge_device_failures(1000).await.unwrap();
     let mut left = 0;
     for number in 0..105 {
         left += bench.standing(DeviceId::from([number; 16])).await.1;

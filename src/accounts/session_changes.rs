@@ -44,11 +44,12 @@ impl SessionChanges {
         Ok(Some(rows).filter(|rows| rows.len() <= MOST_CHANGES))
     }
 
-    /// Deletes those that every instance has read; returns how many.
-    pub async fn purge(&self) -> Result<u64, DbError> {
-        const SQL: &str = "DELETE FROM session_changes WHERE at <= $1";
+    /// Deletes at most `batch` that every instance has read; returns how many.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM session_changes WHERE id IN (SELECT id FROM session_changes
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
         let before = self.db.now(&self.clock).await?.minus(CHANGES_LAST).0;
-        Ok(execute!(&self.db => query(SQL).bind(before))?)
+        Ok(execute!(&self.db => query(SQL).bind(before).bind(i64::from(batch)))?)
     }
 }
 

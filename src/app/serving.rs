@@ -14,7 +14,7 @@ use gatehouse_limiter::RedisLink;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinSet;
 
-use super::{AppParts, Application, StartError};
+use super::{AppParts, Application, StartError, purges};
 use crate::config::BackendKind;
 use crate::db::Db;
 use crate::stop::{StopSender, StopSignal};
@@ -41,6 +41,7 @@ impl Application {
         let stopper = StopSender::new();
         let mut background = JoinSet::new();
         background.spawn(upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(purges::run(services.clone(), stopper.stop()));
         background.spawn(rebuild_lost_windows(services.clone(), stopper.stop()));
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
@@ -113,7 +114,7 @@ impl RunningServer {
     }
 }
 
-/// Between two sweeps of expired logs and sessions.
+/// Between two sweeps of what has expired in memory.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
@@ -122,7 +123,7 @@ const LAPSED_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
 const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
-/// Deletes what has expired, a little at a time.
+/// Drops what has expired in memory.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(SWEEP_EVERY).await {
         if let Store::Memory(store) = parts.limiter.store() {
@@ -131,29 +132,8 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         parts.local_fallback.store().sweep();
         services.captchas.sweep();
         services.token_gate.sweep();
-        in_batches(|| services.sessions.purge_expired(BATCH)).await;
-        in_batches(|| services.sessions.purge_forms(BATCH)).await;
-        in_batches(|| services.half_sign_ins.purge(BATCH)).await;
-        in_batches(|| services.factor_verifier.passkeys().purge(BATCH)).await;
-        in_batches(|| services.gate.purge(BATCH)).await;
-        in_batches(|| services.grants.purge(BATCH)).await;
-        // What could not be deleted is tried again next time.
-        let _ = services.accounts.purge_device_failures().await;
-        in_batches(|| services.policy.purge(BATCH)).await;
-        let live = services.live.snapshot();
-        in_batches(|| services.sign_in.guard().purge(&live.limits, BATCH)).await;
-        in_batches(|| services.audit.purge(BATCH)).await;
-        services.codes.watch_level(&live).await;
-        in_batches(|| services.codes.ledger().give_up(BATCH)).await;
-        in_batches(|| services.codes.purge(&live, BATCH)).await;
+        services.codes.watch_level(&services.live.snapshot()).await;
     }
-}
-
-const BATCH: u32 = 500;
-
-/// Until a batch is not full, or fails.
-async fn in_batches<E, F: Future<Output = Result<u64, E>>>(purge: impl Fn() -> F) {
-    while matches!(purge().await, Ok(purged) if purged == u64::from(BATCH)) {}
 }
 
 /// Returns to the window store after an outage.

@@ -575,12 +575,20 @@ impl EventLog {
         Ok(())
     }
 
-    pub(super) async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
-        for table in ["event_counts", "realm_counts", "event_quarters", "realm_quarters"] {
-            let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE minute < $1"));
-            execute!(&self.db => query(sql).bind(before.0))?;
+    /// At most `batch` of each table; returns the largest count.
+    pub(super) async fn purge_counts(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+        let mut most = 0;
+        for (lead, what) in [("event", "action"), ("realm", "realm")] {
+            for table in [format!("{lead}_counts"), format!("{lead}_quarters")] {
+                let key = format!("minute, {what}, outcome, limit_name, noted");
+                let sql = AssertSqlSafe(format!(
+                    "DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE minute < $1
+                    ORDER BY minute LIMIT $2)"
+                ));
+                most = most.max(execute!(&self.db => query(sql).bind(before.0).bind(i64::from(batch)))?);
+            }
         }
-        Ok(())
+        Ok(most)
     }
 
     pub(super) async fn count(&self) -> Result<u64, DbError> {

@@ -173,17 +173,9 @@ impl Audit {
     }
 
     /// Deletes events that are older than the retention, or more than the maximum number of rows: at most `batch` rows.
-    /// Returns how many. Once a quarter of an hour it also completes the sums of the last ones.
+    /// Returns how many.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        let now = self.0.clock.now();
-        let quarter = floor(now, sums::QUARTER);
-        if self.0.summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
-            self.0.log.sum_quarters(quarter).await?;
-        }
-        let before = now.minus(self.0.settings.retention);
-        self.0.log.purge_counts(before).await?;
-        attack::purge(&self.0.log.db, before).await?;
-        let old = self.0.log.purge_before(before, batch).await?;
+        let old = self.0.log.purge_before(self.kept_from(), batch).await?;
         let excess = if old > 0 { 0 } else { self.excess().await? };
         if excess == 0 {
             return Ok(old);
@@ -193,6 +185,23 @@ impl Audit {
         let mut counted = self.counted_excess();
         counted.excess = counted.excess.saturating_sub(gone);
         Ok(gone)
+    }
+
+    /// The same of sums, whatever their number, and of attacks. Once a quarter of an hour it also completes the sums of
+    /// the last ones.
+    pub async fn purge_sums(&self, batch: u32) -> Result<u64, DbError> {
+        let AuditInner { clock, summed, log, .. } = &*self.0;
+        let quarter = floor(clock.now(), sums::QUARTER);
+        if summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
+            log.sum_quarters(quarter).await?;
+        }
+        let before = self.kept_from();
+        attack::purge(&log.db, before).await?;
+        log.purge_counts(before, batch).await
+    }
+
+    fn kept_from(&self) -> Micros {
+        self.0.clock.now().minus(self.0.settings.retention)
     }
 
     /// The number of excess rows, counted again when it is time.

@@ -223,7 +223,7 @@ async fn a_quarter_in_which_an_earlier_version_counted_is_completed(database: Te
     assert_eq!(counts().await, [[2, 2], [1, 1]]);
     for now in [1_000, 1_001, 7_200] {
         rig.clock.set(at(now));
-        rig.audit.purge(7).await.unwrap();
+        rig.audit.purge_sums(7).await.unwrap();
         let open = if now < 1_800 { vec![1, 1] } else { vec![2, 7, 2, 7] };
         assert_eq!(counts().await, [vec![4, 14, 4, 14], open], "at {now}");
     }

@@ -7,11 +7,12 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 use gatehouse::request_id::RequestId;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, dynamic_filter_fn};
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -53,7 +54,7 @@ impl LogWriter {
             .event_format(WithRequest(Format::default().with_ansi(colours)))
             .with_writer(LogLines(lines.clone()))
             .log_internal_errors(false)
-            .with_filter(asked.and(filter_fn(may_be_logged)));
+            .with_filter(of_these(asked));
         let layers: Vec<_> = spans.into_iter().chain([shown.boxed()]).collect();
         tracing_subscriber::registry().with(layers).init();
         Self(lines)
@@ -92,6 +93,14 @@ where
         self.0.format_event(context, Writer::new(&mut line), event)?;
         writeln!(out, "{} request={}", line.trim_end(), id.as_str())
     }
+}
+
+/// Each line is judged when it is logged. One that is always logged would be judged by what this thread asked about
+/// last (tokio-rs/tracing#2519), and sqlx asks after each query whether its own line is wanted.
+fn of_these(asked: EnvFilter) -> impl Filter<Registry> {
+    let sometimes =
+        |event: &Metadata<'_>| if may_be_logged(event) { Interest::sometimes() } else { Interest::never() };
+    asked.and(dynamic_filter_fn(|event, _| may_be_logged(event)).with_callsite_filter(sometimes))
 }
 
 /// Restricts what `RUST_LOG` asks for: libraries never log at `trace`, where they log the data that they read
@@ -167,6 +176,8 @@ pub(super) use tell;
 
 #[cfg(test)]
 mod tests {
+    use tracing::callsite::Callsite;
+
     use super::*;
 
     #[test]
@@ -195,12 +206,34 @@ mod tests {
         assert_eq!(lines_with("info", "redis::cluster"), 1);
     }
 
+    #[test]
+    fn a_line_is_not_lost_to_a_question_about_another() {
+        let (sent, lines) = sync_channel(16);
+        let shown = tracing_subscriber::fmt::layer()
+            .with_writer(LogLines(sent))
+            .with_filter(of_these(EnvFilter::new(UNASKED)));
+        let _guard = tracing_subscriber::registry().with(shown).set_default();
+        let other = tracing::callsite!(
+            name: "query",
+            kind: tracing::metadata::Kind::EVENT,
+            target: "sqlx::query",
+            level: Level::DEBUG,
+            fields: message
+        );
+        for _ in 0..3 {
+            // As the `log` lines of libraries ask: each time, whatever was answered before.
+            tracing::dispatcher::get_default(|dispatch| dispatch.enabled(other.metadata()));
+            tracing::info!(target: "gatehouse::web", "a line");
+        }
+        assert_eq!(lines.try_iter().count(), 3);
+    }
+
     /// How many lines it logs with this filter.
     fn lines_with(filter: &str, target: &str) -> usize {
         let (sent, lines) = sync_channel(16);
         let shown = tracing_subscriber::fmt::layer()
             .with_writer(LogLines(sent))
-            .with_filter(EnvFilter::new(filter).and(filter_fn(may_be_logged)));
+            .with_filter(of_these(EnvFilter::new(filter)));
         let _guard = tracing_subscriber::registry().with(shown).set_default();
         match target {
             "gatehouse::web" => tracing::trace!(target: "gatehouse::web", "a line"),

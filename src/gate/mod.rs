@@ -121,9 +121,8 @@ impl Gate {
         self.sessions.hosts(account).await
     }
 
-    /// Deletes codes that nobody brought, and changes that everybody has read.
+    /// Deletes codes that nobody brought, and changes that everybody has read; returns the larger count.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
-        self.changes.purge().await?;
-        self.sessions.purge_codes(batch).await
+        Ok(self.changes.purge(batch).await?.max(self.sessions.purge_codes(batch).await?))
     }
 }

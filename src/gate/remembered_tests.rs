@@ -241,7 +241,7 @@ async fn after_a_gap_in_which_changes_came_and_went_everything_is_read_again(dat
         assert!(ask().await.unwrap().is_some());
         bench.sessions.revoke(bench.account.id, session).await.unwrap();
         bench.clock.advance(CHANGES_LAST);
-        assert!(changes.purge().await.unwrap() > 0);
+        assert!(changes.purge(100).await.unwrap() > 0);
         match by_uptime {
             // The clock was set back meanwhile.
             true => {

@@ -1,6 +1,7 @@
 //! The budgets that a message counts in: those of its number, the requester's address and network, its
 //! dialling prefix, and everyone's. A store that has lost its windows is rebuilt before it admits anything.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -251,8 +252,11 @@ impl SmsBudgets {
     }
 }
 
-/// Rows read at once: a page of the ledger, a few scripts of the store.
-const PAGE: u32 = 250;
+/// Rows read at once: some milliseconds of the database, and of a worker. Hits of one log in one page are written back
+/// together.
+const PAGE: u32 = 5_000;
+/// How much longer than its window a hit is written back, for the difference between the clocks of database and store.
+const MARGIN: Duration = Duration::from_secs(60);
 
 /// The name in the store for all windows of messages, used to mark them as complete.
 const MARK: &str = "sms";
@@ -275,8 +279,8 @@ impl WindowRecord for RecordedMessages<'_> {
         if found == StoreState::Marked {
             return Ok(0);
         }
-        let horizon = limits.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
-        Ok(self.restore_guesses(horizon).await? + self.restore_messages(horizon).await?)
+        let now = ledger.now().await.map_err(LedgerRebuildError::Record)?;
+        Ok(self.restore_guesses(limits.horizon(now)).await? + self.restore_messages(now).await?)
     }
 }
 
@@ -298,30 +302,43 @@ impl RecordedMessages<'_> {
         }
     }
 
-    async fn restore_messages(&self, horizon: Micros) -> Result<usize, LedgerRebuildError> {
+    async fn restore_messages(&self, now: Micros) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, limits } = self;
-        let (mut position, mut messages) = (LedgerPosition::NEWEST, 0);
-        loop {
-            let page = ledger.hits(horizon, &position, PAGE).await.map_err(LedgerRebuildError::Record)?;
-            let Some(last) = page.last() else { return Ok(messages) };
-            position = last.position.clone();
+        let horizon = limits.horizon(now);
+        let (mut counted, mut messages) = (HashMap::new(), 0);
+        let mut page =
+            ledger.hits(horizon, &LedgerPosition::NEWEST, PAGE).await.map_err(LedgerRebuildError::Record)?;
+        while let Some(last) = page.last() {
             messages += page.len();
             let forgiven = ledger.forgiven().await.map_err(LedgerRebuildError::Record)?;
-            let mut hits = Vec::with_capacity(8 * page.len());
+            let mut hits = Vec::with_capacity(4 * page.len());
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
                 let program = row.purpose.program();
                 let logs = MessageLogs::new(limiter, limits, subjects, row.once, &row.block, program);
                 let kept = KeptHit { at: row.position.at, id: row.hit };
-                let mut counted = logs.all(row.share);
-                counted.retain(|bucket| forgiven.get(&bucket.key).is_none_or(|up_to| kept.at > *up_to));
-                hits.extend(counted.into_iter().map(|bucket| (bucket.to_owned(), kept)));
+                let shared = logs.shared(row.share);
+                let mut needed = logs.all(row.share);
+                needed.retain(|Bucket { limit, key }| {
+                    let counts = kept.at > now.minus(limit.longest_window() + MARGIN)
+                        && forgiven.get(key).is_none_or(|up_to| kept.at > *up_to);
+                    // No more than the store keeps: what comes later is older.
+                    counts
+                        && (shared.iter().all(|log| log.key != *key) || {
+                            let newer = counted.entry(*key).or_insert(0);
+                            *newer += 1;
+                            *newer <= 2 * limit.capacity()
+                        })
+                });
+                hits.extend(needed.into_iter().map(|bucket| (bucket.to_owned(), kept)));
             }
             let hits: Vec<_> = hits.iter().map(|(log, kept)| (log.borrow(), *kept)).collect();
-            limiter.store().restore(&hits).await?;
-            if page.len() < PAGE as usize {
-                return Ok(messages);
-            }
+            // The next page is read while this one is written.
+            let (written, next) =
+                tokio::join!(limiter.store().restore(&hits), ledger.hits(horizon, &last.position, PAGE));
+            written?;
+            page = next.map_err(LedgerRebuildError::Record)?;
         }
+        Ok(messages)
     }
 }

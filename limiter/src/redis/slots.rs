@@ -6,18 +6,14 @@
 //! a refund that is lost ends as a hold without an owner does: it counts. So this can only err towards refusing.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 
-use super::{LOOK, RESTORED_AT_ONCE, RedisStore, logged};
+use super::{LOOK, RedisStore, logged};
 use crate::clock::Micros;
 use crate::limit::RuleAction;
 use crate::store::*;
-
-/// How many scripts write hits back at a time.
-const RESTORING_AT_ONCE: usize = 32;
 
 impl RedisStore {
     /// Whether the windows are complete is asked after the hit was written, so that what is lost before is noticed.
@@ -93,22 +89,6 @@ impl RedisStore {
         });
         let settled: Result<Vec<Micros>, StoreError> = join_all(each).await.into_iter().collect();
         settled.map(|times| times.first().copied().unwrap_or_else(|| self.now()))
-    }
-
-    /// Writes hits back, log by log.
-    pub(super) async fn restore_by_slot<'h, 'b: 'h>(
-        &self,
-        hits: impl Iterator<Item = &'h (Bucket<'b>, KeptHit)>,
-    ) -> Result<(), StoreError> {
-        let mut logs: HashMap<SubjectKey, Vec<&(Bucket<'_>, KeptHit)>> = HashMap::new();
-        for hit in hits {
-            logs.entry(hit.0.key).or_default().push(hit);
-        }
-        let scripts: Vec<_> = logs.values().flat_map(|hits| hits.chunks(RESTORED_AT_ONCE)).collect();
-        for some in scripts.chunks(RESTORING_AT_ONCE) {
-            try_join_all(some.iter().map(|hits| self.restore_at_once(hits))).await?;
-        }
-        Ok(())
     }
 }
 

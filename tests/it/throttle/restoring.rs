@@ -24,6 +24,7 @@ on_stores! {
     a_hold_of_the_same_id_stays_a_hold
     a_limit_without_rules_takes_nothing_back
     more_than_one_script_takes_are_all_restored
+    hits_of_many_logs_each_come_back_to_their_own
     whole_is_what_was_written_back_whole
     a_hold_is_taken_only_while_windows_are_complete
 }
@@ -179,6 +180,33 @@ async fn more_than_one_script_takes_are_all_restored(rig: &impl Rig) {
     restore(rig, bucket, &hits).await;
     assert_eq!(rig.members(bucket), 1000);
     assert_eq!(wait(hit(rig, bucket).await), HOUR - Duration::from_secs(1000));
+}
+
+async fn hits_of_many_logs_each_come_back_to_their_own(rig: &impl Rig) {
+    let (few, many) = (limit("few", &[sliding(2, HOUR)]), limit("many", &[sliding(500, MINUTE)]));
+    let bucket = |limit, number: usize| rig.limiter().bucket(limit, &number.to_le_bytes());
+    // Every 50th log has more than a script takes; and of each, one hit is too old.
+    let wanted: Vec<_> = (0..160)
+        .map(|number| match number % 50 {
+            0 => (bucket(&many, number), 240, MINUTE),
+            _ => (bucket(&few, number), 1 + number % 3, HOUR),
+        })
+        .collect();
+    let mut hits = Vec::new();
+    for age in 0..=240 {
+        for (bucket, count, window) in &wanted {
+            let age = match age {
+                0 => *window * 2,
+                age if age <= *count => *window * age as u32 / 300,
+                _ => continue,
+            };
+            hits.push((*bucket, KeptHit { at: rig.now().minus(age), id: fresh_id() }));
+        }
+    }
+    rig.store().restore(&hits).await.unwrap();
+    for (bucket, count, _) in wanted {
+        assert_eq!(rig.members(bucket), count);
+    }
 }
 
 async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {

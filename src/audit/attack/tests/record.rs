@@ -305,10 +305,10 @@ async fn figures_of_realms_are_kept_as_long_as_others(database: TestDatabase) {
     let at = |realm: &str, count| (Action::Attempt, realm.to_owned(), count);
     assert_eq!(figures().await, [at("mail", 3), at("shop", 2), (Action::SignIn, String::new(), 1)]);
     rig.clock.advance(MINUTE * 1440 * 30);
-    rig.audit.purge(100).await.unwrap();
+    rig.audit.purge_sums(100).await.unwrap();
     assert_eq!(figures().await.len(), 3);
     rig.clock.advance(MINUTE * 2);
-    rig.audit.purge(100).await.unwrap();
+    rig.audit.purge_sums(100).await.unwrap();
     assert_eq!(figures().await, []);
 }
 
