@@ -554,8 +554,8 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Removes at most `batch` failures of devices whose cookies have expired, and as many beyond an account's maximum;
-    /// returns the larger count.
+    /// Removes at most `batch` failures of devices whose cookies have expired, or if there are fewer, beyond an account's
+    /// maximum, which takes a look at all; returns how many.
     pub async fn purge_device_failures(&self, batch: u32) -> Result<u64, DbError> {
         const OLD: &str = "DELETE FROM device_failures WHERE (account, device) IN (
             SELECT account, device FROM device_failures WHERE failed_at <= $1 ORDER BY failed_at LIMIT $2)";
@@ -563,11 +563,14 @@ impl Accounts {
             SELECT account, device FROM (SELECT account, device,
             ROW_NUMBER() OVER (PARTITION BY account ORDER BY failed_at DESC, device) AS place
             FROM device_failures) AS ranked WHERE place > $1 LIMIT $2)";
-        let (before, mut most) = (self.clock.now().minus(DEVICE_LIFE).0, 0);
+        let before = self.clock.now().minus(DEVICE_LIFE).0;
         for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
-            most = most.max(execute!(&self.db => query(sql).bind(bound).bind(i64::from(batch)))?);
+            let gone = execute!(&self.db => query(sql).bind(bound).bind(i64::from(batch)))?;
+            if gone == u64::from(batch) {
+                return Ok(gone);
+            }
         }
-        Ok(most)
+        Ok(0)
     }
 }
 

@@ -302,7 +302,7 @@ fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a
 impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         if logged(ask.buckets).next().is_none() {
-            self.demand(ask.complete).await?;
+            Box::pin(self.demand(ask.complete)).await?;
             return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
         }
         let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));

@@ -44,6 +44,8 @@ use writer::{EventKeys, EventWriter};
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 /// Between two counts of all rows if this process wrote few: other instances write, too.
 const COUNT_EVERY: Duration = Duration::from_secs(60 * 60);
+/// The same while there are too many: other instances delete, too.
+const RECOUNT_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Counting ten million rows takes SQLite most of a second, so it is done once per this fraction of the
 /// maximum written.
 const COUNTED_SHARE: u64 = 100;
@@ -210,8 +212,10 @@ impl Audit {
         let most = u64::from(self.0.settings.max_rows);
         {
             let counted = self.counted_excess();
-            let fresh = counted.at.is_some_and(|at| now.since(at) < COUNT_EVERY);
-            if counted.excess > 0 || fresh && written - counted.written < most / COUNTED_SHARE {
+            let draining = counted.excess > 0;
+            let every = if draining { RECOUNT_EVERY } else { COUNT_EVERY };
+            let fresh = counted.at.is_some_and(|at| now.since(at) < every);
+            if fresh && (draining || written - counted.written < most / COUNTED_SHARE) {
                 return Ok(counted.excess);
             }
         }

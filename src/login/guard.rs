@@ -266,7 +266,7 @@ impl LoginGuard {
                         let (hold, failures) = (SlotHold::Store(hold), self.failures.clone());
                         return Some(GuardAdmission::Held(AttemptSlot { hold, mode, ticket, failures }));
                     }
-                    UnclaimedHold::new(hold).refund().await
+                    Box::pin(UnclaimedHold::new(hold).refund()).await
                 }
                 Err(error) => Err(error),
             };

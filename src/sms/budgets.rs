@@ -304,7 +304,7 @@ impl RecordedMessages<'_> {
 
     async fn restore_messages(&self, now: Micros) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, limits } = self;
-        let horizon = limits.horizon(now);
+        let horizon = limits.horizon(now.minus(MARGIN));
         let (mut counted, mut messages) = (HashMap::new(), 0);
         let mut page =
             ledger.hits(horizon, &LedgerPosition::NEWEST, PAGE).await.map_err(LedgerRebuildError::Record)?;
