@@ -563,14 +563,12 @@ impl Accounts {
             SELECT account, device FROM (SELECT account, device,
             ROW_NUMBER() OVER (PARTITION BY account ORDER BY failed_at DESC, device) AS place
             FROM device_failures) AS ranked WHERE place > $1 LIMIT $2)";
-        let before = self.clock.now().minus(DEVICE_LIFE).0;
-        for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
-            let gone = execute!(&self.db => query(sql).bind(bound).bind(i64::from(batch)))?;
-            if gone == u64::from(batch) {
-                return Ok(gone);
-            }
+        let (before, most) = (self.clock.now().minus(DEVICE_LIFE).0, i64::from(batch));
+        let old = execute!(&self.db => query(OLD).bind(before).bind(most))?;
+        if old == u64::from(batch) {
+            return Ok(old);
         }
-        Ok(0)
+        Ok(old + execute!(&self.db => query(TOO_MANY).bind(MOST).bind(most))?)
     }
 }
 
