@@ -270,21 +270,32 @@ async fn a_ledger_of_many_pages_comes_back_whole_or_as_much_of_it_as_can_count()
             &instance,
             "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key, hit, block,
                 number_range, purpose, gateway, state, expires_at)
-            WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 25000)
+            WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 12000)
             SELECT '11111111111111111111' || CAST(100000000000 + i AS TEXT), created_at - i * 100000,
                 phone_key, address_key, network_key, CAST(100000000000 + i AS TEXT), block, number_range,
                 purpose, gateway, state, expires_at FROM sms_messages, n",
         )
         .await;
         let instance = lose(loss, &mut rig, instance).await;
-        sent(instance.send(&phone()).await);
-        assert_eq!(instance.counted("sms-total", b"everyone").await, 25_002, "{loss:?}");
+        sent(patiently(&instance).await);
+        assert_eq!(instance.counted("sms-total", b"everyone").await, 12_002, "{loss:?}");
         // Our own pages may send three fifths: until the 600th newest leaves, which was sent 59.8 s ago.
         let instance = lose(loss, &mut rig, instance).await.with(&total(1_000));
-        let told = spent_by(instance.send(&phone()).await);
+        let told = spent_by(patiently(&instance).await);
         assert_eq!(told, ("sms-total".to_owned(), HOUR - 598 * SECOND / 10), "{loss:?}");
         assert_eq!(instance.counted("sms-total", b"everyone").await, 1_000, "{loss:?}");
     }
+}
+
+/// On a busy machine the rebuild outlasts the patience of a request, and goes on without it.
+async fn patiently(instance: &Instance) -> SendOutcome {
+    for _ in 0..50 {
+        match instance.send(&phone()).await {
+            SendOutcome::Denied(Denied::Unavailable { .. }) => {}
+            other => return other,
+        }
+    }
+    panic!("the windows are not rebuilt");
 }
 
 /// Reading it for a rebuild may be the reason why a ledger does not answer.
