@@ -72,8 +72,8 @@ pub struct ReserveRequest<'a> {
     pub kind: ReserveKind,
     /// A challenge was solved with this attempt: `captcha` rules let it pass, `block` rules do not.
     pub solved: bool,
-    /// Nothing is written unless these windows are complete, or in a cluster, it is taken back; it fails with
-    /// [`StoreError::Incomplete`].
+    /// Unless these windows are complete, it fails with [`StoreError::Incomplete`] and leaves nothing behind: in a
+    /// cluster what was written is taken back.
     pub complete: Option<CompleteWindows<'a>>,
 }
 
