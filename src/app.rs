@@ -177,6 +177,8 @@ impl Application {
         let gate = Gate::new(app_sessions, changes, clock.clone());
         let token_keys =
             TokenKeys::new(db.clone(), clock.clone(), entropy.clone(), audit.clone(), &master, settings.oidc);
+        // What cannot be read now is read as soon as the database answers.
+        let _ = token_keys.load().await;
         if live.snapshot().apps.all().iter().any(|app| app.oidc.is_some()) {
             token_keys.want();
         }

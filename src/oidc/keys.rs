@@ -148,6 +148,12 @@ impl TokenKeys {
         }))
     }
 
+    /// Reads the keys that there are, so that an instance signs from its first request on; makes none.
+    pub async fn load(&self) -> Result<(), DbError> {
+        self.0.keys.store(Arc::new(self.0.open(&self.0.read().await?)));
+        Ok(())
+    }
+
     /// Has the first key made, if there is none: before anybody waits for it.
     pub fn want(&self) {
         if !self.0.wanted.swap(true, Ordering::Relaxed) {

@@ -70,6 +70,10 @@ async fn a_start_waits_for_no_key_and_all_instances_publish_the_same(store: Stor
     for other in [&two, &three] {
         assert_eq!(keys_of(other).await.body, set.body);
     }
+    for _ in 0..3 {
+        let late = app.beside(TestApp::on(store)).await.client().get("/oauth/keys").await;
+        assert_eq!(late.body, set.body, "an instance has them when it begins to serve");
+    }
     let head = app.client().http.head(format!("{}/oauth/keys", app.url)).send().await.unwrap();
     assert_eq!(head.status(), 200);
 }
