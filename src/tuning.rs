@@ -27,7 +27,7 @@ pub use crate::config::{
 };
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
-pub use replay::{PreviewError, PreviewReport};
+pub use replay::{PreviewError, PreviewProgress, PreviewReport};
 
 /// Clones share it.
 #[derive(Clone)]
@@ -139,12 +139,18 @@ impl Tuning {
 
     /// What the draft would have done to the attempts of the last `span`, beside the limits in force. One
     /// preview runs at a time: a second one waits, or is told that another is running.
-    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<PreviewReport, PreviewError> {
+    pub async fn preview(
+        &self,
+        draft: Limits,
+        span: Duration,
+        progress: PreviewProgress,
+    ) -> Result<PreviewReport, PreviewError> {
         let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
         audit.flush().await;
         let limits = live.snapshot().limits.clone();
         let since = self.changed_at().await?;
-        previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
+        let base = replay::PreviewBase { limits, since };
+        previews.preview((db, clock), base, draft, span, progress).await
     }
 
     /// Reads a draft of `reader`, an account or a token, off the caller's thread. None if others of the same reader

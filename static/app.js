@@ -259,10 +259,17 @@ if (plot) {
 
 // The console. A button or a link on the page does the same as each of these.
 
-async function page(url, options) {
+// Lines before the page say how far it is, in percent.
+async function page(url, options, tell) {
   const answer = await fetch(url, { ...options, credentials: "same-origin" });
   if (answer.redirected) throw new Error("elsewhere");
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (let part; !(part = await reader.read()).done;) {
+    text += part.value;
+    if (!text.includes("<")) tell?.(Number(text.trimEnd().split("\n").at(-1)));
+  }
+  return new DOMParser().parseFromString(text.slice(text.indexOf("<")), "text/html");
 }
 
 // Keeps open parts open, and the focus.
@@ -305,19 +312,61 @@ if (fresh) {
   }, Number(every) * 1000);
 }
 
-// A draft is tried while it is typed, like with its first button.
+// A draft is tried while it is typed, like with its first button. If that takes long, a bar shows how far it is, and it can
+// be stopped: the server stops when nobody reads its answer. What was pressed and took no time leads to the page.
 const draft = document.querySelector("form[data-draft]");
 if (draft) {
-  let timer, asked = 0;
-  const attempt = async () => {
-    const mine = ++asked;
+  const button = draft.querySelector("button[value=try]");
+  let timer, trying;
+  const attempt = async (press) => {
+    clearTimeout(timer);
+    trying?.abort();
+    const mine = trying = new AbortController();
     const preview = document.getElementById("preview");
     preview.classList.add("waiting");
+    const body = new URLSearchParams(new FormData(draft));
+    body.append("progress", "1");
+    let line, bar;
+    const tell = (percent) => {
+      if (!line) {
+        const stop = document.createElement("button");
+        line = document.createElement("p");
+        bar = document.createElement("progress");
+        line.className = "progress";
+        bar.max = 100;
+        bar.setAttribute("aria-label", preview.dataset.progress);
+        stop.type = "button";
+        stop.className = "plain";
+        stop.textContent = preview.dataset.stop;
+        stop.addEventListener("click", () => mine.abort("stopped"));
+        line.append(bar, stop);
+        preview.querySelector("h2").after(line);
+      }
+      bar.value = percent;
+    };
+    const end = (then) => {
+      if (line?.contains(document.activeElement)) button.focus();
+      line?.remove();
+      if (mine === trying) then();
+    };
+    const leave = () => {
+      const pressed = document.createElement("input");
+      [pressed.type, pressed.name, pressed.value] = ["hidden", "do", "try"];
+      draft.append(pressed);
+      draft.submit();
+    };
     try {
-      const next = await page(draft.action, { method: "POST", body: new URLSearchParams(new FormData(draft)) });
-      if (mine === asked) swap("preview", next);
-    } catch {
-      preview.classList.remove("waiting");
+      const next = await page(draft.action, { method: "POST", body, signal: mine.signal }, tell);
+      end(() => { if (press && !line) leave(); else swap("preview", next); });
+    } catch (error) {
+      end(() => {
+        preview.classList.remove("waiting");
+        if (error !== "stopped") return press && leave();
+        const said = document.createElement("p");
+        said.role = "status";
+        said.textContent = preview.dataset.stopped;
+        preview.replaceChildren(preview.querySelector("h2"), said);
+      });
     }
   };
   draft.addEventListener("input", (event) => {
@@ -325,6 +374,12 @@ if (draft) {
     clearTimeout(timer);
     timer = setTimeout(attempt, 600);
   });
+  if (document.querySelector("#preview[data-stop]")) draft.addEventListener("submit", (event) => {
+    if (event.submitter !== button) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    attempt(true);
+  }, { capture: true });
 }
 
 // A number that has the focus is replaced by what is typed.

@@ -22,7 +22,7 @@
 //! anyone who had to wait came back at the right time; that refused attempts would have been verified at
 //! once; and that brakes, outages, shortages and the load were as they were.
 //!
-//! What was read is kept for the next draft, and one draft is tried at a time.
+//! What was read is kept for the next draft, and one draft is tried at a time, until whoever asked hangs up.
 
 mod engine;
 mod read;
@@ -33,16 +33,19 @@ mod tally;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gatehouse_limiter::Limit;
 use parking_lot::Mutex;
 use serde::Serialize;
+use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use crate::clock::{Clock, Micros, as_time};
 use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
+use crate::request_id;
 use row::{ReplayedLogin, counts_devices, is_replayed, replayed_limits};
 
 pub use read::{RecordRead, read};
@@ -67,7 +70,9 @@ pub struct Comparison {
 /// Counts the attempts from `from` on as they were recorded and as `draft` would have decided them; those before
 /// fill the logs.
 pub fn replay(recording: &[ReplayRow], in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
-    engine::ReplayEngine::new(recording, in_force, draft, from).run()
+    let mut engine = engine::ReplayEngine::new(recording, in_force, draft, from);
+    while engine.go_on().is_some() {}
+    engine.finish()
 }
 
 /// How long the data that was read is reused: a minute, for an administrator who moves a threshold up and
@@ -147,11 +152,32 @@ impl From<DbError> for PreviewError {
     }
 }
 
+/// How far a preview is. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct PreviewProgress(Arc<AtomicU32>);
+
+/// Of a hundred parts, those for reading.
+const READING: usize = 60;
+
+impl PreviewProgress {
+    pub fn percent(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn has_read(&self, pages: usize, of: usize) {
+        self.0.store((READING * pages / of) as u32, Ordering::Relaxed);
+    }
+
+    fn has_replayed(&self, rows: usize, of: usize) {
+        self.0.store((READING + (100 - READING) * rows / of) as u32, Ordering::Relaxed);
+    }
+}
+
 /// Kept by whoever gives previews.
 #[derive(Debug, Default)]
 pub struct PreviewService {
     turn: Arc<tokio::sync::Mutex<()>>,
-    kept: Mutex<Option<KeptRead>>,
+    kept: Arc<Mutex<Option<KeptRead>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -163,73 +189,36 @@ struct KeptRead {
 }
 
 impl PreviewService {
-    /// Waits for its turn; reads the record unless that was done a moment ago; replays on its own thread.
+    /// Waits for its turn; reads the record unless that was done a moment ago; replays. A thread of its own does it,
+    /// which stops soon after the caller has hung up.
     pub async fn preview(
         &self,
         (db, clock): (&Db, &Clock),
-        current: PreviewBase,
+        base: PreviewBase,
         draft: Limits,
         span: Duration,
+        progress: PreviewProgress,
     ) -> Result<PreviewReport, PreviewError> {
-        let PreviewBase { limits: current, since } = current;
         if !(SHORTEST..=LONGEST).contains(&span) {
             return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
         }
-        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turn).lock_owned()).await;
-        let turn = turn.map_err(|_| PreviewError::Busy)?;
-        let kept = self.read(db, clock, span, back(&draft)).await?;
-        let not_replayed = not_replayed(&current, &draft);
-        let (read, read_took) = (Arc::clone(&kept.read), kept.took);
-        let replayed = tokio::task::spawn_blocking(move || {
-            // The caller may hang up, and the next one still gets its turn when this one is done.
-            let _turn = turn;
-            let begun = now();
-            (replay(&read.recording, &current, &draft, read.from), begun.elapsed())
-        });
-        let (Comparison { recorded, draft }, took) = replayed.await.expect("a replay does not panic");
-        let read = &kept.read;
-        let reasons = [
-            (read.oldest.is_none_or(|oldest| oldest > read.from), IncompleteReason::BeginsLater),
-            (read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from), IncompleteReason::NotWarm),
-            (since.is_some_and(|since| since > read.from), IncompleteReason::LimitsChanged),
-        ];
-        Ok(PreviewReport {
-            from: read.from,
-            to: read.to,
-            rows: read.recording.len() as u64,
-            bytes: size_of_val(read.recording.as_slice()) as u64,
-            incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
-            recorded,
-            draft,
-            not_replayed,
-            read_ms: read_took.as_millis() as u64,
-            replay_ms: took.as_millis() as u64,
-        })
-    }
-
-    async fn read(
-        &self,
-        db: &Db,
-        clock: &Clock,
-        span: Duration,
-        back: Duration,
-    ) -> Result<KeptRead, PreviewError> {
-        let now_is = clock.now();
-        let kept = self.kept.lock().clone();
-        if let Some(kept) = kept
-            && kept.span == span
-            && (kept.at..kept.at.plus(KEPT)).contains(&now_is)
-            && (kept.read.cut || kept.read.warm_from <= kept.read.from.minus(back))
-        {
-            return Ok(kept);
-        }
-        // Freed first, so that two of them are never in memory at once.
-        *self.kept.lock() = None;
-        let begun = now();
-        let read = read(db, now_is.minus(span), now_is, back).await?;
-        let kept = KeptRead { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
-        *self.kept.lock() = Some(kept.clone());
-        Ok(kept)
+        let (caller, hung_up) = oneshot::channel::<()>();
+        let (db, clock, kept) = (db.clone(), clock.clone(), Arc::clone(&self.kept));
+        let work = async move {
+            let preview = async {
+                let kept = kept_or_read(&kept, &db, &clock, span, back(&draft), &progress).await?;
+                Ok(replayed(&kept, base, &draft, &progress).await)
+            };
+            tokio::select! {
+                biased;
+                // Nobody hears the answer.
+                _ = hung_up => Err(PreviewError::Busy),
+                report = preview => report,
+            }
+        };
+        let report = request_id::in_turn(&self.turn, PATIENCE, work).await;
+        drop(caller);
+        report.unwrap_or(Err(PreviewError::Busy))
     }
 
     /// Frees data that was not used recently.
@@ -238,6 +227,65 @@ impl PreviewService {
         if kept.as_ref().is_some_and(|kept| !(kept.at..kept.at.plus(KEPT)).contains(&clock.now())) {
             *kept = None;
         }
+    }
+}
+
+async fn kept_or_read(
+    kept: &Mutex<Option<KeptRead>>,
+    db: &Db,
+    clock: &Clock,
+    span: Duration,
+    back: Duration,
+    progress: &PreviewProgress,
+) -> Result<KeptRead, PreviewError> {
+    let now_is = clock.now();
+    let last = kept.lock().clone();
+    if let Some(last) = last
+        && last.span == span
+        && (last.at..last.at.plus(KEPT)).contains(&now_is)
+        && (last.read.cut || last.read.warm_from <= last.read.from.minus(back))
+    {
+        return Ok(last);
+    }
+    // Freed first, so that two of them are never in memory at once.
+    *kept.lock() = None;
+    let begun = now();
+    let read = read(db, now_is.minus(span), now_is, back, |pages, of| progress.has_read(pages, of)).await?;
+    let fresh = KeptRead { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
+    *kept.lock() = Some(fresh.clone());
+    Ok(fresh)
+}
+
+async fn replayed(
+    KeptRead { read, took: read_took, .. }: &KeptRead,
+    PreviewBase { limits: in_force, since }: PreviewBase,
+    draft: &Limits,
+    progress: &PreviewProgress,
+) -> PreviewReport {
+    let (begun, of) = (now(), read.recording.len());
+    let mut engine = engine::ReplayEngine::new(&read.recording, &in_force, draft, read.from);
+    while let Some(rows) = engine.go_on() {
+        progress.has_replayed(rows, of);
+        tokio::task::yield_now().await;
+    }
+    let not_replayed = not_replayed(&in_force, draft);
+    let Comparison { recorded, draft } = engine.finish();
+    let reasons = [
+        (read.oldest.is_none_or(|oldest| oldest > read.from), IncompleteReason::BeginsLater),
+        (read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from), IncompleteReason::NotWarm),
+        (since.is_some_and(|since| since > read.from), IncompleteReason::LimitsChanged),
+    ];
+    PreviewReport {
+        from: read.from,
+        to: read.to,
+        rows: of as u64,
+        bytes: size_of_val(read.recording.as_slice()) as u64,
+        incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
+        recorded,
+        draft,
+        not_replayed,
+        read_ms: read_took.as_millis() as u64,
+        replay_ms: begun.elapsed().as_millis() as u64,
     }
 }
 
@@ -269,34 +317,61 @@ mod preview_tests {
     use std::pin::pin;
     use std::task::Poll;
 
+    use super::row::KINDS;
     use super::*;
     use crate::db::tests::TestDatabase;
 
-    #[test]
-    fn who_hangs_up_makes_no_room_for_another_while_the_replay_goes_on() {
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
-        runtime.block_on(async {
-            let database = TestDatabase::sqlite();
-            let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_772_366_400)));
-            let previews = PreviewService::default();
-            // The only thread for replays is blocked, so that this one stays in progress.
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let taken = tokio::task::spawn_blocking(move || released.recv());
-            {
-                let current = PreviewBase { limits: Limits::default(), since: None };
-                let asked = previews.preview((&db, &clock), current, Limits::default(), KEPT);
-                let mut asked = pin!(asked);
-                while previews.kept.lock().is_none() {
-                    let poll = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
-                    assert!(poll.await.is_pending());
-                    tokio::task::yield_now().await;
-                }
+    const BEGIN: Micros = Micros::from_seconds(1_772_366_400);
+
+    /// A wrong password every millisecond.
+    fn recording(rows: i64) -> RecordRead {
+        let mut intake = RowIntake::default();
+        for number in 0..rows {
+            let at = Micros(BEGIN.0 + number * 1_000);
+            intake.take(&RecordedEvent {
+                at,
+                until: at,
+                count: 1,
+                action: ReplayAction::SignIn,
+                outcome: ReplayOutcome::Wrong,
+                limit: None,
+                rule: 0,
+                noted: false,
+                solved: false,
+                forgave: true,
+                keys: [Some(number % 1_000); KINDS],
+            });
+        }
+        let to = Micros(BEGIN.0 + rows * 1_000);
+        let recording = intake.finish();
+        RecordRead { recording, from: BEGIN, to, warm_from: BEGIN, oldest: Some(BEGIN), cut: true }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn it_is_told_how_far_a_preview_is_and_hanging_up_stops_it() {
+        let database = TestDatabase::sqlite();
+        let (db, clock) = (database.open().await, Clock::manual(BEGIN));
+        let previews = PreviewService::default();
+        let read = Arc::new(recording(500_000));
+        let kept = KeptRead { span: KEPT, at: BEGIN, read, took: Duration::ZERO };
+        *previews.kept.lock() = Some(kept);
+        let begin = |progress: &PreviewProgress| {
+            let base = PreviewBase { limits: Limits::default(), since: None };
+            previews.preview((&db, &clock), base, Limits::default(), KEPT, progress.clone())
+        };
+        let progress = PreviewProgress::default();
+        {
+            let mut asked = pin!(begin(&progress));
+            while progress.percent() == 0 {
+                let poll = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
+                assert!(poll.await.is_pending());
+                tokio::task::yield_now().await;
             }
-            assert!(previews.turn.try_lock().is_err(), "the replay has not ended");
-            release.send(()).unwrap();
-            taken.await.unwrap().unwrap();
-            drop(previews.turn.lock().await);
-        });
+        }
+        drop(previews.turn.lock().await);
+        assert!(progress.percent() < 100, "it went on to the end");
+        let whole = PreviewProgress::default();
+        assert_eq!(begin(&whole).await.unwrap().rows, 500_000);
+        assert_eq!(whole.percent(), 100);
     }
 }

@@ -2,11 +2,12 @@
 //! write to the logs.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use gatehouse_limiter::window::{self, GatheredVerdict};
 use gatehouse_limiter::{HitId, HitRing, KeptHit, Limit, Refusal, RuleAction};
+use rustc_hash::FxHashMap;
 
 use super::Comparison;
 use super::row::{
@@ -19,6 +20,9 @@ use crate::config::{LimitName, Limits};
 
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
+
+/// How many rows are replayed before somebody may stop it: some 10 ms of work.
+const AT_ONCE: usize = 20_000;
 
 /// The longest that an attempt waits for others in flight, as in the guard and for guesses.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,13 +72,14 @@ struct DevicesCounted {
 
 pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
+    next: u32,
     from: Micros,
     logs: [LimitLogs; COUNT],
     /// By [`ReplayedLogin`].
     devices: [DevicesCounted; 3],
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
-    queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
+    queues: FxHashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
     /// By time, then in the order in which they were scheduled.
     due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
@@ -91,10 +96,11 @@ impl<'r> ReplayEngine<'r> {
         };
         Self {
             rows,
+            next: 0,
             from,
             logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
             devices: [ReplayedLogin::Own, ReplayedLogin::Realm, ReplayedLogin::Factor].map(devices),
-            queues: HashMap::new(),
+            queues: FxHashMap::default(),
             due: BinaryHeap::new(),
             scheduled: 0,
             recorded: ReplayTally::new(old),
@@ -102,11 +108,20 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    pub fn run(mut self) -> Comparison {
-        for number in 0..self.rows.len() as u32 {
-            self.advance(self.row(number).at);
-            self.arrive(number);
+    /// Goes on with the next rows; how many have come so far, until that is all of them.
+    pub fn go_on(&mut self) -> Option<usize> {
+        if self.next as usize == self.rows.len() {
+            return None;
         }
+        for number in self.next..self.rows.len().min(self.next as usize + AT_ONCE) as u32 {
+            self.advance(self.row(number).at());
+            self.arrive(number);
+            self.next = number + 1;
+        }
+        Some(self.next as usize)
+    }
+
+    pub fn finish(mut self) -> Comparison {
         self.advance(Micros(i64::MAX));
         Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
@@ -139,32 +154,33 @@ impl<'r> ReplayEngine<'r> {
     fn arrive(&mut self, number: u32) {
         let row = self.row(number);
         let attempt =
-            ReplayAttempt { row: number, n: row.count, action: row.action, at: row.at, waited: false };
+            ReplayAttempt { row: number, n: row.count, action: row.action, at: row.at(), waited: false };
         match row.action {
             ReplayAction::Clear => return self.clear(row),
-            action if action.is_answer() => return self.admit(attempt, row.at),
+            action if action.is_answer() => return self.admit(attempt, row.at()),
             _ => {}
         }
-        let (decision, reported) = (row.decision(), row.at >= self.from);
+        let (decision, reported) = (row.decision(), row.at() >= self.from);
         let differs = reported && decision != ReplayDecision::Undecided && self.differs(row);
         if reported {
             self.recorded.count(row, row.action, row.count, decision, false);
         }
         if differs && !is_nameless(row) {
-            return self.retry(number, 0, row.at);
+            return self.retry(number, 0, row.at());
         }
         if reported {
             self.draft.count(row, row.action, row.count, decision, differs);
         }
         if let ReplayDecision::Admitted { .. } = decision {
-            self.admit(attempt, row.at);
+            self.admit(attempt, row.at());
         }
     }
 
     /// Whether the draft may decide differently from the record.
     fn differs(&self, row: &ReplayRow) -> bool {
         row.action.from_device().is_some_and(|(login, _)| self.devices[login as usize].changed)
-            || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
+            || logs_of(row.action, row)
+                .any(|log| self.logs[log.limit as usize].differs(log.subject, row.at()))
     }
 
     /// Tries one of a row's attempts, and then those after it.
@@ -186,21 +202,21 @@ impl<'r> ReplayEngine<'r> {
             }
             ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, .. } => left,
             // The right person has signed in, and stops trying.
-            ReplayVerdict::Decided { .. } if row.honest && action.is_compared() => left,
+            ReplayVerdict::Decided { .. } if row.honest() && action.is_compared() => left,
             ReplayVerdict::Decided { .. } | ReplayVerdict::Held(_) => 1,
         };
         self.conclude(attempt, verdict, now);
         let tried = tried + attempt.n;
         if tried < row.count {
             let next = Duration::from_micros(u64::from(step) * u64::from(tried));
-            self.schedule(row.at.plus(next), DueAction::Retry { row: number, tried });
+            self.schedule(row.at().plus(next), DueAction::Retry { row: number, tried });
         }
     }
 
     /// An attempt that comes while others wait for the same log waits behind them.
     fn evaluate_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let row = self.row(attempt.row);
-        let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.solved));
+        let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.solved()));
         match logs_of(attempt.action, row).find(queue) {
             Some(log) => ReplayVerdict::Held(log),
             None => self.evaluate(attempt, now),
@@ -260,7 +276,7 @@ impl<'r> ReplayEngine<'r> {
     fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
             ReplayVerdict::Held(log) => {
-                let solved = self.row(attempt.row).solved;
+                let solved = self.row(attempt.row).solved();
                 let queue = self.queues.entry((log, solved)).or_default();
                 queue.push_back(ReplayAttempt { waited: true, ..attempt });
             }
@@ -280,7 +296,7 @@ impl<'r> ReplayEngine<'r> {
         self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));
         let as_recorded = match decision {
             ReplayDecision::Admitted { .. } => {
-                !row.is_refused() && now == row.at && attempt.action == row.action
+                !row.is_refused() && now == row.at() && attempt.action == row.action
             }
             ReplayDecision::Refused { .. } | ReplayDecision::Undecided => row.is_refused(),
         };
@@ -313,7 +329,7 @@ impl<'r> ReplayEngine<'r> {
     /// It was verified.
     fn settle(&mut self, attempt: &ReplayAttempt, now: Micros) {
         let row = self.row(attempt.row);
-        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.honest;
+        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.honest();
         self.each_log(attempt, now, |_, log, capacity| {
             log.holds -= 1;
             if !right {
@@ -330,7 +346,7 @@ impl<'r> ReplayEngine<'r> {
     fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
         let own = logs_of(attempt.action, row).next().expect("a password has a log");
         if let Some(log) = self.logs[own.limit as usize].subjects.get_mut(&own.subject)
-            && row.forgave
+            && row.forgave()
             && !attempt.waited
             && log.holds == 0
         {
@@ -451,7 +467,7 @@ pub struct LimitLogs {
     pub limit: Limit,
     is_changed: bool,
     longest: Duration,
-    pub subjects: HashMap<u32, AttemptLog>,
+    pub subjects: FxHashMap<u32, AttemptLog>,
     sweep_at: usize,
 }
 
@@ -461,7 +477,7 @@ impl LimitLogs {
             limit: draft.clone(),
             is_changed: in_force != draft,
             longest: draft.longest_window(),
-            subjects: HashMap::new(),
+            subjects: FxHashMap::default(),
             sweep_at: SWEEP_FROM,
         }
     }

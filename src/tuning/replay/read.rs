@@ -1,24 +1,25 @@
-//! Reads the recorded events of a span from the database, page by page, mostly as numbers, because text makes
-//! reading slow.
+//! Reads the recorded events of a span from the database. It writes them as text, a page of them in one value: to fetch
+//! a value by itself costs several times as much.
 
-use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use sqlx::{AssertSqlSafe, query_as, query_scalar};
+use sqlx::query_scalar;
 
 use super::PreviewError;
-use super::row::{RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake, is_replayed};
+use super::row::{MOST_ROWS, RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake, is_replayed};
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, on_db};
 use crate::sms::{MessagePurpose, ProgramKind};
 
-/// The most rows that one replay takes: 96 MB of them.
-const MOST_ROWS: usize = 2_000_000;
-const PAGE: i64 = 20_000;
+/// Events of a page: some 10 ms of work for the database. Tests have fewer events, and are to read several pages, too.
+const PAGE: usize = if cfg!(test) { 50 } else { 10_000 };
+/// How many pages are read at once. More would leave no core to whoever signs in.
+const READERS: usize = 2;
 
 /// What was read.
 #[derive(Debug)]
@@ -34,114 +35,73 @@ pub struct RecordRead {
     pub cut: bool,
 }
 
-/// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
-const ACTIONS: [(&str, ReplayAction); 16] = [
-    ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
-    ("action = 'sign-in' AND (name IS NULL OR name NOT IN ('code', 'passkey'))", ReplayAction::SignIn),
-    ("action = 'attempt' AND SUBSTR(detail, 1, 10) = '{\"device\":'", ReplayAction::DeviceAttempt),
-    ("action = 'attempt'", ReplayAction::Attempt),
-    (
-        "action = 'factor-failed' AND name = 'totp' AND SUBSTR(detail, 1, 10) = '{\"device\":'",
-        ReplayAction::DeviceFactor,
-    ),
-    ("action = 'factor-failed' AND name = 'totp'", ReplayAction::Factor),
-    ("action = 'factor-failed'", ReplayAction::FactorElsewhere),
-    ("action = 'send'", ReplayAction::Send),
-    ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
-    (
-        "action = 'guess' AND detail IN ('{\"from\":\"known device\"}', '{\"from\":\"program\"}')",
-        ReplayAction::DeviceGuess,
-    ),
-    ("action = 'guess'", ReplayAction::GuessApart),
-    ("action = 'register'", ReplayAction::Register),
-    (
-        "action = 'captcha' AND outcome = 'wrong' AND COALESCE(name, '') NOT IN ('attempt', 'verification')",
-        ReplayAction::Answer,
-    ),
-    ("action = 'captcha' AND outcome = 'wrong' AND name = 'attempt'", ReplayAction::AttemptAnswer),
-    ("action = 'reset'", ReplayAction::Clear),
-    ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", ReplayAction::Clear),
-];
-/// The first condition that is true.
-const OUTCOMES: [(&str, ReplayOutcome); 6] = [
-    // A registration counts however it ends, if its name was looked up.
-    (
-        "action = 'register' AND outcome = 'failed' AND COALESCE(name, '') NOT IN ('unfit-password', 'busy')",
-        ReplayOutcome::Ok,
-    ),
-    ("outcome IN ('ok', 'unknown')", ReplayOutcome::Ok),
-    ("outcome = 'wrong'", ReplayOutcome::Wrong),
-    ("outcome = 'failed'", ReplayOutcome::Failed),
-    ("outcome = 'challenged'", ReplayOutcome::Challenged),
-    ("outcome = 'throttled'", ReplayOutcome::Throttled),
-];
+/// A line for each event: numbers and words, each with a space behind it, and texts of as many bytes as the last two
+/// numbers say; without a number there is none.
+const PAGE_SQL: &str = "SELECT string_agg(line, '') FROM (
+    SELECT concat(at, ' ', until_at - at, ' ', count, ' ', noted, ' ', solved, ' ', rule, ' ', account_key, ' ',
+        address_key, ' ', network_key, ' ', phone_key, ' ', prefix_key, ' ', action, ' ', outcome, ' ', limit_name, ' ',
+        octet_length(name), ' ', octet_length(detail), ' ', name, detail) AS line
+    FROM events WHERE at >= $1 AND at < $2 ORDER BY at, id) AS page";
 
-/// Everything in a row except its times and subjects, in one number: action, outcome, limit (each 31 if
-/// unknown), rule, and three flags. The conditions are in a CASE, which no index serves: otherwise SQLite
-/// would look events up by action and sort all the rest for every page (15 s for a million rows; in the order
-/// of the key, a fifth of that).
-fn sql() -> String {
-    let case = |conditions: &mut dyn Iterator<Item = String>| {
-        let mut case = "CASE".to_owned();
-        for (number, condition) in conditions.enumerate() {
-            let _ = write!(case, " WHEN {condition} THEN {number}");
-        }
-        case + " ELSE 31 END"
-    };
-    let action = case(&mut ACTIONS.iter().map(|(condition, _)| (*condition).to_owned()));
-    let outcome = case(&mut OUTCOMES.iter().map(|(condition, _)| (*condition).to_owned()));
-    let limit = case(&mut LimitName::ALL.iter().map(|name| match name {
-        // A new password, which clears the account's log.
-        LimitName::LoginAccount => {
-            "limit_name = 'login-account' OR action = 'reset' AND limit_name IS NULL".to_owned()
-        }
-        name => format!("limit_name = '{}'", name.as_str()),
-    }));
-    format!(
-        "SELECT at, id, until_at, count,
-            CAST({action} + 32 * {outcome} + 1024 * {limit} + 32768 * COALESCE(rule, 0) + 1048576 * noted
-                + 2097152 * solved + 4194304 * CASE WHEN detail = '{NOT_FORGIVEN}' THEN 1 ELSE 0 END AS BIGINT),
-            account_key, address_key, network_key, phone_key, prefix_key,
-            CASE WHEN action = 'sign-in' AND name = 'device' OR action IN ('attempt', 'captcha', 'factor-failed')
-                OR action = 'admin' AND (limit_name LIKE 'guard-%' OR limit_name LIKE 'program-%') THEN detail END,
-            CASE WHEN action IN ('attempt', 'send') THEN name END
-        FROM events WHERE (at, id) > ($1, $2) AND at < $3 AND {action} < 31 ORDER BY at, id LIMIT $4"
-    )
-}
-
-type KeyColumn = Option<i64>;
-type TextColumn = Option<String>;
-type EventColumns =
-    (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, TextColumn, TextColumn);
-
-/// Everything from `back` before the span to its end.
-pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, PreviewError> {
+/// Everything from `back` before the span to its end. `progress` is told how many pages of how many were read.
+pub async fn read(
+    db: &Db,
+    from: Micros,
+    to: Micros,
+    back: Duration,
+    progress: impl Fn(usize, usize),
+) -> Result<RecordRead, PreviewError> {
     let oldest = oldest(db).await?;
     let wanted = from.minus(back);
-    let mut warm_from = wanted;
+    let bounds = bounds(db, wanted, to).await?;
     // If there is too much, the time before the span is cut first.
-    if let Some(first) = nth_newest(db, to, MOST_ROWS).await? {
-        if first >= from {
-            return Err(PreviewError::Span(format!(
-                "the period has more than {MOST_ROWS} events; choose a shorter one"
-            )));
-        }
-        warm_from = warm_from.max(Micros(first.0 + 1));
+    let warm_from = bounds[0];
+    if warm_from > from {
+        return Err(PreviewError::Span(format!(
+            "the period has more than {MOST_ROWS} events; choose a shorter one"
+        )));
     }
-    let (mut intake, sql) = (RowIntake::default(), sql());
-    let (mut at, mut id) = (warm_from.0 - 1, i64::MAX);
-    loop {
-        let page: Vec<EventColumns> = on_db!(db, pool => query_as(AssertSqlSafe(sql.as_str()))
-            .bind(at).bind(id).bind(to.0).bind(PAGE).fetch_all(pool).await)
-        .map_err(DbError::from)?;
-        page.iter().filter_map(recorded).for_each(|row| intake.take(&row));
-        match page.last() {
-            Some(last) if page.len() as i64 == PAGE => (at, id) = (last.0, last.1),
-            _ => break,
+    let of = bounds.len() - 1;
+    let each = stream::iter(0..of).map(|number| page(db, bounds[number], bounds[number + 1]));
+    let mut pages = each.buffered(READERS).enumerate();
+    let mut intake = RowIntake::default();
+    while let Some((number, page)) = pages.next().await {
+        let page = page?.unwrap_or_default();
+        let mut lines = EventLines(&page);
+        while !lines.0.is_empty() {
+            if let Some(event) = lines.next_event() {
+                intake.take(&event);
+            }
         }
+        progress(number + 1, of);
     }
     let recording = intake.finish();
     Ok(RecordRead { recording, from, to, warm_from, oldest, cut: warm_from > wanted })
+}
+
+/// Where pages begin, and where the last one ends, in the order of time. The first of them begins later than `from` if
+/// there are too many events.
+async fn bounds(db: &Db, from: Micros, to: Micros) -> Result<Vec<Micros>, DbError> {
+    const SQL: &str =
+        "SELECT at FROM events WHERE at >= $1 AND at < $2 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $3";
+    let (mut bounds, mut before) = (vec![to], to);
+    while bounds.len() <= MOST_ROWS / PAGE {
+        let newest: Option<i64> = on_db!(db, pool => query_scalar(SQL)
+            .bind(from.0).bind(before.0).bind(PAGE as i64).fetch_optional(pool).await)?;
+        let Some(at) = newest else {
+            bounds.push(from);
+            break;
+        };
+        // A page has all events of its first microsecond, or none.
+        before = Micros((at + 1).min(before.0 - 1));
+        bounds.push(before);
+    }
+    bounds.reverse();
+    Ok(bounds)
+}
+
+async fn page(db: &Db, from: Micros, to: Micros) -> Result<Option<String>, DbError> {
+    Ok(on_db!(db, pool => query_scalar(PAGE_SQL).bind(from.0).bind(to.0).fetch_one(pool).await)?)
 }
 
 async fn oldest(db: &Db) -> Result<Option<Micros>, DbError> {
@@ -150,54 +110,122 @@ async fn oldest(db: &Db) -> Result<Option<Micros>, DbError> {
     Ok(at.map(Micros))
 }
 
-/// The time of the `n`-th newest event before the end of the span.
-async fn nth_newest(db: &Db, to: Micros, n: usize) -> Result<Option<Micros>, DbError> {
-    const SQL: &str = "SELECT at FROM events WHERE at < $1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $2";
-    let at: Option<i64> =
-        on_db!(db, pool => query_scalar(SQL).bind(to.0).bind(n as i64).fetch_optional(pool).await)?;
-    Ok(at.map(Micros))
+/// What is left of a page.
+struct EventLines<'t>(&'t str);
+
+impl<'t> EventLines<'t> {
+    fn word(&mut self) -> &'t str {
+        let (word, rest) = self.0.split_once(' ').expect("the database puts a space behind each");
+        self.0 = rest;
+        word
+    }
+
+    fn number(&mut self) -> Option<i64> {
+        self.word().parse().ok()
+    }
+
+    fn text(&mut self, bytes: Option<i64>) -> Option<&'t str> {
+        let (text, rest) = self.0.split_at(usize::try_from(bytes?).ok()?);
+        self.0 = rest;
+        Some(text)
+    }
+
+    /// None if it is no attempt.
+    fn next_event(&mut self) -> Option<RecordedEvent> {
+        let [at, lasts, count, noted, solved, rule] = [(); 6].map(|()| self.number().unwrap_or(0));
+        let [account, address, network, phone, prefix] = [(); 5].map(|()| self.number());
+        let [action, outcome, limit] = [(); 3].map(|()| self.word());
+        let [name, detail] = [(); 2].map(|()| self.number());
+        let (name, detail) = (self.text(name), self.text(detail));
+        let tells = match (action, name) {
+            ("sign-in", name) => name == Some("device"),
+            ("admin", _) => limit.starts_with("guard-") || limit.starts_with("program-"),
+            (action, _) => matches!(action, "attempt" | "captcha" | "factor-failed"),
+        };
+        let fields = detail.filter(|_| tells).and_then(|detail| serde_json::from_str(detail).ok());
+        let fields: DetailFields = fields.unwrap_or_default();
+        let limit = match (action, limit) {
+            // A new password, which clears the account's log.
+            ("reset", "") => Some(LimitName::LoginAccount),
+            (_, limit) => LimitName::parse(limit),
+        };
+        let outcome_of = replayed_outcome(action, name, outcome);
+        let (action, realm) = match replayed_action(action, name, outcome, detail)? {
+            ReplayAction::Send => sender(name),
+            other => (other, name.filter(|_| action == "attempt").map(str::to_owned)),
+        };
+        let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
+        let realm = realm.or(fields.realm).or(fields.name);
+        let in_realm = |key: Option<i64>| realm.as_ref().map_or(key, |realm| Some(together((realm, key?))));
+        Some(RecordedEvent {
+            at: Micros(at),
+            until: Micros(at.saturating_add(lasts)),
+            count: count.unsigned_abs(),
+            action,
+            outcome: outcome_of,
+            limit: limit.filter(|limit| is_replayed(*limit) && !(apart && *limit == LimitName::SmsGuess)),
+            rule: rule as u8,
+            noted: noted != 0,
+            solved: solved != 0,
+            forgave: detail != Some(NOT_FORGIVEN) && fields.forgave.unwrap_or(true),
+            keys: [
+                account,
+                in_realm(address),
+                in_realm(network),
+                phone,
+                in_realm(prefix),
+                // A device is identified together with its account.
+                fields.device.map(|device| together((account, device))).or_else(|| in_realm(phone)),
+            ],
+        })
+    }
 }
 
-fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
-    let (at, _, until, count, code, account, address, network, phone, prefix, detail, name) = fields;
-    let part = |shift: u32| (code >> shift & 31) as usize;
-    let flag = |bit: u32| code >> bit & 1 == 1;
-    let action = ACTIONS.get(part(0))?.1;
-    let outcome = OUTCOMES.get(part(5)).map_or(ReplayOutcome::Undecided, |(_, outcome)| *outcome);
-    let (action, realm) = match action {
-        ReplayAction::Send => sender(name.as_deref()),
-        other => (other, name.clone()),
-    };
-    let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
-    let limit = match LimitName::ALL.get(part(10)).copied() {
-        Some(LimitName::SmsGuess) if apart => None,
-        limit => limit.filter(|limit| is_replayed(*limit)),
-    };
-    let detail = detail.as_deref().and_then(|detail| serde_json::from_str(detail).ok());
-    let detail: DetailFields = detail.unwrap_or_default();
-    let realm = realm.as_ref().or(detail.realm.as_ref()).or(detail.name.as_ref());
-    let in_realm = |key: &KeyColumn| realm.map_or(*key, |realm| Some(together((realm, (*key)?))));
-    Some(RecordedEvent {
-        at: Micros(*at),
-        until: Micros(*until),
-        count: count.unsigned_abs(),
-        action,
-        outcome,
-        limit,
-        rule: part(15) as u8,
-        noted: flag(20),
-        solved: flag(21),
-        forgave: !flag(22) && detail.forgave.unwrap_or(true),
-        keys: [
-            *account,
-            in_realm(address),
-            in_realm(network),
-            *phone,
-            in_realm(prefix),
-            // A device is identified together with its account.
-            detail.device.map(|device| together((account, device))).or_else(|| in_realm(phone)),
-        ],
+/// Which attempt an event is. A sign-in by code is the guess before it.
+fn replayed_action(
+    action: &str,
+    name: Option<&str>,
+    outcome: &str,
+    detail: Option<&str>,
+) -> Option<ReplayAction> {
+    let device = detail.is_some_and(|detail| detail.starts_with(r#"{"device":"#));
+    Some(match (action, name) {
+        ("sign-in", Some("device")) => ReplayAction::DeviceSignIn,
+        ("sign-in", Some("code" | "passkey")) => return None,
+        ("sign-in", _) => ReplayAction::SignIn,
+        ("attempt", _) if device => ReplayAction::DeviceAttempt,
+        ("attempt", _) => ReplayAction::Attempt,
+        ("factor-failed", Some("totp")) if device => ReplayAction::DeviceFactor,
+        ("factor-failed", Some("totp")) => ReplayAction::Factor,
+        ("factor-failed", _) => ReplayAction::FactorElsewhere,
+        ("send", _) => ReplayAction::Send,
+        ("guess", _) => match detail {
+            None => ReplayAction::Guess,
+            Some(r#"{"from":"known device"}"# | r#"{"from":"program"}"#) => ReplayAction::DeviceGuess,
+            Some(_) => ReplayAction::GuessApart,
+        },
+        ("register", _) => ReplayAction::Register,
+        ("captcha", Some("attempt")) if outcome == "wrong" => ReplayAction::AttemptAnswer,
+        ("captcha", name) if outcome == "wrong" && name != Some("verification") => ReplayAction::Answer,
+        ("reset", _) => ReplayAction::Clear,
+        ("admin", Some("subject.clear")) if outcome == "ok" => ReplayAction::Clear,
+        _ => return None,
     })
+}
+
+fn replayed_outcome(action: &str, name: Option<&str>, outcome: &str) -> ReplayOutcome {
+    match outcome {
+        "ok" | "unknown" => ReplayOutcome::Ok,
+        // A registration counts however it ends, if its name was looked up.
+        "failed" if action == "register" && !matches!(name, Some("unfit-password" | "busy")) => {
+            ReplayOutcome::Ok
+        }
+        "failed" => ReplayOutcome::Failed,
+        "wrong" => ReplayOutcome::Wrong,
+        "challenged" => ReplayOutcome::Challenged,
+        "throttled" => ReplayOutcome::Throttled,
+        _ => ReplayOutcome::Undecided,
+    }
 }
 
 /// Who had a message with this purpose sent: our own pages, or a program by its kind and name.

@@ -1,10 +1,10 @@
-//! Recorded attempts in the form that the replay uses: 48 bytes each, subjects by number, in the order of time; which
+//! Recorded attempts in the form that the replay uses: 36 bytes each, subjects by number, in the order of time; which
 //! limits are replayed, and which logs count an attempt.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use gatehouse_limiter::{Limit, LimitMode, RuleAction};
+use gatehouse_limiter::{Limit, LimitMode, MOST_RULES, RuleAction};
+use rustc_hash::FxHashMap;
 
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
@@ -23,8 +23,13 @@ pub const DEVICE: usize = 5;
 pub const PROGRAM_PHONE: usize = DEVICE;
 pub const KINDS: usize = 6;
 
+/// The most rows of one recording, and so the most subjects of a kind.
+pub const MOST_ROWS: usize = 2_000_000;
+/// A number of a subject.
+const SUBJECT_BITS: usize = 21;
 /// The number for no subject.
-pub const NOBODY: u32 = u32::MAX;
+pub const NOBODY: u32 = (1 << SUBJECT_BITS) - 1;
+const _: () = assert!(MOST_ROWS < NOBODY as usize);
 
 /// Where a password, or what follows it, was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,35 +154,68 @@ pub struct RecordedEvent {
     pub keys: [Option<i64>; KINDS],
 }
 
+/// Two million of them are to fit into 69 MiB, so nothing in it is wider than it must be.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayRow {
-    pub at: Micros,
+    at: [u32; 2],
     /// Until the last attempt of an episode, or until its outcome was known: microseconds.
     lasts: u32,
     pub count: u32,
-    pub subjects: [u32; KINDS],
+    /// Three in each half.
+    subjects: [[u32; 2]; 2],
     pub action: ReplayAction,
     pub outcome: ReplayOutcome,
     /// The limit that refused it, would have refused it, or was cleared.
     pub limit: Option<LimitName>,
-    rule: u8,
-    /// A limit in monitor mode would have refused it.
-    noted: bool,
-    pub solved: bool,
-    pub forgave: bool,
-    /// Right, or soon followed by the right one from the same place.
-    pub honest: bool,
+    /// The rule, and what else is true of it.
+    bits: u8,
 }
 
-const _: () = assert!(size_of::<ReplayRow>() == 48);
+const RULE: u8 = 0b1111;
+/// A limit in monitor mode would have refused it.
+const NOTED: u8 = 0b1_0000;
+const SOLVED: u8 = 0b10_0000;
+const FORGAVE: u8 = 0b100_0000;
+/// Right, or soon followed by the right one from the same place.
+const HONEST: u8 = 0b1000_0000;
+
+const _: () = assert!(size_of::<ReplayRow>() == 36 && MOST_RULES <= RULE as usize);
+
+const fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+const fn whole([low, high]: [u32; 2]) -> u64 {
+    low as u64 | (high as u64) << 32
+}
 
 impl ReplayRow {
+    pub const fn at(&self) -> Micros {
+        Micros(whole(self.at) as i64)
+    }
+
+    pub const fn subject(&self, kind: usize) -> u32 {
+        (whole(self.subjects[kind / 3]) >> (kind % 3 * SUBJECT_BITS)) as u32 & NOBODY
+    }
+
     pub const fn lasts(&self) -> Duration {
         Duration::from_micros(self.lasts as u64)
     }
 
     pub fn until(&self) -> Micros {
-        self.at.plus(self.lasts())
+        self.at().plus(self.lasts())
+    }
+
+    pub const fn solved(&self) -> bool {
+        self.bits & SOLVED != 0
+    }
+
+    pub const fn forgave(&self) -> bool {
+        self.bits & FORGAVE != 0
+    }
+
+    pub const fn honest(&self) -> bool {
+        self.bits & HONEST != 0
     }
 
     pub const fn is_refused(&self) -> bool {
@@ -187,12 +225,12 @@ impl ReplayRow {
     /// The recorded decision.
     pub fn decision(&self) -> ReplayDecision {
         let refused = |then| match self.limit {
-            Some(limit) => ReplayDecision::Refused { limit, rule: usize::from(self.rule), then },
+            Some(limit) => ReplayDecision::Refused { limit, rule: usize::from(self.bits & RULE), then },
             None => ReplayDecision::Undecided,
         };
         match self.outcome {
             ReplayOutcome::Ok | ReplayOutcome::Wrong | ReplayOutcome::Failed => {
-                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.noted) }
+                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.bits & NOTED != 0) }
             }
             ReplayOutcome::Challenged => refused(RuleAction::Captcha),
             ReplayOutcome::Throttled => refused(RuleAction::Block),
@@ -217,50 +255,52 @@ impl ReplayRow {
         match self.outcome {
             ReplayOutcome::Challenged | ReplayOutcome::Throttled => 2,
             ReplayOutcome::Ok if self.lasts == 0 => 3,
-            _ => u8::from(self.solved),
+            _ => u8::from(self.solved()),
         }
     }
 }
 
-/// Collects rows, approximately in the order of time.
+/// Collects rows in the order of time.
 #[derive(Debug, Default)]
 pub struct RowIntake {
     rows: Vec<ReplayRow>,
-    numbers: [HashMap<i64, u32>; KINDS],
+    numbers: [FxHashMap<i64, u32>; KINDS],
 }
 
 impl RowIntake {
     pub fn take(&mut self, recorded: &RecordedEvent) {
-        let mut subjects = [NOBODY; KINDS];
-        for ((place, numbers), key) in subjects.iter_mut().zip(&mut self.numbers).zip(recorded.keys) {
-            if let Some(key) = key {
-                let next = numbers.len() as u32;
-                *place = *numbers.entry(key).or_insert(next);
-            }
+        let mut subjects = [0; 2];
+        for (kind, (numbers, key)) in self.numbers.iter_mut().zip(recorded.keys).enumerate() {
+            let next = numbers.len() as u32;
+            let number = key.map_or(NOBODY, |key| *numbers.entry(key).or_insert(next));
+            subjects[kind / 3] |= u64::from(number) << (kind % 3 * SUBJECT_BITS);
         }
         // Refused by no replayed limit: no draft admits it.
         let foreign = matches!(recorded.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
             && recorded.limit.is_none();
+        let bit = |is, bit| if is { bit } else { 0 };
         self.rows.push(ReplayRow {
-            at: recorded.at,
+            at: halves(recorded.at.0 as u64),
             lasts: u32::try_from(recorded.until.since(recorded.at).as_micros()).unwrap_or(u32::MAX),
             count: u32::try_from(recorded.count).unwrap_or(u32::MAX),
-            subjects,
+            subjects: subjects.map(halves),
             action: recorded.action,
             outcome: if foreign { ReplayOutcome::Undecided } else { recorded.outcome },
             limit: recorded.limit,
-            rule: recorded.rule,
-            noted: recorded.noted,
-            solved: recorded.solved,
-            forgave: recorded.forgave,
-            honest: false,
+            bits: recorded.rule.min(RULE)
+                | bit(recorded.noted, NOTED)
+                | bit(recorded.solved, SOLVED)
+                | bit(recorded.forgave, FORGAVE),
         });
     }
 
-    /// Sorted, each row with what the others reveal about it.
+    /// Those of one microsecond sorted, each with what the others reveal about it.
     pub fn finish(self) -> Vec<ReplayRow> {
         let mut rows = self.rows;
-        rows.sort_by_key(|row| (row.at, row.rank()));
+        debug_assert!(rows.is_sorted_by_key(ReplayRow::at), "in the order of time");
+        for same in rows.chunk_by_mut(|one, other| one.at == other.at) {
+            same.sort_by_key(ReplayRow::rank);
+        }
         rows.shrink_to_fit();
         find_honest(&mut rows);
         rows
@@ -270,7 +310,7 @@ impl RowIntake {
 /// Marks attempts of honest people, as far as that can be known: a right one, or one soon followed by a right
 /// one from the same address. A message counts if its code was entered soon.
 fn find_honest(rows: &mut [ReplayRow]) {
-    let mut right: [HashMap<[u32; 2], Micros>; 2] = Default::default();
+    let mut right: [FxHashMap<[u32; 2], Micros>; 2] = Default::default();
     for row in rows.iter_mut().rev() {
         let who = match row.action {
             ReplayAction::SignIn
@@ -292,16 +332,16 @@ fn find_honest(rows: &mut [ReplayRow]) {
             | ReplayAction::AttemptAnswer
             | ReplayAction::Clear => continue,
         };
-        let pair = [row.subjects[who], row.subjects[ADDRESS]];
+        let pair = [row.subject(who), row.subject(ADDRESS)];
         let known = !pair.contains(&NOBODY);
         let right = &mut right[usize::from(who == PHONE)];
         if row.outcome == ReplayOutcome::Ok && !row.action.is_send() {
-            row.honest = true;
+            row.bits |= HONEST;
             if known {
-                right.insert(pair, row.at);
+                right.insert(pair, row.at());
             }
         } else if known && right.get(&pair).is_some_and(|at| at.since(row.until()) <= SOON) {
-            row.honest = true;
+            row.bits |= HONEST;
         }
     }
 }
@@ -371,18 +411,18 @@ impl LogRef {
 
     const fn part(limit: LimitName, part: LogPart, row: &ReplayRow) -> Self {
         let subject = match limit.subject() {
-            LimitSubject::Phone if matches!(part, LogPart::Challenges) => row.subjects[PROGRAM_PHONE],
+            LimitSubject::Phone if matches!(part, LogPart::Challenges) => row.subject(PROGRAM_PHONE),
             LimitSubject::Everyone if matches!(part, LogPart::Challenges) => PAGES,
-            LimitSubject::Account | LimitSubject::RealmAccount => row.subjects[ACCOUNT],
-            LimitSubject::Device | LimitSubject::RealmDevice => row.subjects[DEVICE],
-            LimitSubject::Phone => row.subjects[PHONE],
+            LimitSubject::Account | LimitSubject::RealmAccount => row.subject(ACCOUNT),
+            LimitSubject::Device | LimitSubject::RealmDevice => row.subject(DEVICE),
+            LimitSubject::Phone => row.subject(PHONE),
             LimitSubject::Address | LimitSubject::RealmAddress | LimitSubject::ProgramAddress => {
-                row.subjects[ADDRESS]
+                row.subject(ADDRESS)
             }
             LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork => {
-                row.subjects[NETWORK]
+                row.subject(NETWORK)
             }
-            LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subjects[PREFIX],
+            LimitSubject::Prefix | LimitSubject::ProgramPrefix => row.subject(PREFIX),
             LimitSubject::Everyone | LimitSubject::Program | LimitSubject::Grant => 0,
         };
         Self { limit, subject, part }
@@ -390,7 +430,7 @@ impl LogRef {
 
     /// Whether `captcha` rules let an attempt pass here.
     pub const fn spares(self, row: &ReplayRow) -> bool {
-        row.solved || matches!(self.part, LogPart::Blocks)
+        row.solved() || matches!(self.part, LogPart::Blocks)
     }
 }
 

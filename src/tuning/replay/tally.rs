@@ -142,7 +142,7 @@ impl AttemptCounts {
             }
         }
         self.admitted += admitted;
-        if row.honest {
+        if row.honest() {
             self.bothered += refused;
         }
         if row.action.is_send() {
@@ -152,7 +152,7 @@ impl AttemptCounts {
         if row.action.is_compared() && row.outcome == ReplayOutcome::Wrong {
             self.guesses_verified += admitted;
             self.guesses_stopped += refused;
-        } else if row.action.is_compared() && row.is_refused() && !row.honest {
+        } else if row.action.is_compared() && row.is_refused() && !row.honest() {
             self.guesses_verified += admitted;
         }
     }

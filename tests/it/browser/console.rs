@@ -31,6 +31,7 @@ async fn an_attack_is_seen_a_limit_tightened_and_the_person_let_in() {
     let browser = Browser::start(&app.url).await;
     sees_the_attack(&browser, &app).await;
     tries_a_draft(&browser).await;
+    stops_a_trial(&browser).await;
     saves_it_with_a_reason_and_the_password(&browser, &app).await;
     it_is_in_force(&browser, &app).await;
     looks_the_person_up_and_lets_them_in(&browser, &app).await;
@@ -72,6 +73,25 @@ async fn tries_a_draft(browser: &Browser) {
     let told = browser.js(guesses).await;
     let told = told.as_str().unwrap();
     assert!(told.contains('8') && told.contains('4'), "{told}");
+}
+
+/// On a record so large that it does not end.
+async fn stops_a_trial(browser: &Browser) {
+    let never = "window.fetch = async (url, { signal }) => new Response(new ReadableStream({ start(body) {
+        body.enqueue(new TextEncoder().encode('3\\n41\\n'));
+        signal.addEventListener('abort', () => { window.hungUp = true; body.error(signal.reason); });
+    } }))";
+    browser.js(never).await;
+    browser.find("button[value=try]").await.click().await.unwrap();
+    browser.until("progress", "return document.querySelector('.preview progress')?.value === 41").await;
+    browser.find(".preview .progress button").await.click().await.unwrap();
+    browser
+        .until("that it stopped", "return document.querySelector('.preview [role=status]') !== null")
+        .await;
+    assert_eq!(browser.js("return window.hungUp").await, true);
+    assert!(browser.text("#preview").await.contains("Stopped") && !browser.has(".preview progress").await);
+    assert_eq!(browser.js("return document.activeElement.value").await, "try");
+    assert_eq!(browser.value("#max-0").await, "4");
 }
 
 async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestApp) {

@@ -160,6 +160,29 @@ async fn a_bad_draft_is_refused_at_its_field() {
 }
 
 #[tokio::test]
+async fn a_form_is_answered_with_a_page_whether_or_not_a_script_asked_for_its_progress() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    assert_eq!(attempts(&app, "alice", &[WRONG; 5]).await, [401, 401, 401, 403, 403]);
+    app.advance(SECOND);
+    let at = "/admin/limits/edit/login-account";
+    let rule = [("span-0", "window"), ("window-0", "1m"), ("then-0", "captcha"), ("do", "try")];
+    for progress in ["", "1"] {
+        let tried = async |max| {
+            let form = [&rule[..], &[("max-0", max), ("progress", progress)]].concat();
+            boss.submit(at, at, &form).await
+        };
+        let page = tried("2").await;
+        assert_eq!((page.status, page.text.matches("</html>").count()), (200, 1), "{}", page.text);
+        assert!(page.text.contains("about 3"), "{}", page.text);
+        let mistaken = tried("none").await;
+        assert_eq!(mistaken.text.matches("</html>").count(), 1, "{}", mistaken.text);
+        assert!(mistaken.status == 422 || !progress.is_empty(), "{}", mistaken.status);
+    }
+}
+
+#[tokio::test]
 async fn drafts_are_tried_by_administrators_only() {
     let app = TestApp::start(Store::Memory).await;
     let user = app.client();

@@ -16,8 +16,9 @@ use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
+use crate::tuning::replay::row::ACCOUNT;
 use crate::tuning::replay::{
-    IncompleteReason, PreviewBase, PreviewError, PreviewService, ReplayAction, read, replay,
+    IncompleteReason, PreviewBase, PreviewError, PreviewProgress, PreviewService, ReplayAction, read, replay,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -97,6 +98,7 @@ on_both_databases!(
     limits_that_came_into_force_within_the_span_are_told_of,
     a_preview_tells_what_it_read_and_what_it_lacks,
     an_address_counts_in_each_realm_for_itself,
+    each_event_is_read_once_however_many_there_are_of_one_microsecond,
 );
 
 async fn what_is_read_from_the_database_gives_the_decisions_that_were_made(database: TestDatabase) {
@@ -108,7 +110,7 @@ async fn what_is_read_from_the_database_gives_the_decisions_that_were_made(datab
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
     let truth = count(&attempts, &today(), &decided, &decided, BEGIN);
     let end = Micros(clock.now().0 + 1);
-    let read = read(&db, Micros(BEGIN), end, DAY).await.unwrap();
+    let read = read(&db, Micros(BEGIN), end, DAY, |_, _| {}).await.unwrap();
     let replayed = replay(&read.recording, &today(), &today(), read.from);
     assert_exact(&replayed.recorded, &truth);
     assert_eq!(replayed.draft, replayed.recorded);
@@ -121,13 +123,9 @@ async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided(da
     let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
-    let read = read(&db, Micros(BEGIN), Micros(clock.now().0 + 1), DAY).await.unwrap();
+    let read = read(&db, Micros(BEGIN), Micros(clock.now().0 + 1), DAY, |_, _| {}).await.unwrap();
     let replayed = replay(&read.recording, &plenty(), &today(), read.from);
     assert_exact(&replayed.draft, &count(&attempts, &today(), &decided, &real, BEGIN));
-}
-
-fn since_ever() -> PreviewBase {
-    PreviewBase { limits: today(), since: None }
 }
 
 async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestDatabase) {
@@ -148,7 +146,10 @@ async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestD
     let begin = clock.now().minus(DAY);
     let tried = async |since, draft| {
         let current = PreviewBase { limits: Limits::default(), since };
-        PreviewService::default().preview((&db, &clock), current, draft, DAY).await.unwrap()
+        PreviewService::default()
+            .preview((&db, &clock), current, draft, DAY, PreviewProgress::default())
+            .await
+            .unwrap()
     };
     for (since, changed) in [(None, false), (Some(begin), false), (Some(begin.plus(DAY / 2)), true)] {
         let report = tried(since, Limits::default()).await;
@@ -170,8 +171,15 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     let decided = run(&attempts, &today()).await;
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
     let previews = PreviewService::default();
-    let draft = || Limits::default();
-    let report = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
+    let preview = async |previews: &PreviewService, span| {
+        let base = PreviewBase { limits: today(), since: None };
+        let progress = PreviewProgress::default();
+        let report = previews.preview((&db, &clock), base, Limits::default(), span, progress.clone()).await;
+        assert_eq!(progress.percent(), if report.is_ok() { 100 } else { 0 });
+        report
+    };
+    let tried = async |previews| preview(previews, DAY).await;
+    let report = tried(&previews).await.unwrap();
     let reported = attempts.iter().filter(|attempt| !attempt.action.is_answer());
     let counted = reported.filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
@@ -181,12 +189,12 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
     assert!(!report.not_replayed.contains(&"login-device".to_owned()));
     clock.advance(Duration::from_secs(30));
-    let again = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
+    let again = tried(&previews).await.unwrap();
     assert_eq!(again.to, report.to, "what was read serves the next draft");
     clock.advance(Duration::from_secs(31));
-    let later = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
+    let later = tried(&previews).await.unwrap();
     assert!(later.to > report.to);
-    let refused = previews.preview((&db, &clock), since_ever(), draft(), Duration::from_secs(1)).await;
+    let refused = preview(&previews, Duration::from_secs(1)).await;
     assert!(matches!(refused, Err(PreviewError::Span(_))));
 }
 
@@ -212,8 +220,34 @@ async fn an_address_counts_in_each_realm_for_itself(database: TestDatabase) {
         let rule = || vec![Rule::sliding(max, DAY, RuleAction::Block)];
         let draft = limits(&[enforced("guard-address", rule()), enforced("guard-network", rule())]);
         let current = PreviewBase { limits: Limits::default(), since: None };
-        let report = PreviewService::default().preview((&db, &clock), current, draft, DAY).await.unwrap();
+        let report = PreviewService::default()
+            .preview((&db, &clock), current, draft, DAY, PreviewProgress::default())
+            .await
+            .unwrap();
         report.draft.all.throttled
     };
     assert_eq!((refused(3).await, refused(2).await, refused(1).await), (0, 2, 4));
+}
+
+async fn each_event_is_read_once_however_many_there_are_of_one_microsecond(database: TestDatabase) {
+    let db = database.open().await;
+    let clock = Clock::manual(Micros(BEGIN));
+    let audit = audit(&db, &clock);
+    let mut number = 0;
+    for together in [1, 300, 49, 50, 51, 1, 2, 100] {
+        clock.advance(Duration::from_micros(1));
+        for _ in 0..together {
+            number += 1;
+            let account = format!("somebody-{number}");
+            let account = Some(EventSubject::Login(&account));
+            let (action, outcome) = (audit::Action::SignIn, audit::Outcome::Wrong);
+            audit.record(AuditEvent { account, ..AuditEvent::new(clock.now(), action, outcome) });
+        }
+        audit.flush().await;
+    }
+    let read = read(&db, Micros(BEGIN + 2), Micros(BEGIN + 9), DAY, |_, _| {}).await.unwrap();
+    let mut accounts: Vec<u32> = read.recording.iter().map(|row| row.subject(ACCOUNT)).collect();
+    assert!(read.recording.is_sorted_by_key(|row| row.at()));
+    accounts.sort_unstable();
+    assert!(accounts.into_iter().eq(0..number), "each of them");
 }

@@ -59,6 +59,8 @@ fn episode(from: i64, to: i64, count: u64, account: Option<i64>) -> RecordedEven
 
 fn compare(rows: &[RecordedEvent], in_force: &Limits, draft: &Limits) -> Comparison {
     let mut intake = RowIntake::default();
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| row.at);
     rows.iter().for_each(|row| intake.take(row));
     replay(&intake.finish(), in_force, draft, Micros(BEGIN))
 }

@@ -372,7 +372,7 @@ fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &[Repla
     let mut left: Vec<bool> = vec![true; recording.len()];
     let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
     for (index, row) in recording.iter().enumerate() {
-        by_time.entry(row.at.0).or_default().push(index);
+        by_time.entry(row.at().0).or_default().push(index);
     }
     for (row, attempts) in rows {
         let same = |index: &&usize| {
@@ -380,11 +380,11 @@ fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &[Repla
             left[**index]
                 && (other.action, other.outcome, other.until(), other.count)
                     == (row.action, row.outcome, row.until, row.count as u32)
-                && (0..KINDS).all(|kind| (other.subjects[kind] == u32::MAX) == row.keys[kind].is_none())
+                && (0..KINDS).all(|kind| (other.subject(kind) == row::NOBODY) == row.keys[kind].is_none())
         };
         let index = *by_time[&row.at.0].iter().find(same).expect("it went in");
         left[index] = false;
-        attempts.iter().for_each(|number| honest[*number] = recording[index].honest);
+        attempts.iter().for_each(|number| honest[*number] = recording[index].honest());
     }
     honest
 }

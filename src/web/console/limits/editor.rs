@@ -12,9 +12,9 @@ use gatehouse_limiter::{CalendarUnit, Limit, LimitMode, MOST_RULES, Rule};
 use rust_i18n::t;
 
 use super::RuleSettings;
-use super::preview::{PreviewView, tried};
+use super::preview::{PreviewView, telling, tried};
 use crate::config::{LimitName, Limits, limits_toml};
-use crate::tuning::{CurrentLimits, with_limit};
+use crate::tuning::{CurrentLimits, PreviewProgress, with_limit};
 use crate::web::console::FormProblem;
 use crate::web::console::document::{Act, Controls, LIMITS, TomlDraft, Trial, read_draft, submitted};
 use crate::web::console::guard::AdminRequest;
@@ -56,7 +56,22 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 }
 
 /// `POST /admin/limits/edit/{limit}`
-pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormPairs>) -> WebResult {
+pub async fn submit(request: AdminRequest, name: Path<String>, Form(pairs): Form<FormPairs>) -> WebResult {
+    let (asked, progress) = (asks_for_progress(&pairs), PreviewProgress::default());
+    telling(asked, progress.clone(), submitted_form(request, name, pairs, progress)).await
+}
+
+/// Only the script does.
+fn asks_for_progress(pairs: &[(String, String)]) -> bool {
+    !value(pairs, "progress").is_empty()
+}
+
+async fn submitted_form(
+    request: AdminRequest,
+    name: Path<String>,
+    pairs: FormPairs,
+    progress: PreviewProgress,
+) -> WebResult {
     let current = request.services.tuning.current();
     let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&request))?;
     let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
@@ -76,7 +91,7 @@ pub async fn submit(request: AdminRequest, name: Path<String>, pairs: Form<FormP
         let (toml, table, name) = (limits_toml(&current.document), form.toml(&name), name.to_string());
         read_draft(&request.admin, move |_| with_limit(&toml, &name, &table)).await
     };
-    let attempt = async |draft| tried(&request, draft, stretch).await;
+    let attempt = async |draft| tried(&request, draft, stretch, progress).await;
     submitted(&request, &LIMITS, &pairs, controls, page, draft, attempt).await
 }
 
@@ -92,13 +107,18 @@ pub async fn show_toml(request: AdminRequest) -> WebResult {
 /// `POST /admin/limits/toml`
 pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
+    let (asked, progress) = (asks_for_progress(&pairs), PreviewProgress::default());
+    telling(asked, progress.clone(), submitted_document(request, pairs, progress)).await
+}
+
+async fn submitted_document(request: AdminRequest, pairs: FormPairs, progress: PreviewProgress) -> WebResult {
     let sent = TomlDraft::read(&LIMITS, &pairs);
     let show = |controls: Controls, preview| {
         let page = TomlDraft { controls, ..sent.clone() };
         let layout = page.layout(&request.visit, request.admin.login());
         request.visit.page(page.controls.status(), &TomlPage { layout, page, preview })
     };
-    let attempt = async |draft| tried(&request, draft, sent.controls.stretch).await;
+    let attempt = async |draft| tried(&request, draft, sent.controls.stretch, progress).await;
     let (controls, draft) = (sent.controls.clone(), async || Ok(Ok(sent.toml.clone())));
     submitted(&request, &LIMITS, &pairs, controls, show, draft, attempt).await
 }

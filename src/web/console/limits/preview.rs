@@ -2,8 +2,13 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
+use actix_web::body;
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::web::Bytes;
+use futures_util::stream;
 use rust_i18n::t;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +17,7 @@ use utoipa::ToSchema;
 use super::LimitSettings;
 use crate::config::{Limits, LiveHandle};
 use crate::tuning::replay::{AttemptCounts, IncompleteReason, LimitCounts};
-use crate::tuning::{DraftError, PreviewError, PreviewReport};
+use crate::tuning::{DraftError, PreviewError, PreviewProgress, PreviewReport};
 use crate::web::console::RecordSpan;
 use crate::web::console::document::{BUSY_RETRY, DraftBody, LIMITS, SentDraft, Trial, read_draft};
 use crate::web::console::figures::DAY;
@@ -20,7 +25,7 @@ use crate::web::console::guard::{Admin, AdminRequest, Permitted, TryLimits};
 use crate::web::console::limit_text::{grouped, title};
 use crate::web::http::describe::{ADMIN, BODY, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
-use crate::web::http::{Locale, Problem, UnreadBody};
+use crate::web::http::{Locale, Problem, UnreadBody, WebResult};
 
 /// The limits that would be in force with the draft, or all of its mistakes.
 async fn checked(admin: &Admin, body: DraftBody) -> Result<Result<Limits, Vec<DraftError>>, Problem> {
@@ -33,6 +38,7 @@ pub async fn tried(
     request: &AdminRequest,
     draft: String,
     stretch: RecordSpan,
+    progress: PreviewProgress,
 ) -> Result<Result<Trial<PreviewView>, Vec<DraftError>>, Problem> {
     let AdminRequest { visit, services, admin } = request;
     let limits = match checked(admin, DraftBody::Toml(draft)).await? {
@@ -41,7 +47,7 @@ pub async fn tried(
     };
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
-    Ok(Ok(match services.tuning.preview(limits.clone(), stretch.length).await {
+    Ok(Ok(match services.tuning.preview(limits.clone(), stretch.length, progress).await {
         Ok(report) => {
             let untried = report.not_replayed.iter().any(differs);
             Trial::Done(view(report, stretch, untried, visit.locale))
@@ -50,6 +56,44 @@ pub async fn tried(
         Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
         Err(PreviewError::Db(error)) => return Err(error.into()),
     }))
+}
+
+/// How often it is told how far a preview is.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// For a form whose script shows how far a preview is: unless the page is there at once, its percents come before it,
+/// a line each. The script stops the preview by hanging up, of which a server hears when it writes.
+pub async fn telling(
+    asked: bool,
+    progress: PreviewProgress,
+    page: impl Future<Output = WebResult> + 'static,
+) -> WebResult {
+    let mut page = Box::pin(page);
+    if !asked {
+        return page.await;
+    }
+    if let Ok(page) = tokio::time::timeout(TELL_EVERY, &mut page).await {
+        return page;
+    }
+    let told = stream::unfold(Some(page), move |page| {
+        let progress = progress.clone();
+        async move {
+            let mut page = page?;
+            match tokio::time::timeout(TELL_EVERY, &mut page).await {
+                Err(_) => Some((Ok(Bytes::from(format!("{}\n", progress.percent()))), Some(page))),
+                Ok(page) => {
+                    let page = page.unwrap_or_else(|error| actix_web::Error::from(error).error_response());
+                    Some((body::to_bytes(page.into_body()).await, None))
+                }
+            }
+        }
+    });
+    let mut answer = HttpResponse::Ok();
+    // nginx would keep it until it is complete.
+    answer
+        .insert_header((CONTENT_TYPE, "text/plain; charset=utf-8"))
+        .insert_header(("X-Accel-Buffering", "no"));
+    Ok(answer.streaming(told))
 }
 
 /// `untried`: the draft also changes limits that cannot be replayed.
@@ -201,7 +245,7 @@ pub async fn api_preview(
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;
-    match admin.services.tuning.preview(limits, span).await {
+    match admin.services.tuning.preview(limits, span, PreviewProgress::default()).await {
         Ok(report) => Ok(HttpResponse::Ok().json(report)),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
@@ -211,7 +255,66 @@ pub async fn api_preview(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use actix_web::body::MessageBody;
+    use actix_web::http::StatusCode;
+    use tokio::sync::oneshot;
+
     use super::*;
+
+    async fn next(mut body: std::pin::Pin<&mut impl MessageBody<Error: std::fmt::Debug>>) -> Option<Bytes> {
+        std::future::poll_fn(|context| body.as_mut().poll_next(context)).await.map(Result::unwrap)
+    }
+
+    #[actix_web::test]
+    async fn before_a_page_that_takes_long_comes_how_far_it_is() {
+        let (done, wait) = oneshot::channel::<()>();
+        let page = async {
+            wait.await.unwrap();
+            Ok(HttpResponse::Conflict().body("<p>"))
+        };
+        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        let mut body = pin!(answer.into_body());
+        for _ in 0..2 {
+            assert_eq!(next(body.as_mut()).await.unwrap(), "0\n");
+        }
+        done.send(()).unwrap();
+        assert_eq!(next(body.as_mut()).await.unwrap(), "<p>");
+        assert_eq!(next(body.as_mut()).await, None);
+    }
+
+    #[actix_web::test]
+    async fn a_page_that_is_there_at_once_or_was_asked_for_without_is_the_answer_itself() {
+        let page = async { Ok(HttpResponse::Conflict().body("<p>")) };
+        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CONFLICT);
+        let (done, wait) = oneshot::channel::<()>();
+        let page = async {
+            wait.await.unwrap();
+            Ok(HttpResponse::Conflict().body("<p>"))
+        };
+        let mut answer = pin!(telling(false, PreviewProgress::default(), page));
+        assert!(tokio::time::timeout(3 * TELL_EVERY, &mut answer).await.is_err());
+        done.send(()).unwrap();
+        assert_eq!(answer.await.unwrap().status(), StatusCode::CONFLICT);
+    }
+
+    #[actix_web::test]
+    async fn nobody_works_on_a_page_whose_reader_has_hung_up() {
+        let held = Arc::new(());
+        let works = Arc::clone(&held);
+        let page = async move {
+            std::future::pending::<()>().await;
+            drop(works);
+            Ok(HttpResponse::Ok().finish())
+        };
+        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        assert_eq!(Arc::strong_count(&held), 2);
+        drop(answer);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
 
     #[test]
     fn a_figure_of_the_draft_is_an_estimate_unless_it_is_as_recorded() {
