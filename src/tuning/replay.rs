@@ -204,10 +204,10 @@ impl PreviewService {
         }
         let (caller, hung_up) = oneshot::channel::<()>();
         let (db, clock, kept) = (db.clone(), clock.clone(), Arc::clone(&self.kept));
-        let work = async move {
+        let work = Box::pin(async move {
             let preview = async {
                 let kept = kept_or_read(&kept, &db, &clock, span, back(&draft), &progress).await?;
-                Ok(replayed(&kept, base, &draft, &progress).await)
+                Ok(Box::pin(replayed(&kept, base, &draft, &progress)).await)
             };
             tokio::select! {
                 biased;
@@ -215,7 +215,7 @@ impl PreviewService {
                 _ = hung_up => Err(PreviewError::Busy),
                 report = preview => report,
             }
-        };
+        });
         let report = request_id::in_turn(&self.turn, PATIENCE, work).await;
         drop(caller);
         report.unwrap_or(Err(PreviewError::Busy))

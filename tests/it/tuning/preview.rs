@@ -167,7 +167,7 @@ async fn a_form_is_answered_with_a_page_whether_or_not_a_script_asked_for_its_pr
     assert_eq!(attempts(&app, "alice", &[WRONG; 5]).await, [401, 401, 401, 403, 403]);
     app.advance(SECOND);
     let at = "/admin/limits/edit/login-account";
-    let rule = [("span-0", "window"), ("window-0", "1m"), ("then-0", "captcha"), ("do", "try")];
+    let rule = [("span-0", "window"), ("window-0", "1m"), ("then-0", "captcha")];
     for progress in ["", "1"] {
         let tried = async |max| {
             let form = [&rule[..], &[("max-0", max), ("progress", progress)]].concat();

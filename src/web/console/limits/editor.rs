@@ -57,13 +57,13 @@ fn nothing(request: &AdminRequest) -> HttpResponse {
 
 /// `POST /admin/limits/edit/{limit}`
 pub async fn submit(request: AdminRequest, name: Path<String>, Form(pairs): Form<FormPairs>) -> WebResult {
-    let (asked, progress) = (asks_for_progress(&pairs), PreviewProgress::default());
-    telling(asked, progress.clone(), submitted_form(request, name, pairs, progress)).await
+    let asked = asks_for_progress(&pairs);
+    telling(asked, |progress| submitted_form(request, name, pairs, progress)).await
 }
 
-/// Only the script does.
+/// Only the script does, and only for a trial, which needs no button.
 fn asks_for_progress(pairs: &[(String, String)]) -> bool {
-    !value(pairs, "progress").is_empty()
+    !value(pairs, "progress").is_empty() && value(pairs, "do").is_empty()
 }
 
 async fn submitted_form(
@@ -107,8 +107,8 @@ pub async fn show_toml(request: AdminRequest) -> WebResult {
 /// `POST /admin/limits/toml`
 pub async fn submit_toml(request: AdminRequest, form: UnreadBody<FormPairs, DOCUMENT_LIMIT>) -> WebResult {
     let pairs = form.read_form().await?;
-    let (asked, progress) = (asks_for_progress(&pairs), PreviewProgress::default());
-    telling(asked, progress.clone(), submitted_document(request, pairs, progress)).await
+    let asked = asks_for_progress(&pairs);
+    telling(asked, |progress| submitted_document(request, pairs, progress)).await
 }
 
 async fn submitted_document(request: AdminRequest, pairs: FormPairs, progress: PreviewProgress) -> WebResult {

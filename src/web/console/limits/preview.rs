@@ -63,12 +63,12 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// For a form whose script shows how far a preview is: unless the page is there at once, its percents come before it,
 /// a line each. The script stops the preview by hanging up, of which a server hears when it writes.
-pub async fn telling(
+pub async fn telling<P: Future<Output = WebResult> + 'static>(
     asked: bool,
-    progress: PreviewProgress,
-    page: impl Future<Output = WebResult> + 'static,
+    page: impl FnOnce(PreviewProgress) -> P,
 ) -> WebResult {
-    let mut page = Box::pin(page);
+    let progress = PreviewProgress::default();
+    let mut page = Box::pin(page(progress.clone()));
     if !asked {
         return page.await;
     }
@@ -275,7 +275,7 @@ mod tests {
             wait.await.unwrap();
             Ok(HttpResponse::Conflict().body("<p>"))
         };
-        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        let answer = telling(true, |_| page).await.unwrap();
         let mut body = pin!(answer.into_body());
         for _ in 0..2 {
             assert_eq!(next(body.as_mut()).await.unwrap(), "0\n");
@@ -288,14 +288,14 @@ mod tests {
     #[actix_web::test]
     async fn a_page_that_is_there_at_once_or_was_asked_for_without_is_the_answer_itself() {
         let page = async { Ok(HttpResponse::Conflict().body("<p>")) };
-        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        let answer = telling(true, |_| page).await.unwrap();
         assert_eq!(answer.status(), StatusCode::CONFLICT);
         let (done, wait) = oneshot::channel::<()>();
         let page = async {
             wait.await.unwrap();
             Ok(HttpResponse::Conflict().body("<p>"))
         };
-        let mut answer = pin!(telling(false, PreviewProgress::default(), page));
+        let mut answer = pin!(telling(false, |_| page));
         assert!(tokio::time::timeout(3 * TELL_EVERY, &mut answer).await.is_err());
         done.send(()).unwrap();
         assert_eq!(answer.await.unwrap().status(), StatusCode::CONFLICT);
@@ -310,7 +310,7 @@ mod tests {
             drop(works);
             Ok(HttpResponse::Ok().finish())
         };
-        let answer = telling(true, PreviewProgress::default(), page).await.unwrap();
+        let answer = telling(true, |_| page).await.unwrap();
         assert_eq!(Arc::strong_count(&held), 2);
         drop(answer);
         assert_eq!(Arc::strong_count(&held), 1);
