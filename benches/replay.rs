@@ -1,4 +1,4 @@
-//! A draft of the limits tried on two million recorded events: the time to read them from SQLite, the time of
+//! A draft of the limits tried on a million recorded events: the time to read them from SQLite, the time of
 //! the replay, and the memory of both. How to run and read it: benches/README.md.
 #![expect(clippy::disallowed_methods, reason = "how long it takes is what is measured")]
 
@@ -11,8 +11,7 @@ use gatehouse::tuning::replay::{read, replay};
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 use sqlx::{Connection, SqliteConnection};
 
-/// The most that a replay takes.
-const EVENTS: i64 = 2_000_000;
+const EVENTS: i64 = 1_000_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// 2026-03-01 12:00:00 UTC.
 const BEGIN: i64 = 1_772_366_400_000_000;
@@ -25,7 +24,7 @@ const FILL: &str = "INSERT INTO events (at, id, until_at, count, action, outcome
         account_key, address_key, network_key, phone_key, prefix_key)
     WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $1),
     kind AS (SELECT i, (i * 7919) % 100 AS k, (i * 104729) % 200000 AS who, (i * 15485863) % 50000 AS place FROM n)
-    SELECT $2 + i * 43200, i, $2 + i * 43200 + CASE WHEN k < 70 THEN 90000 ELSE 0 END,
+    SELECT $2 + i * 86400, i, $2 + i * 86400 + CASE WHEN k < 70 THEN 90000 ELSE 0 END,
         CASE WHEN k BETWEEN 85 AND 89 THEN 20 ELSE 1 END,
         CASE WHEN k < 90 THEN 'sign-in' WHEN k < 95 THEN 'send' WHEN k < 99 THEN 'guess' ELSE 'register' END,
         CASE WHEN k < 55 THEN 'ok' WHEN k < 85 THEN 'wrong' WHEN k < 90 THEN 'challenged' WHEN k < 95 THEN 'ok'
