@@ -259,15 +259,19 @@ if (plot) {
 
 // The console. A button or a link on the page does the same as each of these.
 
-// Lines before the page say how far it is, in percent.
+// Instead of a page alone a server may send text: lines that say how far the page is, in percent, and then the page.
 async function page(url, options, tell) {
   const answer = await fetch(url, { ...options, credentials: "same-origin" });
   if (answer.redirected) throw new Error("elsewhere");
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (let part; !(part = await reader.read()).done;) {
-    text += part.value;
-    if (!text.includes("<")) tell?.(Number(text.trimEnd().split("\n").at(-1)));
+  if (tell && answer.headers.get("content-type")?.startsWith("text/plain")) {
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part; !(part = await reader.read()).done;) {
+      text += part.value;
+      if (!text.includes("<")) tell(Number(text.trimEnd().split("\n").at(-1)));
+    }
+  } else {
+    text = await answer.text();
   }
   return new DOMParser().parseFromString(text.slice(text.indexOf("<")), "text/html");
 }
@@ -323,10 +327,11 @@ if (draft) {
     trying?.abort();
     const mine = trying = new AbortController();
     const preview = document.getElementById("preview");
+    const title = preview.querySelector("h2");
     preview.classList.add("waiting");
     const body = new URLSearchParams(new FormData(draft));
     body.append("progress", "1");
-    let line, bar;
+    let line, bar, stopped;
     const tell = (percent) => {
       if (!line) {
         const stop = document.createElement("button");
@@ -338,16 +343,11 @@ if (draft) {
         stop.type = "button";
         stop.className = "plain";
         stop.textContent = preview.dataset.stop;
-        stop.addEventListener("click", () => mine.abort("stopped"));
+        stop.addEventListener("click", () => { stopped = true; mine.abort(); });
         line.append(bar, stop);
-        preview.querySelector("h2").after(line);
+        title.after(line);
       }
       bar.value = percent;
-    };
-    const end = (then) => {
-      if (line?.contains(document.activeElement)) button.focus();
-      line?.remove();
-      if (mine === trying) then();
     };
     const leave = () => {
       const pressed = document.createElement("input");
@@ -355,18 +355,28 @@ if (draft) {
       draft.append(pressed);
       draft.submit();
     };
+    const say = (words) => {
+      const said = document.createElement("p");
+      said.role = "status";
+      said.textContent = words;
+      preview.replaceChildren(title, said);
+    };
     try {
       const next = await page(draft.action, { method: "POST", body, signal: mine.signal }, tell);
-      end(() => { if (press && !line) leave(); else swap("preview", next); });
-    } catch (error) {
-      end(() => {
-        preview.classList.remove("waiting");
-        if (error !== "stopped") return press && leave();
-        const said = document.createElement("p");
-        said.role = "status";
-        said.textContent = preview.dataset.stopped;
-        preview.replaceChildren(preview.querySelector("h2"), said);
-      });
+      if (mine !== trying) return;
+      if (press && !line) return leave();
+      if (press || line?.contains(document.activeElement)) next.querySelector("#preview h2").tabIndex = -1;
+      swap("preview", next);
+      document.querySelector("#preview h2[tabindex]")?.focus();
+    } catch {
+      if (mine !== trying) return;
+      preview.classList.remove("waiting");
+      if (line?.contains(document.activeElement)) button.focus();
+      if (stopped) say(preview.dataset.stopped);
+      else if (line) say(preview.dataset.failed);
+      else if (press) leave();
+    } finally {
+      line?.remove();
     }
   };
   draft.addEventListener("input", (event) => {
@@ -374,7 +384,7 @@ if (draft) {
     clearTimeout(timer);
     timer = setTimeout(attempt, 600);
   });
-  if (document.querySelector("#preview[data-stop]")) draft.addEventListener("submit", (event) => {
+  draft.addEventListener("submit", (event) => {
     if (event.submitter !== button) return;
     event.preventDefault();
     event.stopImmediatePropagation();

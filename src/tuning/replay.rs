@@ -268,6 +268,7 @@ async fn replayed(
         progress.has_replayed(rows, of);
         tokio::task::yield_now().await;
     }
+    progress.has_replayed(1, 1);
     let not_replayed = not_replayed(&in_force, draft);
     let Comparison { recorded, draft } = engine.finish();
     let reasons = [

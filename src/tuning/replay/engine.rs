@@ -21,7 +21,7 @@ use crate::config::{LimitName, Limits};
 /// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
 
-/// How many rows are replayed before somebody may stop it: some 10 ms of work.
+/// How many steps are taken before somebody may stop it: some 10 ms of work.
 const AT_ONCE: usize = 20_000;
 
 /// The longest that an attempt waits for others in flight, as in the guard and for guesses.
@@ -108,21 +108,28 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// Goes on with the next rows; how many have come so far, until that is all of them.
+    /// Goes on for some steps, each the next row or what is due before it; how many rows have come so far, until all of
+    /// them have and nothing is due.
     pub fn go_on(&mut self) -> Option<usize> {
-        if self.next as usize == self.rows.len() {
-            return None;
-        }
-        for number in self.next..self.rows.len().min(self.next as usize + AT_ONCE) as u32 {
-            self.advance(self.row(number).at());
-            self.arrive(number);
-            self.next = number + 1;
+        for _ in 0..AT_ONCE {
+            let next = self.rows.get(self.next as usize);
+            let next_at = next.map_or(Micros(i64::MAX), ReplayRow::at);
+            if let Some(Reverse((at, _, due))) = self.due.peek().copied()
+                && at <= next_at
+            {
+                self.due.pop();
+                self.act(due, at);
+            } else if next.is_some() {
+                self.arrive(self.next);
+                self.next += 1;
+            } else {
+                return None;
+            }
         }
         Some(self.next as usize)
     }
 
-    pub fn finish(mut self) -> Comparison {
-        self.advance(Micros(i64::MAX));
+    pub fn finish(self) -> Comparison {
         Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
 
@@ -130,19 +137,14 @@ impl<'r> ReplayEngine<'r> {
         &self.rows[number as usize]
     }
 
-    fn advance(&mut self, to: Micros) {
-        while let Some(Reverse((at, _, due))) = self.due.peek().copied()
-            && at <= to
-        {
-            self.due.pop();
-            match due {
-                DueAction::Settle(attempt) => {
-                    self.settle(&attempt, at);
-                    self.wake_at(&attempt, at);
-                }
-                DueAction::TakeBack(attempt) => self.take_back(&attempt, at),
-                DueAction::Retry { row, tried } => self.retry(row, tried, at),
+    fn act(&mut self, due: DueAction, now: Micros) {
+        match due {
+            DueAction::Settle(attempt) => {
+                self.settle(&attempt, now);
+                self.wake_at(&attempt, now);
             }
+            DueAction::TakeBack(attempt) => self.take_back(&attempt, now),
+            DueAction::Retry { row, tried } => self.retry(row, tried, now),
         }
     }
 

@@ -35,12 +35,12 @@ pub struct RecordRead {
     pub cut: bool,
 }
 
-/// A line for each event: numbers and words, each with a space behind it, and texts of as many bytes as the last two
-/// numbers say; without a number there is none.
+/// For each event: numbers and words, each with a space behind it, and texts of as many characters as the last two numbers
+/// say; without a number there is none.
 const PAGE_SQL: &str = "SELECT string_agg(line, '') FROM (
     SELECT concat(at, ' ', until_at - at, ' ', count, ' ', noted, ' ', solved, ' ', rule, ' ', account_key, ' ',
         address_key, ' ', network_key, ' ', phone_key, ' ', prefix_key, ' ', action, ' ', outcome, ' ', limit_name, ' ',
-        octet_length(name), ' ', octet_length(detail), ' ', name, detail) AS line
+        length(name), ' ', length(detail), ' ', name, detail) AS line
     FROM events WHERE at >= $1 AND at < $2 ORDER BY at, id) AS page";
 
 /// Everything from `back` before the span to its end. `progress` is told how many pages of how many were read.
@@ -115,7 +115,7 @@ struct EventLines<'t>(&'t str);
 
 impl<'t> EventLines<'t> {
     fn word(&mut self) -> &'t str {
-        let (word, rest) = self.0.split_once(' ').expect("the database puts a space behind each");
+        let (word, rest) = self.0.split_once(' ').unwrap_or((self.0, ""));
         self.0 = rest;
         word
     }
@@ -124,8 +124,10 @@ impl<'t> EventLines<'t> {
         self.word().parse().ok()
     }
 
-    fn text(&mut self, bytes: Option<i64>) -> Option<&'t str> {
-        let (text, rest) = self.0.split_at(usize::try_from(bytes?).ok()?);
+    fn text(&mut self, length: Option<i64>) -> Option<&'t str> {
+        let length = usize::try_from(length?).ok()?;
+        let end = self.0.char_indices().nth(length).map_or(self.0.len(), |(end, _)| end);
+        let (text, rest) = self.0.split_at(end);
         self.0 = rest;
         Some(text)
     }

@@ -271,7 +271,7 @@ impl RowIntake {
     pub fn take(&mut self, recorded: &RecordedEvent) {
         let mut subjects = [0; 2];
         for (kind, (numbers, key)) in self.numbers.iter_mut().zip(recorded.keys).enumerate() {
-            let next = numbers.len() as u32;
+            let next = (numbers.len() as u32).min(NOBODY);
             let number = key.map_or(NOBODY, |key| *numbers.entry(key).or_insert(next));
             subjects[kind / 3] |= u64::from(number) << (kind % 3 * SUBJECT_BITS);
         }

@@ -80,7 +80,7 @@ async fn stops_a_trial(browser: &Browser) {
     let never = "window.fetch = async (url, { signal }) => new Response(new ReadableStream({ start(body) {
         body.enqueue(new TextEncoder().encode('3\\n41\\n'));
         signal.addEventListener('abort', () => { window.hungUp = true; body.error(signal.reason); });
-    } }))";
+    } }), { headers: { 'Content-Type': 'text/plain; charset=utf-8' } })";
     browser.js(never).await;
     browser.find("button[value=try]").await.click().await.unwrap();
     browser.until("progress", "return document.querySelector('.preview progress')?.value === 41").await;

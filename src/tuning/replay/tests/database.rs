@@ -54,7 +54,7 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
         };
         let right = attempt.right && fate.refused.is_none();
         let device = attempt.subjects[5].filter(|_| fate.action.from_device().is_some());
-        let realm = attempt.subjects[1].map(|address| format!("realm-{}", address / REALM));
+        let realm = attempt.subjects[1].map(|address| format!("领域-{}", address / REALM));
         let (name, detail) = match fate.action {
             ReplayAction::Attempt | ReplayAction::DeviceAttempt => {
                 let detail = match (device, right && !fate.forgave) {

@@ -8,6 +8,7 @@ use super::drafts::{enforced, limits};
 use super::week::{BEGIN, SECOND};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
+use crate::tuning::replay::engine::ReplayEngine;
 use crate::tuning::replay::{
     AttemptCounts, Comparison, ComparisonSide, RecordedEvent, ReplayAction, ReplayOutcome, RowIntake, replay,
 };
@@ -68,6 +69,20 @@ fn compare(rows: &[RecordedEvent], in_force: &Limits, draft: &Limits) -> Compari
 /// The estimate for three wrong passwords an hour, with something else in force.
 fn estimate(rows: &[RecordedEvent]) -> AttemptCounts {
     compare(rows, &Limits::default(), &three_an_hour()).draft.all
+}
+
+#[test]
+fn a_few_rows_of_many_attempts_can_be_stopped_too() {
+    let mut intake = RowIntake::default();
+    for account in 0..20 {
+        intake.take(&episode(account, account + 4_000, 4_000, Some(account)));
+    }
+    let (rows, in_force) = (intake.finish(), three_an_hour());
+    let draft = limits(&[enforced("login-account", vec![]), enforced("login-address", vec![])]);
+    let mut engine = ReplayEngine::new(&rows, &in_force, &draft, Micros(BEGIN));
+    let steps = std::iter::from_fn(|| engine.go_on()).count();
+    assert!(steps > 2, "80,000 attempts, and {steps} occasions to stop");
+    assert_eq!(engine.finish().draft.all.admitted, 80_000);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::io;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -16,6 +17,7 @@ use utoipa::ToSchema;
 
 use super::LimitSettings;
 use crate::config::{Limits, LiveHandle};
+use crate::request_id;
 use crate::tuning::replay::{AttemptCounts, IncompleteReason, LimitCounts};
 use crate::tuning::{DraftError, PreviewError, PreviewProgress, PreviewReport};
 use crate::web::console::RecordSpan;
@@ -68,7 +70,7 @@ pub async fn telling<P: Future<Output = WebResult> + 'static>(
     page: impl FnOnce(PreviewProgress) -> P,
 ) -> WebResult {
     let progress = PreviewProgress::default();
-    let mut page = Box::pin(page(progress.clone()));
+    let mut page = Box::pin(request_id::keep(page(progress.clone())));
     if !asked {
         return page.await;
     }
@@ -81,10 +83,9 @@ pub async fn telling<P: Future<Output = WebResult> + 'static>(
             let mut page = page?;
             match tokio::time::timeout(TELL_EVERY, &mut page).await {
                 Err(_) => Some((Ok(Bytes::from(format!("{}\n", progress.percent()))), Some(page))),
-                Ok(page) => {
-                    let page = page.unwrap_or_else(|error| actix_web::Error::from(error).error_response());
-                    Some((body::to_bytes(page.into_body()).await, None))
-                }
+                // It is too late for another status: the answer breaks off.
+                Ok(Err(_)) => Some((Err(io::Error::other("the preview failed").into()), None)),
+                Ok(Ok(page)) => Some((body::to_bytes(page.into_body()).await, None)),
             }
         }
     });
