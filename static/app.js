@@ -265,10 +265,10 @@ async function page(url, options, tell) {
   if (answer.redirected) throw new Error("elsewhere");
   let text = "";
   if (tell && answer.headers.get("content-type")?.startsWith("text/plain")) {
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const [reader, decoder] = [answer.body.getReader(), new TextDecoder()];
     for (let part; !(part = await reader.read()).done;) {
-      text += part.value;
-      if (!text.includes("<")) tell(Number(text.trimEnd().split("\n").at(-1)));
+      text += decoder.decode(part.value, { stream: true });
+      if (!text.includes("<")) tell(Number(text.slice(0, text.lastIndexOf("\n")).split("\n").at(-1)));
     }
   } else {
     text = await answer.text();
@@ -316,21 +316,27 @@ if (fresh) {
   }, Number(every) * 1000);
 }
 
-// A draft is tried while it is typed, like with its first button. If that takes long, a bar shows how far it is, and it can
-// be stopped: the server stops when nobody reads its answer. What was pressed and took no time leads to the page.
+// A draft is tried while it is typed, like with its first button. Where it may take long, a bar shows how far it is, and it
+// can be stopped: the server stops when nobody reads its answer. What was pressed and took no time leads to the page.
 const draft = document.querySelector("form[data-draft]");
 if (draft) {
+  const words = document.getElementById("preview").dataset;
   const button = draft.querySelector("button[value=try]");
   let timer, trying;
-  const attempt = async (press) => {
+  const drop = () => {
     clearTimeout(timer);
     trying?.abort();
+    trying = undefined;
+    document.getElementById("preview").classList.remove("waiting");
+  };
+  const attempt = async (press) => {
+    drop();
     const mine = trying = new AbortController();
     const preview = document.getElementById("preview");
     const title = preview.querySelector("h2");
     preview.classList.add("waiting");
     const body = new URLSearchParams(new FormData(draft));
-    body.append("progress", "1");
+    if (words.stop) body.append("progress", "1");
     let line, bar, stopped;
     const tell = (percent) => {
       if (!line) {
@@ -339,11 +345,11 @@ if (draft) {
         bar = document.createElement("progress");
         line.className = "progress";
         bar.max = 100;
-        bar.setAttribute("aria-label", preview.dataset.progress);
+        bar.setAttribute("aria-label", words.progress);
         stop.type = "button";
         stop.className = "plain";
-        stop.textContent = preview.dataset.stop;
-        stop.addEventListener("click", () => { stopped = true; mine.abort(); });
+        stop.textContent = words.stop;
+        stop.addEventListener("click", () => { clearTimeout(timer); stopped = true; mine.abort(); });
         line.append(bar, stop);
         title.after(line);
       }
@@ -354,37 +360,38 @@ if (draft) {
       [pressed.type, pressed.name, pressed.value] = ["hidden", "do", "try"];
       draft.append(pressed);
       draft.submit();
+      pressed.remove();
     };
-    const say = (words) => {
+    const say = (text) => {
       const said = document.createElement("p");
-      said.role = "status";
-      said.textContent = words;
+      said.setAttribute("role", "status");
       preview.replaceChildren(title, said);
+      // What is there from the start is not read out.
+      setTimeout(() => { said.textContent = text; }, 100);
     };
-    try {
-      const next = await page(draft.action, { method: "POST", body, signal: mine.signal }, tell);
-      if (mine !== trying) return;
-      if (press && !line) return leave();
-      if (press || line?.contains(document.activeElement)) next.querySelector("#preview h2").tabIndex = -1;
+    const sent = page(draft.action, { method: "POST", body, signal: mine.signal }, tell);
+    const next = await sent.catch(() => undefined);
+    const at = document.activeElement;
+    const led = line?.contains(at) || press && (at === button || at === document.body);
+    if (line?.contains(at)) button.focus();
+    line?.remove();
+    if (mine !== trying) return;
+    preview.classList.remove("waiting");
+    if (press && !line) leave();
+    else if (stopped) say(words.stopped);
+    else if (next?.getElementById("preview")) {
       swap("preview", next);
-      document.querySelector("#preview h2[tabindex]")?.focus();
-    } catch {
-      if (mine !== trying) return;
-      preview.classList.remove("waiting");
-      if (line?.contains(document.activeElement)) button.focus();
-      if (stopped) say(preview.dataset.stopped);
-      else if (line) say(preview.dataset.failed);
-      else if (press) leave();
-    } finally {
-      line?.remove();
-    }
+      const result = document.querySelector("#preview h2");
+      if (led) result.tabIndex = -1, result.focus();
+    } else if (line) say(words.failed);
   };
   draft.addEventListener("input", (event) => {
     if (event.target.id === "reason") return;
     clearTimeout(timer);
     timer = setTimeout(attempt, 600);
   });
-  draft.addEventListener("submit", (event) => {
+  addEventListener("beforeunload", drop);
+  if (words.stop) draft.addEventListener("submit", (event) => {
     if (event.submitter !== button) return;
     event.preventDefault();
     event.stopImmediatePropagation();

@@ -36,11 +36,11 @@ pub struct RecordRead {
 }
 
 /// For each event: numbers and words, each with a space behind it, and texts of as many characters as the last two numbers
-/// say; without a number there is none.
+/// say; without a number there is none. Then a semicolon.
 const PAGE_SQL: &str = "SELECT string_agg(line, '') FROM (
     SELECT concat(at, ' ', until_at - at, ' ', count, ' ', noted, ' ', solved, ' ', rule, ' ', account_key, ' ',
         address_key, ' ', network_key, ' ', phone_key, ' ', prefix_key, ' ', action, ' ', outcome, ' ', limit_name, ' ',
-        length(name), ' ', length(detail), ' ', name, detail) AS line
+        length(name), ' ', length(detail), ' ', name, detail, ';') AS line
     FROM events WHERE at >= $1 AND at < $2 ORDER BY at, id) AS page";
 
 /// Everything from `back` before the span to its end. `progress` is told how many pages of how many were read.
@@ -69,7 +69,9 @@ pub async fn read(
         let page = page?.unwrap_or_default();
         let mut lines = EventLines(&page);
         while !lines.0.is_empty() {
-            if let Some(event) = lines.next_event() {
+            let event = lines.next_event();
+            lines.end()?;
+            if let Some(event) = event {
                 intake.take(&event);
             }
         }
@@ -130,6 +132,14 @@ impl<'t> EventLines<'t> {
         let (text, rest) = self.0.split_at(end);
         self.0 = rest;
         Some(text)
+    }
+
+    /// Behind each event.
+    fn end(&mut self) -> Result<(), DbError> {
+        let rest = self.0.strip_prefix(';');
+        self.0 =
+            rest.ok_or_else(|| sqlx::Error::Decode("an event's texts are not as long as it says".into()))?;
+        Ok(())
     }
 
     /// None if it is no attempt.

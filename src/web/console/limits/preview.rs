@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::io;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -83,8 +82,8 @@ pub async fn telling<P: Future<Output = WebResult> + 'static>(
             let mut page = page?;
             match tokio::time::timeout(TELL_EVERY, &mut page).await {
                 Err(_) => Some((Ok(Bytes::from(format!("{}\n", progress.percent()))), Some(page))),
-                // It is too late for another status: the answer breaks off.
-                Ok(Err(_)) => Some((Err(io::Error::other("the preview failed").into()), None)),
+                // Too late for another status: without a page the script says that it failed.
+                Ok(Err(_)) => None,
                 Ok(Ok(page)) => Some((body::to_bytes(page.into_body()).await, None)),
             }
         }
