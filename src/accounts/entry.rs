@@ -219,6 +219,10 @@ impl<'a> ListTally<'a> {
 }
 
 impl Accounts {
+    async fn enabled_by_groups(&self) -> Result<Vec<(String, i64)>, DbError> {
+        Ok(on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?)
+    }
+
     /// Counts for each of the lists, and looks for every name and group in them and in `others`. However many accounts
     /// there are and however long the lists, it reads only indexes, those that are disabled, and those that are named.
     pub async fn find_listed<'a>(
@@ -227,9 +231,8 @@ impl Accounts {
         others: impl Iterator<Item = &'a Who>,
     ) -> Result<ListedAccounts, DbError> {
         let mut tally = ListTally::new(lists, others);
-        let sets: Vec<(String, i64)> =
-            on_db!(&self.db, pool => query_as(ENABLED_BY_GROUPS).fetch_all(pool).await)?;
-        let totals = self.totals().await?;
+        // Each reads a large index from end to end.
+        let (sets, totals) = tokio::try_join!(self.enabled_by_groups(), self.totals())?;
         let mut in_none = totals.all.saturating_sub(totals.disabled);
         for (groups, accounts) in sets {
             in_none = in_none.saturating_sub(accounts.unsigned_abs());
