@@ -294,11 +294,12 @@ impl DeliveryTable {
         Ok(())
     }
 
-    /// Removes what is old, whatever became of it.
+    /// Removes some of what is old, whatever became of it: it is called every few seconds.
     async fn purge(&self, now: Micros) -> Result<(), DbError> {
         const OLD: &str =
             "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE created_at < $1 LIMIT 1) AS old";
-        const SQL: &str = "DELETE FROM webhook_deliveries WHERE created_at < $1";
+        const SQL: &str = "DELETE FROM webhook_deliveries WHERE (notice, endpoint) IN (
+            SELECT notice, endpoint FROM webhook_deliveries WHERE created_at < $1 ORDER BY created_at LIMIT 500)";
         let before = now.minus(KEPT).0;
         let old: i64 = on_db!(&self.db, pool => query_scalar(OLD).bind(before).fetch_one(pool).await)?;
         if old > 0 {

@@ -1,6 +1,5 @@
 //! The `RateLimit` and `RateLimit-Policy` fields (draft-ietf-httpapi-ratelimit-headers-10).
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -20,6 +19,9 @@ pub struct Standing<'a> {
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STANDING: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Of a few limits with two rules each. The fields are in every refusal, so they are written without a second allocation.
+const ROOM: usize = 256;
 
 /// Whole seconds rounded up, at least one: a client that waits this long is never too early.
 pub fn whole_seconds(span: Duration) -> u64 {
@@ -48,7 +50,7 @@ pub fn add<'a>(
 /// limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
 /// slower than necessary, never too fast. A calendar rule names none: its windows differ in length.
 fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(ROOM);
     let mut earlier = ("", 0);
     for (name, limit) in limits {
         for rule in limit.rules() {
@@ -66,7 +68,7 @@ fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> Strin
 
 /// `"login-account";r=2;t=57`.
 fn state(standing: Standing<'_>) -> String {
-    let mut out = String::new();
+    let mut out = String::with_capacity(ROOM);
     item(&mut out, standing.name, 1);
     push(&mut out, "r", u64::from(standing.remaining));
     if let Some(reset) = standing.reset {
@@ -76,7 +78,9 @@ fn state(standing: Standing<'_>) -> String {
 }
 
 fn push(out: &mut String, name: &str, value: u64) {
-    write!(out, ";{name}={value}").expect("a String takes all");
+    for part in [";", name, "=", itoa::Buffer::new().format(value)] {
+        out.push_str(part);
+    }
 }
 
 /// The name as an sf-string (RFC 9651 §3.3.3), which is printable ASCII.
@@ -93,7 +97,8 @@ fn item(out: &mut String, name: &str, number: u32) {
         }
     }
     if number > 1 {
-        write!(out, "-{number}").expect("a String takes all");
+        out.push('-');
+        out.push_str(itoa::Buffer::new().format(number));
     }
     out.push('"');
 }
