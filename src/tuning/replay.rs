@@ -22,7 +22,8 @@
 //! anyone who had to wait came back at the right time; that refused attempts would have been verified at
 //! once; and that brakes, outages, shortages and the load were as they were.
 //!
-//! What was read is kept for the next draft, and one draft is tried at a time, until it is noticed that whoever asked has hung up.
+//! What was read is kept for the next draft. One draft is tried at a time, to its end or until it is noticed that whoever
+//! asked has hung up.
 
 mod engine;
 mod read;

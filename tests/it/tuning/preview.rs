@@ -178,6 +178,8 @@ async fn a_form_is_answered_with_a_page_whether_or_not_a_script_asked_for_its_pr
         assert!(page.text.contains("about 3"), "{}", page.text);
         let mistaken = tried("none").await;
         assert_eq!(mistaken.text.matches("</html>").count(), 1, "{}", mistaken.text);
+        assert!(mistaken.text.contains("id=\"max-0-error\""), "{}", mistaken.text);
+        // What has begun to tell its progress has said 200.
         assert!(mistaken.status == 422 || !progress.is_empty(), "{}", mistaken.status);
     }
 }
