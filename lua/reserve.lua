@@ -136,8 +136,7 @@ if kind == '2' then return { 0, latest, -1, -1, 0 } end
 if mark then
   -- The mark is what is sent, and the history of writes in which it was left (finish_rebuild.lua).
   local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
-  local bytes = string.gsub(history, '%x%x', function(digits) return string.char(tonumber(digits, 16)) end)
-  if call('GET', mark) ~= ARGV[#ARGV] .. bytes then return { 4 } end
+  if call('GET', mark) ~= ARGV[#ARGV] .. history then return { 4 } end
 end
 
 at = 2

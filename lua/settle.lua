@@ -15,8 +15,8 @@ local id, at = ARGV[1], 1
 local kept
 for b = 1, #KEYS do
   local key, outcome, capacity, life = KEYS[b], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
-  local now, holds = next_time(key)
   if outcome == 'K' then
+    local now, holds = next_time(key)
     local stands = call('ZSCORE', key, id)
     local from = stands and stands % HOLDS
     if not stands or stands + 0 >= HOLDS then
@@ -28,7 +28,8 @@ for b = 1, #KEYS do
     kept = math.max(kept or from, from)
   else
     call('ZREM', key, id)
-    if outcome == 'F' and call('ZCOUNT', key, HOLDS, '+inf') == 0 then
+    -- Counted afterwards: nearly always no other is in flight, which is one call.
+    if outcome == 'F' and in_flight(key) == 0 then
       local hits = call('ZRANGE', key, '0', ARGV[at + 4], 'BYSCORE', 'LIMIT', '0', MOST_FORGIVEN, 'WITHSCORES')
       for i = 1, #hits, 2 do
         call('ZADD', key, hits[i + 1] - HOLDS, hits[i])

@@ -38,7 +38,7 @@ async fn a_store_whose_mark_cannot_be_read_sends_nothing() {
     let (instance, phone) = (rig.instance().await, phone());
     assert!(instance.codes.rebuild_windows(instance.live()).await);
     let server = rig.redis.as_ref().expect("a server");
-    let marks: Vec<String> = redis::cmd("KEYS").arg("gh:whole-*").query(&mut server.connection()).unwrap();
+    let marks: Vec<String> = redis::cmd("KEYS").arg("gh:complete-*").query(&mut server.connection()).unwrap();
     assert_eq!(marks.len(), 1);
     redis::cmd("SET").arg(&marks[0]).arg("none").query::<()>(&mut server.connection()).unwrap();
     assert!(matches!(instance.send(&phone).await, SendOutcome::Denied(Denied::Unavailable { .. })));

@@ -328,5 +328,5 @@ async fn restored_logs_live_as_long_as_their_hits_and_the_mark_for_good() {
     assert_eq!(begun.len(), 1);
     assert!(life(&begun[0]) > 0, "what is never ended goes away");
     assert!(rig.store().finish_rebuild("thing", "small", id).await.unwrap());
-    assert_eq!(life("t:whole-{thing}"), -1);
+    assert_eq!(life("t:complete-{thing}"), -1);
 }
