@@ -1,5 +1,6 @@
 //! What a program is given to settle its attempt with. It says, under a keyed hash, everything that settling takes, so
-//! that any instance can do it. Of names and addresses it holds keys and masks, as events do.
+//! that any instance can do it. Of names and addresses it holds keys and masks, as events do. It is part of a path, where
+//! each character is looked at several times: so its bytes are few (postcard), and its fields have no names.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl AttemptTicket {
     }
 
     pub fn sign(&self, keys: &SigningKeys) -> String {
-        let mut bytes = serde_json::to_vec(self).expect("texts and numbers are JSON");
+        let mut bytes = postcard::to_allocvec(self).expect("there is memory for it");
         let signature = keys.signing().hash(&[&bytes]);
         bytes.extend_from_slice(&signature);
         URL_SAFE_NO_PAD.encode(bytes)
@@ -83,7 +84,7 @@ impl AttemptTicket {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let (said, signature) = bytes.split_at_checked(bytes.len().checked_sub(SIGNATURE)?)?;
         keys.signer(signature, |key| key.hash(&[said]))?;
-        let ticket: Self = serde_json::from_slice(said).ok()?;
+        let ticket: Self = postcard::from_bytes(said).ok()?;
         ticket.logs.iter().all(|(limit, _)| LimitName::parse(limit).is_some()).then_some(ticket)
     }
 }
