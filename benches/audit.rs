@@ -2,7 +2,6 @@
 //! costs clients that sign in meanwhile. How to run and read it: benches/README.md.
 #![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +89,7 @@ impl House {
                 address: [&[4][..], &bytes].concat(),
                 network: [&[4][..], &bytes[..3]].concat(),
             },
-            client: SignInClient::new(IpAddr::V4(Ipv4Addr::from(address)), "bench"),
+            devices: KnownDevices::default(),
             denied: false,
             solved: false,
         };

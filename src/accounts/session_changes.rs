@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use sqlx::{query, query_as};
 
 use super::AccountId;
@@ -58,7 +59,7 @@ pub(super) async fn record(tx: &mut Tx, entropy: &Entropy, account: &str, at: Mi
     const FORGET: &str = "DELETE FROM session_changes WHERE account = $1";
     const SQL: &str = "INSERT INTO session_changes (id, account, at) VALUES ($1, $2, $3)";
     // By it an instance knows which it has read. One made by the start of a session has another form.
-    let id = format!("{:032x}", u128::from_be_bytes(entropy.bytes()));
+    let id = HEXLOWER.encode(&entropy.bytes::<16>());
     execute!(in tx => query(FORGET).bind(account))?;
     execute!(in tx => query(SQL).bind(&id).bind(account).bind(at.0))?;
     Ok(())

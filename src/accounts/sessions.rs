@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::HEXLOWER;
 use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -482,7 +483,7 @@ impl Sessions {
     ) -> Result<SessionStart, DbError> {
         let token = SessionToken(self.entropy.bytes());
         let session = SessionId::random(&self.entropy).to_string();
-        let sign_in = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
+        let sign_in = HEXLOWER.encode(&self.entropy.bytes::<16>());
         let now = self.clock.now();
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);

@@ -1,11 +1,12 @@
 //! Folds refusals into episodes: a refusal that repeats while nothing else changes is one row with a count,
 //! so that a flood of any size writes a bounded number of rows and takes a bounded amount of memory.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use rustc_hash::FxHashMap;
 
 use super::event::{Action, AuditEvent, EventEntry, Outcome};
 use super::writer::EventKeys;
@@ -32,10 +33,11 @@ pub struct EpisodeTable {
     hashes: RandomState,
 }
 
+/// By keyed hashes, which nobody outside can choose.
 #[derive(Default)]
 struct EpisodeShard {
-    open: HashMap<u64, OpenEpisode>,
-    at_one: HashMap<u64, u32>,
+    open: FxHashMap<u64, OpenEpisode>,
+    at_one: FxHashMap<u64, u32>,
 }
 
 struct OpenEpisode {

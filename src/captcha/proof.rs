@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 
 use super::id::VerifiedId;
@@ -18,6 +19,8 @@ const ALGORITHM: &str = "PBKDF2/SHA-256";
 /// Of the derived key, in hexadecimal digits: one in 256 keys starts with it.
 const PREFIX: &str = "00";
 const KEY_BYTES: usize = 32;
+/// A nonce, a salt or a signature.
+type Number = [u8; 16];
 /// In base64. Four times as long as ours become.
 const LONGEST: usize = 4_096;
 
@@ -84,7 +87,7 @@ struct ProofData {
 }
 
 impl ProofChallenge {
-    fn new(id: &str, expires_at: i64, effort: Effort, (nonce, salt, signature): (u128, u128, u128)) -> Self {
+    fn new(id: &str, expires_at: i64, effort: Effort, (nonce, salt, signature): (Number, Number, Number)) -> Self {
         let parameters = ProofParameters {
             algorithm: ALGORITHM.into(),
             cost: effort.cost(),
@@ -92,15 +95,15 @@ impl ProofChallenge {
             expires_at,
             key_length: KEY_BYTES,
             key_prefix: PREFIX.into(),
-            nonce: format!("{nonce:032x}"),
-            salt: format!("{salt:032x}"),
+            nonce: HEXLOWER.encode(&nonce),
+            salt: HEXLOWER.encode(&salt),
         };
-        Self { parameters, signature: format!("{signature:032x}") }
+        Self { parameters, signature: HEXLOWER.encode(&signature) }
     }
 
     /// For the description of the API.
     pub fn example() -> Self {
-        const DIGITS: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+        const DIGITS: Number = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes();
         Self::new("Qmx1ZSBzdG9uZXM", 1_798_761_780, Effort::Low, (DIGITS, DIGITS, DIGITS))
     }
 
@@ -130,8 +133,8 @@ struct ProofSolution {
 /// An answer to a challenge that we signed. Whether it is right is not known yet.
 pub struct SignedProof {
     pub effort: Effort,
-    nonce: u128,
-    salt: u128,
+    nonce: Number,
+    salt: Number,
     solution: ProofSolution,
 }
 
@@ -158,10 +161,10 @@ impl Proofs {
     }
 
     /// Its nonce, its salt and its signature.
-    fn numbers(&self, body: &VerifiedId, effort: Effort) -> (u128, u128, u128) {
+    fn numbers(&self, body: &VerifiedId, effort: Effort) -> (Number, Number, Number) {
         let of =
             |part: &[u8]| self.0.of(body.generation).hash(&[part, &body.nonce, &effort.cost().to_be_bytes()]);
-        let number = |bytes: &[u8]| u128::from_be_bytes(*bytes.first_chunk().expect("16 of 32 bytes"));
+        let number = |bytes: &[u8]| *bytes.first_chunk().expect("16 of 32 bytes");
         let (shown, signature) = (of(b"shown"), of(b"signature"));
         (number(&shown), number(&shown[16..]), number(&signature))
     }
@@ -188,15 +191,15 @@ impl SignedProof {
     }
 
     pub fn is_right(&self) -> bool {
-        let password = [&self.nonce.to_be_bytes()[..], &self.solution.counter.to_be_bytes()].concat();
+        let password = [&self.nonce[..], &self.solution.counter.to_be_bytes()].concat();
         let mut key = [0; KEY_BYTES];
         pbkdf2::pbkdf2_hmac::<sha2::Sha256>(
             &password,
-            &self.salt.to_be_bytes(),
+            &self.salt,
             self.effort.cost(),
             &mut key,
         );
-        let digits = key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let digits = HEXLOWER.encode(&key);
         digits.starts_with(PREFIX) && digits == self.solution.derived_key
     }
 }

@@ -16,7 +16,7 @@ use super::guard::{
 };
 use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
 use crate::accounts::{
-    Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, SignInClient, Username,
+    Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, Username,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
@@ -45,7 +45,8 @@ pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
     pub origin: RequestOrigin,
-    pub client: SignInClient,
+    /// Those of the browser that it comes from.
+    pub devices: KnownDevices,
     /// The client's address is refused: only a known device may try its own account's password.
     pub denied: bool,
     /// A CAPTCHA was solved with this attempt.
@@ -169,7 +170,7 @@ impl SignInService {
             match verified? {
                 VerifyEnd::Outcome(outcome) => return Ok(outcome),
                 VerifyEnd::WrongSubject => {
-                    attempt = SignInAttempt { client: back.client.known_as(KnownDevices::default()), ..back };
+                    attempt = SignInAttempt { devices: KnownDevices::default(), ..back };
                 }
             }
         }
@@ -191,7 +192,7 @@ impl SignInService {
             let stranger = CountedSignIn { mode: CountingMode::Stranger, ..counted };
             guard.check_access_rules(attempt.denied, everyone, stranger.event(guard.audit().now()))
         };
-        if attempt.client.devices.is_empty()
+        if attempt.devices.is_empty()
             && let Some(denied) = check_access_rules(counted)
         {
             return Ok(Err(denied));
@@ -200,7 +201,7 @@ impl SignInService {
             Ok(subject) => subject,
             Err(busy) => return Ok(Err(self.record_busy(counted, busy.retry_after))),
         };
-        let device = counted.subject.known_device(&attempt.client.devices);
+        let device = counted.subject.known_device(&attempt.devices);
         counted.mode = CountingMode::of(GuardedLogin::Own, &live.limits, device);
         if counted.mode == CountingMode::Stranger
             && let Some(denied) = check_access_rules(counted)
@@ -333,18 +334,18 @@ impl SignInService {
         Ok(compared)
     }
 
-    /// Whether this client may try an account's password at all: once it is disabled, only from a known
-    /// device that is not spent. Only for somebody who is signed in to the account.
+    /// Whether a browser with these devices may try an account's password at all: once it is disabled, only from a
+    /// known device that is not spent. Only for somebody who is signed in to the account.
     pub async fn is_open_to(
         &self,
         live: &LiveSettings,
         account: &Account,
-        client: &SignInClient,
+        devices: &KnownDevices,
     ) -> Result<bool, DbError> {
         if account.password_disabled_at.is_none() {
             return Ok(true);
         }
-        let mode = CountingMode::of(GuardedLogin::Own, &live.limits, client.devices.at(account.id));
+        let mode = CountingMode::of(GuardedLogin::Own, &live.limits, devices.at(account.id));
         match mode.known() {
             Some(device) if !mode.is_void(Some(account)) => {
                 self.0.accounts.is_device_spent(device.account, device.id).await.map(|spent| !spent)
@@ -364,7 +365,7 @@ impl SignInService {
         if let Some(subject) = guard.remembered(&attempt.login) {
             return Ok(Ok(subject));
         }
-        if attempt.client.devices.is_empty()
+        if attempt.devices.is_empty()
             && let Err(busy) = hasher.has_room(&stranger.caller()).await
         {
             return Ok(Err(busy));

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -341,7 +342,7 @@ impl TokenKeysInner {
             tracing::error!(error = ?started.err(), "no signing key could be made; it is tried again");
             return None;
         };
-        let kid = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
+        let kid = HEXLOWER.encode(&self.entropy.bytes::<16>());
         let sealed = self.seal.seal(kid.as_bytes(), &secret, &self.entropy);
         Some(NewKey { kid, sealed })
     }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sqlx::{Row, query, query_as};
 use utoipa::ToSchema;
@@ -205,7 +206,7 @@ impl JudgedPrefix<'_> {
     ) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_brakes (id, prefix, began_at, ends_at, sent, entered, scope)
             VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let id = format!("{:032x}", u128::from_be_bytes(entropy.bytes()));
+        let id = HEXLOWER.encode(&entropy.bytes::<16>());
         execute!(in tx => query(SQL).bind(id).bind(self.prefix).bind(now.0).bind(end.0).bind(sent)
             .bind(entered).bind(self.scope))?;
         // The prefix is on the administrator's page, not in the log: the block of a short number reveals nearly

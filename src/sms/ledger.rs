@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use gatehouse_limiter::window::{self, GatheredVerdict, TimesLog};
 use gatehouse_limiter::{Bucket, HitId, KeptHit, Limit, Refusal, SubjectKey};
 use serde::Serialize;
@@ -242,9 +243,7 @@ from_row!(HitRow, row => {
 
 /// Of at most 16 bytes.
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
-    let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let number = digits.then(|| u128::from_str_radix(text, 16).ok()).flatten();
-    let bytes = number.and_then(|number| number.to_be_bytes().last_chunk().copied());
+    let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| sqlx::Error::Decode("a column holds hexadecimal digits of the wrong length".into()))
 }
 

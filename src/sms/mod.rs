@@ -15,6 +15,7 @@ mod text;
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use zeroize::Zeroizing;
 
 use crate::db::random_id;
@@ -93,11 +94,7 @@ impl fmt::Debug for SmsCode {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes what it is given");
-        text
-    })
+    HEXLOWER.encode(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use gatehouse_limiter::{RedisServers, RedisUrl};
 use redis::cluster::ClusterConnection;
 use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
@@ -119,7 +120,7 @@ impl RedisBackend {
 
     fn compare_and_swap(&mut self, expected: &BackendRead, next: &str) -> Result<bool, RedisError> {
         let seen = match expected {
-            BackendRead::Bytes(bytes) => hex(&Sha1::digest(bytes)),
+            BackendRead::Bytes(bytes) => HEXLOWER.encode(&Sha1::digest(bytes)),
             _ => String::new(),
         };
         self.ask(|backend, connection| {
@@ -280,8 +281,4 @@ fn is_broken(error: &RedisError) -> bool {
         || error.is_timeout()
         || error.is_unrecoverable_error()
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

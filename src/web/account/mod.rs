@@ -73,7 +73,7 @@ async fn require_open(
         return Err(visit.see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), flash).into());
     }
     let live = visit.live(services);
-    match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
+    match services.sign_in.is_open_to(&live, &who.account, &visit.known_devices()).await? {
         true => Ok(()),
         false => Err(visit.see_other("/account", None).into()),
     }
@@ -256,7 +256,7 @@ async fn page(
         address: past.network,
     });
     let failures = failures(visit, services, account).await?;
-    let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
+    let open = services.sign_in.is_open_to(&live, account, &visit.known_devices()).await?;
     let login = account.login.as_str();
     // After a change of the password that must come first, the reader goes on from here.
     let next = next.filter(|_| account.must_change_password);

@@ -146,9 +146,9 @@ impl<'a> Actor<'a> {
         password: Password,
         solved: bool,
     ) -> Result<Box<SignedInOwner>, ActionRefusal> {
-        let (origin, client) = (self.origin.clone(), self.sender.sign_in_client());
+        let (origin, devices) = (self.origin.clone(), self.known.clone());
         let denied = self.sender.is_denied(self.live);
-        let attempt = SignInAttempt { login, password, origin, client, denied, solved };
+        let attempt = SignInAttempt { login, password, origin, devices, denied, solved };
         match self.services.sign_in.attempt(self.live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(owner),
             SignInOutcome::Rejected { captcha_required } => {
@@ -167,7 +167,7 @@ impl<'a> Actor<'a> {
         field: Field,
     ) -> Result<(Box<SignedInOwner>, bool), ActionRefusal> {
         let solved = self.redeem().await?;
-        if !self.services.sign_in.is_open_to(self.live, account, &self.sender.sign_in_client()).await? {
+        if !self.services.sign_in.is_open_to(self.live, account, &self.known).await? {
             return Err(Problem::PasswordDisabled.into());
         }
         match self.try_password(account.login.clone(), password, solved).await {

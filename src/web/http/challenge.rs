@@ -60,7 +60,7 @@ impl ChallengeContext<'_> {
             CaptchaAnswer::Proof(_) => PROOF,
         };
         let origin = self.client.origin();
-        let bound = self.counted(&origin);
+        let bound = self.counted(origin.clone());
         let redeemed = services.captchas.redeem(live, self.form, &self.client_of(&bound), answer).await;
         count(by, redeemed.as_str());
         let audit = &services.audit;
@@ -96,7 +96,7 @@ impl ChallengeContext<'_> {
     /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proofs of work
     /// are offered.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
-        let bound = self.counted(&self.client.origin());
+        let bound = self.counted(self.client.origin());
         let used = async || self.limit_usage(services, live, &bound).await;
         let issued = services.captchas.issue(live, self.form, &self.client_of(&bound), used).await;
         if live.captcha.proof_of_work {
@@ -152,8 +152,11 @@ impl ChallengeContext<'_> {
     }
 
     /// The client as its realm's limits and challenges name it.
-    fn counted(self, origin: &RequestOrigin) -> RequestOrigin {
-        self.realm.map_or_else(|| origin.clone(), |realm| GuardedAttempts::origin(realm, origin))
+    fn counted(self, origin: RequestOrigin) -> RequestOrigin {
+        match self.realm {
+            Some(realm) => GuardedAttempts::origin(realm, &origin),
+            None => origin,
+        }
     }
 
     fn client_of<'b>(&'b self, bound: &'b RequestOrigin) -> CaptchaClient<'b> {

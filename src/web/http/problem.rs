@@ -313,7 +313,7 @@ impl CaptchaChallenge {
 
 impl From<Challenge> for CaptchaChallenge {
     fn from(Challenge { id, expires_in, image_after, proof }: Challenge) -> Self {
-        let image = image_after.is_none().then(|| format!("/captcha/{id}.png"));
+        let image = image_after.is_none().then(|| ["/captcha/", &id, ".png"].concat());
         Self { image, altcha: proof, id, expires_in: expires_in.as_secs() }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::web::Path;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -278,14 +279,11 @@ pub fn millis(span: Duration) -> u64 {
 }
 
 fn text_of(HitId(bytes): HitId) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&bytes)
 }
 
 fn parse_hit(text: &str) -> Option<HitId> {
-    let digits = text.len() == 12 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-    let number = digits.then(|| u64::from_str_radix(text, 16).ok())??;
-    let [_, _, id @ ..] = number.to_be_bytes();
-    Some(HitId(id))
+    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok().map(HitId)
 }
 
 /// Nothing is admitted while the store is out.

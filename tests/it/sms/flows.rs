@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::accounts::{FirstFactor, SignInClient as Place, Username};
+use gatehouse::accounts::{FirstFactor, KnownDevices, SignInClient as Place, Username};
 use gatehouse::login::{Password, RequestOrigin, SignInAttempt, SignInOutcome};
 use serde_json::json;
 
@@ -243,7 +243,7 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
         login: Username::parse("alice").unwrap(),
         password: Password::attempt(PASSWORD).unwrap(),
         origin: RequestOrigin { address: vec![4, 203, 0, 113, 7], network: vec![4, 203, 0, 113] },
-        client: place(),
+        devices: KnownDevices::default(),
         denied: false,
         solved: false,
     };
