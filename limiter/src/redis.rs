@@ -418,7 +418,9 @@ impl WindowStore for RedisStore {
         match mark? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => match bytes.split_first_chunk() {
-                Some((id, of)) => Ok((of == [shape, history?.as_str()].concat().as_bytes()).then_some(HitId(*id))),
+                Some((id, of)) => {
+                    Ok((of == [shape, history?.as_str()].concat().as_bytes()).then_some(HitId(*id)))
+                }
                 None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
             },
             other => Err(StoreError::Broken(format!("{other:?} instead of an id"))),

@@ -87,7 +87,7 @@ struct ProofData {
 }
 
 impl ProofChallenge {
-    fn new(id: &str, expires_at: i64, effort: Effort, (nonce, salt, signature): (Number, Number, Number)) -> Self {
+    fn new(id: &str, expires_at: i64, effort: Effort, [nonce, salt, signature]: [Number; 3]) -> Self {
         let parameters = ProofParameters {
             algorithm: ALGORITHM.into(),
             cost: effort.cost(),
@@ -104,7 +104,7 @@ impl ProofChallenge {
     /// For the description of the API.
     pub fn example() -> Self {
         const DIGITS: Number = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes();
-        Self::new("Qmx1ZSBzdG9uZXM", 1_798_761_780, Effort::Low, (DIGITS, DIGITS, DIGITS))
+        Self::new("Qmx1ZSBzdG9uZXM", 1_798_761_780, Effort::Low, [DIGITS; 3])
     }
 
     fn id(&self) -> &str {
@@ -156,17 +156,17 @@ impl Proofs {
         let effort = Effort::ALL.into_iter().find(|effort| effort.cost() == sent.parameters.cost)?;
         let own = self.challenge(sent.id(), body, effort);
         let ours = same(own.signature.as_bytes(), sent.signature.as_bytes());
-        let (nonce, salt, _) = self.numbers(body, effort);
+        let [nonce, salt, _] = self.numbers(body, effort);
         (ours && own.parameters == sent.parameters).then_some(SignedProof { effort, nonce, salt, solution })
     }
 
     /// Its nonce, its salt and its signature.
-    fn numbers(&self, body: &VerifiedId, effort: Effort) -> (Number, Number, Number) {
+    fn numbers(&self, body: &VerifiedId, effort: Effort) -> [Number; 3] {
         let of =
             |part: &[u8]| self.0.of(body.generation).hash(&[part, &body.nonce, &effort.cost().to_be_bytes()]);
         let number = |bytes: &[u8]| *bytes.first_chunk().expect("16 of 32 bytes");
         let (shown, signature) = (of(b"shown"), of(b"signature"));
-        (number(&shown), number(&shown[16..]), number(&signature))
+        [number(&shown), number(&shown[16..]), number(&signature)]
     }
 }
 
@@ -193,12 +193,7 @@ impl SignedProof {
     pub fn is_right(&self) -> bool {
         let password = [&self.nonce[..], &self.solution.counter.to_be_bytes()].concat();
         let mut key = [0; KEY_BYTES];
-        pbkdf2::pbkdf2_hmac::<sha2::Sha256>(
-            &password,
-            &self.salt,
-            self.effort.cost(),
-            &mut key,
-        );
+        pbkdf2::pbkdf2_hmac::<sha2::Sha256>(&password, &self.salt, self.effort.cost(), &mut key);
         let digits = HEXLOWER.encode(&key);
         digits.starts_with(PREFIX) && digits == self.solution.derived_key
     }

@@ -15,9 +15,7 @@ use super::guard::{
     GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
 };
 use super::{HashCaller, HasherBusy, Password, PasswordHasher, RequestOrigin, VerifyResult};
-use crate::accounts::{
-    Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, Username,
-};
+use crate::accounts::{Account, Accounts, DeviceId, FirstFactor, KnownDevice, KnownDevices, Username};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::{Micros, RecentTimes};
 use crate::config::LiveSettings;
