@@ -28,8 +28,8 @@ for b = 1, #KEYS do
     kept = math.max(kept or from, from)
   else
     call('ZREM', key, id)
-    -- Counted afterwards: nearly always no other is in flight, which is one call.
-    if outcome == 'F' and in_flight(key) == 0 then
+    -- Holds are looked for after the own one is gone: nearly always there is no other, and that is one call.
+    if in_flight(key) == 0 and outcome == 'F' then
       local hits = call('ZRANGE', key, '0', ARGV[at + 4], 'BYSCORE', 'LIMIT', '0', MOST_FORGIVEN, 'WITHSCORES')
       for i = 1, #hits, 2 do
         call('ZADD', key, hits[i + 1] - HOLDS, hits[i])

@@ -168,7 +168,9 @@ impl RedisStore {
         let mut history = [0; 20];
         for answer in self.link.call_masters(&info).await? {
             let id = wire::replication_id(&answer).ok_or_else(|| {
-                StoreError::Broken("INFO replication without a master_replid of 40 hexadecimal digits".into())
+                StoreError::Broken(
+                    "INFO replication without a master_replid of 40 lower-case hexadecimal digits".into(),
+                )
             })?;
             history.iter_mut().zip(id).for_each(|(all, one)| *all ^= one);
         }

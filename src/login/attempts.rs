@@ -102,7 +102,7 @@ impl GuardedAttempts {
         Self(Arc::new(AttemptsParts {
             guard,
             outcomes,
-            tickets: master.derive_signing("guard.attempt"),
+            tickets: master.derive_signing(ticket::PURPOSE),
             devices,
             subjects: master.derive("guard.subject"),
             clock,

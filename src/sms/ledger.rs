@@ -241,7 +241,6 @@ from_row!(HitRow, row => {
         }
 });
 
-/// Of at most 16 bytes.
 fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| sqlx::Error::Decode("a column holds hexadecimal digits of the wrong length".into()))

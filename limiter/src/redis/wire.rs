@@ -41,7 +41,7 @@ pub fn life_millis(limit: &Limit, now: Micros) -> u64 {
     window::life(limit, now).as_millis() as u64 + 1
 }
 
-/// The replication id in an answer to `INFO replication`.
+/// The replication id in an answer to `INFO replication`. In lower case, as the script of a reservation compares it.
 pub fn replication_id(answer: &Value) -> Option<[u8; 20]> {
     let text = match answer {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
@@ -53,7 +53,7 @@ pub fn replication_id(answer: &Value) -> Option<[u8; 20]> {
     for (byte, digits) in bytes.iter_mut().zip(id.chunks_exact(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    (id.len() == 40).then_some(bytes)
+    (id.len() == 40 && !id.iter().any(u8::is_ascii_uppercase)).then_some(bytes)
 }
 
 /// Reads the reply to a reservation (`lua/reserve.lua`). `place` finds the bucket that was asked for by the number

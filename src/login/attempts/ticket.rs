@@ -17,6 +17,8 @@ use crate::clock::{Clock, Micros};
 use crate::config::LimitName;
 use crate::secret::SigningKeys;
 
+/// Of the keys that sign tickets. Who changes a field of one changes this, too: its bytes do not name the fields.
+pub const PURPOSE: &str = "guard.attempt.2";
 const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
 const LONGEST: usize = 2048;
@@ -188,6 +190,41 @@ pub async fn call<T: redis::FromRedisValue>(link: &RedisLink, command: &redis::C
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secret::MasterKey;
+
+    /// If this fails, [`PURPOSE`] has to change.
+    #[test]
+    fn another_instance_reads_what_was_signed() {
+        let noted = NotedRule { limit: "guard-account".into(), rule: 1, frees_at: -3 };
+        let seen = AttemptSeen {
+            at: 2,
+            solved: true,
+            noted: Some(noted),
+            login: "a…".into(),
+            address: -4,
+            network: 5,
+            network_mask: "203.0.113.0/24".into(),
+        };
+        let ticket = AttemptTicket {
+            realm: "wiki".into(),
+            hit: *b"6bytes",
+            at: 1,
+            logs: vec![("guard-account".into(), *b"the account's id")],
+            account: *b"sixteen of bytes",
+            device: *b"16 of the device",
+            seen,
+        };
+        let bytes =
+            b"\x04wiki6bytes\x02\x01\x0dguard-accountthe account's idsixteen of bytes16 of the device\
+            \x04\x01\x01\x0dguard-account\x01\x05\x04a\xe2\x80\xa6\x07\x0a\x0e203.0.113.0/24";
+        assert_eq!(postcard::to_allocvec(&ticket).unwrap(), bytes);
+        let keys = MasterKey::from_bytes([7; 32]).derive_signing(PURPOSE);
+        let text = ticket.sign(&keys);
+        assert_eq!(text.len(), ((bytes.len() + SIGNATURE) * 4).div_ceil(3));
+        let read = AttemptTicket::read(&text, &keys).expect("it was signed");
+        assert_eq!(postcard::to_allocvec(&read).unwrap(), bytes);
+        assert!(AttemptTicket::read(&text[..text.len() - 4], &keys).is_none());
+    }
 
     #[test]
     fn the_first_outcome_stays_until_it_is_forgotten() {

@@ -28,6 +28,9 @@ on_stores! {
     a_log_drops_what_was_forgiven_first
     a_refund_takes_back_what_was_forgiven_too
     a_dead_hold_that_was_forgiven_stays_so
+    a_hold_that_died_beside_a_success_is_forgiven_with_the_rest
+    a_success_that_comes_after_its_hold_died_counts_nowhere
+    a_refund_counts_the_holds_of_others_that_died
     a_clock_that_steps_back_after_a_success_frees_nothing
     calendar_rules_forgive_as_others_do
     what_is_written_back_from_before_a_success_is_forgiven
@@ -262,6 +265,37 @@ async fn a_dead_hold_that_was_forgiven_stays_so(rig: &impl Rig) {
     succeed(rig, bucket).await;
     let told = rig.store().settle(&[bucket], late, &[HoldOutcome::Keep]).await.unwrap();
     assert_eq!((told, counts(rig, bucket).await), (start, vec![0, 1]));
+}
+
+async fn a_hold_that_died_beside_a_success_is_forgiven_with_the_rest(rig: &impl Rig) {
+    let limit = guarded(20);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    hold(rig, bucket).await;
+    rig.advance(SECOND);
+    let (right, arrived) = (hold(rig, bucket).await, rig.now());
+    rig.advance(window::HOLD_LIFE - SECOND);
+    settle(rig, bucket, right, HoldOutcome::Forgive { up_to: arrived }).await;
+    assert_eq!(counts(rig, bucket).await, [0, 1]);
+}
+
+async fn a_success_that_comes_after_its_hold_died_counts_nowhere(rig: &impl Rig) {
+    let limit = guarded(20);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    let (late, arrived) = (hold(rig, bucket).await, rig.now());
+    rig.advance(window::HOLD_LIFE);
+    settle(rig, bucket, late, HoldOutcome::Forgive { up_to: arrived }).await;
+    assert_eq!((counts(rig, bucket).await, rig.members(bucket)), (vec![0, 0], 0));
+}
+
+/// For good: a clock that steps back revives none.
+async fn a_refund_counts_the_holds_of_others_that_died(rig: &impl Rig) {
+    let limit = limit("one", &[sliding(1, MINUTE)]);
+    let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
+    hold(rig, bucket).await;
+    rig.advance(window::HOLD_LIFE);
+    settle(rig, bucket, fresh_id(), HoldOutcome::Refund).await;
+    rig.set(start.plus(window::HOLD_LIFE - SECOND));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).frees_at, start.plus(MINUTE));
 }
 
 async fn a_clock_that_steps_back_after_a_success_frees_nothing(rig: &impl Rig) {
