@@ -161,7 +161,7 @@ impl RedisStore {
     /// Which history of writes the servers continue: the exclusive or of their replication ids. A server draws a
     /// new id if it becomes the master of others, or if it starts again: it may then lack what its predecessor
     /// had accepted last, although everything older is there. In hexadecimal digits, as the script of a reservation
-    /// reads it: converting them there would cost it half as much again as asking for them.
+    /// reads it: converting them there would cost it as much again as asking for them.
     async fn history(&self) -> Result<String, StoreError> {
         let mut info = redis::cmd("INFO");
         info.arg("replication");

@@ -103,7 +103,7 @@ async fn a_first_click_whose_browser_hung_up_is_finished(store: Store) {
         answer = form.send(&client) => panic!("{}", answer.text),
         () = async {
             while app.services.hasher.waiting(gatehouse::login::HashLane::Unsolved) == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await; // the request is on its way
+                tokio::time::sleep(Duration::from_millis(5)).await; // the request comes by a socket, which our clock does not move
             }
         } => {}
     }
