@@ -87,15 +87,21 @@ impl ConsecutiveFailures {
             (None, Some(account)) => InFlightKey::Account(account),
             (None, None) => InFlightKey::Name(login.clone()),
         };
-        let waiting = self.wait_for_permit(login, device, ComparisonPermit::new(&self.in_flight, key), max);
-        tokio::time::timeout(self.patience, waiting).await.ok().transpose()
+        let mut permit = ComparisonPermit::new(&self.in_flight, key);
+        let waiting = self.wait_for_permit(login, device, &mut permit, max);
+        match tokio::time::timeout(self.patience, waiting).await {
+            Ok(lookup) => Ok(Some(LoginLookup { permit: permit.comparing.then_some(permit), ..lookup? })),
+            Err(_) if permit.waited => Ok(None),
+            // The database took all of the time.
+            Err(_) => Err(sqlx::Error::PoolTimedOut.into()),
+        }
     }
 
     async fn wait_for_permit(
         &self,
         login: &Username,
         device: Option<&KnownDevice>,
-        mut permit: ComparisonPermit,
+        permit: &mut ComparisonPermit,
         max: u32,
     ) -> Result<LoginLookup, DbError> {
         loop {
@@ -103,9 +109,12 @@ impl ConsecutiveFailures {
             let lookup = self.find(login, device).await?;
             let Some(failures) = self.failures(login, &lookup, max) else { return Ok(lookup) };
             match permit.try_start(failures, ended, max) {
-                StartResult::Started => return Ok(LoginLookup { permit: Some(permit), ..lookup }),
+                StartResult::Started => return Ok(lookup),
                 StartResult::Stale => {}
-                StartResult::Full => permit.freed.notified().await,
+                StartResult::Full => {
+                    permit.waited = true;
+                    permit.freed.notified().await;
+                }
             }
         }
     }
@@ -214,6 +223,8 @@ pub struct ComparisonPermit {
     table: Arc<InFlightTable>,
     key: InFlightKey,
     comparing: bool,
+    /// There was no room for it at first.
+    waited: bool,
     freed: Arc<Notify>,
 }
 
@@ -230,7 +241,8 @@ impl ComparisonPermit {
         let mut all = table.lock();
         let count = all.entry(key.clone()).or_default();
         count.holders += 1;
-        Self { table: Arc::clone(table), key, comparing: false, freed: Arc::clone(&count.freed) }
+        let (table, freed) = (Arc::clone(table), Arc::clone(&count.freed));
+        Self { table, key, comparing: false, waited: false, freed }
     }
 
     /// How many attempts have ended; must be read before the failures.

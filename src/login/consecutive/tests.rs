@@ -1,6 +1,7 @@
 use super::*;
 use crate::accounts::{DeviceCookies, KnownDevices, Phc, Roles};
 use crate::clock::{Clock, Micros};
+use crate::db::execute;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
@@ -11,7 +12,7 @@ struct Bench {
     consecutive: Arc<ConsecutiveFailures>,
     accounts: Accounts,
     alice: Account,
-    _database: TestDatabase,
+    database: TestDatabase,
 }
 
 async fn bench(database: TestDatabase) -> Bench {
@@ -24,7 +25,7 @@ async fn bench(database: TestDatabase) -> Bench {
         consecutive: Arc::new(ConsecutiveFailures { patience, ..ConsecutiveFailures::new(accounts.clone()) }),
         accounts,
         alice,
-        _database: database,
+        database,
     }
 }
 
@@ -138,6 +139,31 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them(database: Test
     second.abort();
     drop(first);
     assert!(third.await.unwrap().unwrap().unwrap().permit.is_some());
+}
+
+/// PostgreSQL alone, because nothing keeps a reader of SQLite waiting.
+#[tokio::test]
+async fn a_database_that_does_not_answer_in_time_is_not_taken_for_a_queue() {
+    let bench = bench(TestDatabase::postgres().await).await;
+    bench.fail(MAX - 1).await;
+    let _first = bench.look().await;
+    let impatient = |patience| ConsecutiveFailures {
+        patience,
+        in_flight: Arc::clone(&bench.consecutive.in_flight),
+        ..ConsecutiveFailures::new(bench.accounts.clone())
+    };
+    let (login, id) = (&bench.alice.login, Some(bench.alice.id));
+    let mut stalled = bench.database.open().await.begin().await.unwrap();
+    execute!(in &mut stalled => sqlx::query("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE")).unwrap();
+    assert!(impatient(Duration::from_millis(50)).look_up(login, id, None, MAX).await.is_err());
+    drop(stalled);
+    // It answers, and the attempt waits for the first one in vain. On a busy machine it needs more time.
+    for patience in (0..10).map(|power| Duration::from_millis(50 << power)) {
+        if let Ok(ended) = impatient(patience).look_up(login, id, None, MAX).await {
+            return assert!(ended.is_none());
+        }
+    }
+    panic!("the database never answers");
 }
 
 /// How many attempts at a name are compared at once, if as many come as could all be wrong.
