@@ -5,7 +5,6 @@
 mod nacos;
 mod redis;
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -15,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::oneshot;
 
 use super::backend_settings::{BackendKind, BackendSettings};
@@ -51,8 +49,8 @@ pub trait LimitsBackend: Send {
     /// was written. May block for at most five seconds.
     fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String>;
 
-    /// Called before every wait: makes sure that changes are announced.
-    fn listen(&mut self);
+    /// Called before every wait: makes sure that changes are announced, where they can be.
+    fn listen(&mut self) {}
 
     /// How long to wait at most before reading again, without an announcement.
     fn poll(&self) -> Duration;
@@ -153,26 +151,11 @@ pub(super) struct FileBackend {
     path: PathBuf,
     poll: Duration,
     control: WatchControl,
-    /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
-    watched: Option<(RecommendedWatcher, (u64, u64))>,
-    complained: bool,
 }
 
 impl FileBackend {
     pub fn new(path: &Path, poll: Duration, control: WatchControl) -> Self {
-        Self { path: path.to_owned(), poll, control, watched: None, complained: false }
-    }
-
-    fn watcher(&self) -> notify::Result<RecommendedWatcher> {
-        let (control, name) = (self.control.clone(), self.path.file_name().map(OsStr::to_owned));
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error may have dropped events, so read the file.
-            if event.map_or(true, |event| concerns(&event, name.as_deref())) {
-                control.changed();
-            }
-        })?;
-        watcher.watch(folder_of(&self.path)?, RecursiveMode::NonRecursive)?;
-        Ok(watcher)
+        Self { path: path.to_owned(), poll, control }
     }
 
     /// The file behind all links.
@@ -246,27 +229,6 @@ impl LimitsBackend for FileBackend {
         }
         self.replace(&target, next).map_err(|reason| self.failed(&reason))?;
         Ok(SwapResult::Done)
-    }
-
-    /// Watches the folder, not the file: an editor's rename replaces the file, which a watch on the old file does
-    /// not see. The path is used as given: resolved, it would bypass the links that Kubernetes swaps.
-    fn listen(&mut self) {
-        let folder = folder_of(&self.path).and_then(fs::metadata).ok();
-        let stands = folder.map(|folder| (folder.dev(), folder.ino()));
-        if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
-            return;
-        }
-        self.watched = None;
-        let Some(identity) = stands else { return };
-        match self.watcher() {
-            Ok(watcher) => self.watched = Some((watcher, identity)),
-            Err(reason) if !self.complained => {
-                self.complained = true;
-                let folder = folder_of(&self.path).unwrap_or(&self.path);
-                tracing::warn!(folder = %folder.display(), %reason, "no file events; the configuration is polled");
-            }
-            Err(_) => {}
-        }
     }
 
     fn poll(&self) -> Duration {
@@ -360,19 +322,9 @@ const fn mode_for(mode: u32, same_group: bool) -> u32 {
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
 const KUBERNETES_LINK: &str = "..data";
 
-/// Our own reads are reported, too, and reacting to them would never end.
-fn concerns(event: &Event, name: Option<&OsStr>) -> bool {
-    let ours = |path: &PathBuf| {
-        path.file_name().is_some_and(|file| Some(file) == name || file == OsStr::new(KUBERNETES_LINK))
-    };
-    !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(ours))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use notify::EventKind;
-    use notify::event::{AccessKind, AccessMode, ModifyKind};
 
     #[test]
     fn another_group_gets_no_more_than_everybody() {
@@ -380,25 +332,5 @@ mod tests {
             assert_eq!((mode_for(mode, true), mode_for(mode, false)), (same, other), "{mode:o}");
         }
         assert_eq!(mode_for(0o604, false), 0o604, "nor more than the old group");
-    }
-
-    fn heard(kind: EventKind, path: &str) -> bool {
-        concerns(&Event::new(kind).add_path(path.into()), Some(OsStr::new("gatehouse.toml")))
-    }
-
-    #[test]
-    fn reading_and_other_files_wake_nobody() {
-        let written = EventKind::Modify(ModifyKind::Any);
-        assert!(heard(written, "/etc/gatehouse/gatehouse.toml"));
-        assert!(heard(written, "/etc/gatehouse/..data"));
-        assert!(!heard(written, "/etc/gatehouse/gatehouse.db-wal"));
-        assert!(!heard(
-            EventKind::Access(AccessKind::Close(AccessMode::Read)),
-            "/etc/gatehouse/gatehouse.toml"
-        ));
-        assert!(!heard(
-            EventKind::Access(AccessKind::Open(AccessMode::Any)),
-            "/etc/gatehouse/gatehouse.toml"
-        ));
     }
 }

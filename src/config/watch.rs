@@ -1,5 +1,5 @@
-//! Keeps the configuration in force equal to its backend: on a thread of its own, by events, by polling, and
-//! on demand. What was found is judged as a whole, and put in force or refused; drafts are saved on the same thread.
+//! Keeps the configuration in force equal to its backend: on a thread of its own, by polling, on demand, and when a
+//! service announces a change. What was found is judged as a whole, and put in force or refused; drafts are saved on the same thread.
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,10 @@ use super::source::{BackendRead, CheckedDocument, ConfigSource, Fingerprint, LAR
 use super::{backend, draft};
 use crate::clock::Clock;
 
-/// Events get lost on network file systems, and if the file is a link into another folder. Half a second and
-/// the settling time stay below the second within which a change is promised to be in force; reading a few
-/// kilobytes twice a second costs practically nothing.
-const POLL: Duration = Duration::from_millis(500);
+/// How often the file is read. With the settling time this stays well below the second within which a change is promised
+/// to be in force. Reading a few kilobytes four times a second costs practically nothing, and finds what no event tells:
+/// a file on a network file system, or behind a link into another folder.
+const POLL: Duration = Duration::from_millis(250);
 
 /// How long a start waits for a service that keeps the limits.
 const FIRST_READ: Duration = Duration::from_secs(3);

@@ -1,5 +1,5 @@
-//! The watcher with real files. These tests wait for the operating system's events, in real time and with a
-//! bound; they assert what was applied, never that time went by.
+//! The watcher with real files, in real time and with a bound; the tests assert what was applied, never that time went
+//! by.
 
 use std::fs;
 use std::io::Write;
@@ -18,8 +18,7 @@ use crate::config::{AccessSaver, AccessSettings, DocumentDraft, DocumentEdit, Lo
 
 /// Longer than any loaded machine takes; a test that passes never waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Disables polling, so that the events are tested.
-const NEVER: Duration = Duration::from_secs(3600);
+const POLL: Duration = Duration::from_millis(10);
 
 struct Watched {
     folder: TempDir,
@@ -33,12 +32,11 @@ fn document(max: u32) -> String {
     format!("[limits.login-account]\nrules = [{{ max = {max}, window = \"1m\" }}]\n")
 }
 
-fn watched(poll: Duration, lay_out: impl FnOnce(&Path) -> PathBuf) -> Watched {
-    watched_from(poll, lay_out, |file| ConfigSource::new(Some(file), Vec::new()))
+fn watched(lay_out: impl FnOnce(&Path) -> PathBuf) -> Watched {
+    watched_from(lay_out, |file| ConfigSource::new(Some(file), Vec::new()))
 }
 
 fn watched_from(
-    poll: Duration,
     lay_out: impl FnOnce(&Path) -> PathBuf,
     source: impl FnOnce(&Path) -> ConfigSource,
 ) -> Watched {
@@ -50,9 +48,8 @@ fn watched_from(
     let hook = move |outcome: &ReloadOutcome| told.send(outcome.clone()).expect("a listener");
     let clock = Clock::manual(Micros(7));
     let watcher =
-        ConfigWatcher::start_polling(poll, source, settings, live.clone(), clock, hook).expect("a watcher");
+        ConfigWatcher::start_polling(POLL, source, settings, live.clone(), clock, hook).expect("a watcher");
     let watched = Watched { folder, file, live, outcomes, watcher };
-    // From here on the folder is watched.
     watched.watcher.reload_now();
     assert_eq!(watched.next(), ReloadOutcome::Unchanged { version: 1 });
     watched
@@ -98,7 +95,7 @@ impl Watched {
 
 #[test]
 fn an_editors_rename_is_followed_again_and_again() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     for max in 2..5 {
         watched.replace(&document(max));
         assert_eq!(watched.applied(), u64::from(max));
@@ -108,7 +105,7 @@ fn an_editors_rename_is_followed_again_and_again() {
 
 #[test]
 fn a_kubernetes_swap_is_followed() {
-    let watched = watched(NEVER, |folder| {
+    let watched = watched(|folder| {
         fs::create_dir(folder.join("..1")).expect("a folder");
         fs::write(folder.join("..1/gatehouse.toml"), document(1)).expect("written");
         symlink("..1", folder.join("..data")).expect("linked");
@@ -130,7 +127,7 @@ fn a_kubernetes_swap_is_followed() {
 
 #[test]
 fn a_half_written_file_is_refused_and_the_whole_one_applied() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     let whole = document(9);
     let (half, rest) = whole.split_at(whole.len() / 2);
     watched.replace(half);
@@ -148,7 +145,7 @@ fn a_half_written_file_is_refused_and_the_whole_one_applied() {
 
 #[test]
 fn an_emptied_file_does_not_bring_the_defaults() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     fs::write(&watched.file, "\n").expect("written");
     assert!(watched.refused().ends_with("gatehouse.toml: is empty"));
     assert_eq!(watched.max(), 1);
@@ -156,7 +153,7 @@ fn an_emptied_file_does_not_bring_the_defaults() {
 
 #[test]
 fn a_removed_file_changes_nothing_until_it_is_back() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     fs::remove_file(&watched.file).expect("removed");
     assert!(watched.refused().ends_with("gatehouse.toml: there is no such file"));
     assert_eq!(watched.max(), 1);
@@ -170,7 +167,7 @@ fn a_removed_file_changes_nothing_until_it_is_back() {
 #[test]
 fn a_default_file_may_come_later_and_its_removal_does_not_bring_the_defaults() {
     let source = |file: &Path| ConfigSource::optional(file, Vec::new());
-    let watched = watched_from(NEVER, |folder| folder.join("gatehouse.toml"), source);
+    let watched = watched_from(|folder| folder.join("gatehouse.toml"), source);
     watched.replace(&document(2));
     assert_eq!(watched.applied(), 2);
     fs::remove_file(&watched.file).expect("removed");
@@ -180,7 +177,7 @@ fn a_default_file_may_come_later_and_its_removal_does_not_bring_the_defaults() {
 
 #[test]
 fn a_touch_is_no_new_version() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     let file = fs::File::options().write(true).open(&watched.file).expect("opened");
     file.set_modified(SystemTime::UNIX_EPOCH).expect("touched");
     watched.watcher.reload_now();
@@ -190,12 +187,11 @@ fn a_touch_is_no_new_version() {
 }
 
 #[test]
-fn polling_finds_what_no_event_tells() {
-    // The file is a link into a folder that is not watched.
+fn a_file_behind_a_link_into_another_folder_is_followed() {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let target = elsewhere.path().join("real.toml");
     fs::write(&target, document(1)).expect("written");
-    let watched = watched(Duration::from_millis(20), |folder| {
+    let watched = watched(|folder| {
         symlink(&target, folder.join("gatehouse.toml")).expect("linked");
         folder.join("gatehouse.toml")
     });
@@ -204,8 +200,8 @@ fn polling_finds_what_no_event_tells() {
 }
 
 #[test]
-fn a_folder_that_is_replaced_is_watched_again() {
-    let watched = watched(NEVER, |folder| {
+fn a_folder_that_is_replaced_is_followed() {
+    let watched = watched(|folder| {
         fs::create_dir(folder.join("etc")).expect("a folder");
         plain(&folder.join("etc"))
     });
@@ -213,16 +209,14 @@ fn a_folder_that_is_replaced_is_watched_again() {
     fs::rename(&etc, aside).expect("renamed");
     fs::create_dir(&etc).expect("a folder");
     fs::write(&watched.file, document(2)).expect("written");
-    watched.watcher.reload_now();
     assert_eq!(watched.applied(), 2);
-    // Only an event from the new folder can reveal this one.
     watched.replace(&document(3));
     assert_eq!(watched.applied(), 3);
 }
 
 #[test]
 fn what_takes_a_restart_is_told_and_the_rest_applied() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     watched.replace(&format!("server.bind = '127.0.0.1:9999'\n{}", document(3)));
     let ReloadOutcome::Applied { needs_restart, .. } = watched.next() else { panic!("applied") };
     assert_eq!(needs_restart, ["server.bind"]);
@@ -231,7 +225,7 @@ fn what_takes_a_restart_is_told_and_the_rest_applied() {
 
 #[test]
 fn one_mistake_refuses_the_whole_file() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     watched.replace(&format!("server.workers = 0\n{}", document(3)));
     assert!(watched.refused().contains("server.workers: 0 is out of range"));
     assert_eq!(watched.max(), 1);
@@ -239,7 +233,7 @@ fn one_mistake_refuses_the_whole_file() {
 
 #[test]
 fn dropping_the_watcher_stops_it() {
-    let watched = watched(NEVER, plain);
+    let watched = watched(plain);
     drop(watched.watcher);
     // The hook and its sender were dropped with the thread.
     assert!(watched.outcomes.recv_timeout(PATIENCE).is_err_and(|end| end == RecvTimeoutError::Disconnected));
@@ -255,7 +249,7 @@ fn a_save_parses_the_document_four_times() {
     let LoadedConfig { settings, live, .. } = source.load().expect("valid");
     let (control, woken) = WatchControl::new();
     let mut watching = WatchThread {
-        backend: Box::new(FileBackend::new(&file, NEVER, control.clone())),
+        backend: Box::new(FileBackend::new(&file, POLL, control.clone())),
         control,
         woken,
         is_service: false,
