@@ -8,10 +8,12 @@ COPY . .
 # otlp: exports traces and metrics if the configuration says so. --build-arg FEATURES=otlp,nacos for limits in a
 # config centre.
 ARG FEATURES="otlp"
+# dist: a smaller binary, for 5.5 GB of memory to build it.
+ARG PROFILE=release
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin gatehouse --features "$FEATURES" \
-    && cp target/release/gatehouse /usr/local/bin/gatehouse
+    cargo build --profile "$PROFILE" --locked --bin gatehouse --features "$FEATURES" \
+    && cp "target/$PROFILE/gatehouse" /usr/local/bin/gatehouse
 
 FROM debian:bookworm-slim
 RUN useradd --system --uid 10001 --user-group --home-dir /app --shell /usr/sbin/nologin gatehouse \

@@ -34,8 +34,8 @@ pub enum SwapResult {
 /// A place where the document is kept. One thread of an instance calls it, and may block; any number of
 /// instances may use the same place.
 ///
-/// A place gets a `WatchControl` when it is created, and calls its `changed` whenever the document may have
-/// changed: too often does no harm, and too seldom is made up for by polling. Everything else is done for it:
+/// A place gets a `WatchControl` when it is created, and calls its `changed` if it learns of a change: too often does no
+/// harm, and too seldom or never is made up for by polling. Everything else is done for it:
 /// its documents are judged and put in force or refused. If it is a service without a document, the one in
 /// force is written to it.
 pub trait LimitsBackend: Send {
@@ -140,9 +140,9 @@ impl WatchControl {
 }
 
 /// A file counts as written if two reads this far apart are equal.
-const QUIET: Duration = Duration::from_millis(50);
+pub(super) const QUIET: Duration = Duration::from_millis(50);
 /// After this many reads a file that keeps changing is used as it is; the next change follows.
-const LOOKS: u32 = 8;
+pub(super) const LOOKS: u32 = 8;
 /// How often another process's lock is tried, and in which interval: two seconds in all.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -249,6 +249,9 @@ pub(super) fn find(path: &Path) -> BackendRead {
     }
 }
 
+/// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
+const KUBERNETES_LINK: &str = "..data";
+
 /// Kubernetes mounts each key as a link through `..data`, which it swaps. A file written behind it is lost at
 /// the next swap, and the mount is normally read-only.
 fn is_config_map(path: &Path) -> bool {
@@ -318,9 +321,6 @@ fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
 const fn mode_for(mode: u32, same_group: bool) -> u32 {
     if same_group { mode } else { mode & !0o2070 | (mode & 0o007) << 3 & mode }
 }
-
-/// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
-const KUBERNETES_LINK: &str = "..data";
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::backend::{FileBackend, LimitsBackend, SaveRequest, SwapResult, WatchControl, WatchMessage};
+use super::backend::{
+    FileBackend, LOOKS, LimitsBackend, QUIET, SaveRequest, SwapResult, WatchControl, WatchMessage,
+};
 use super::draft::{DraftSaveError, SavedDraft};
 use super::error::ConfigError;
 use super::live::{LiveHandle, RefusedChange};
@@ -22,6 +24,7 @@ use crate::clock::Clock;
 /// to be in force. Reading a few kilobytes four times a second costs practically nothing, and finds what no event tells:
 /// a file on a network file system, or behind a link into another folder.
 const POLL: Duration = Duration::from_millis(250);
+const _: () = assert!(POLL.as_millis() + LOOKS as u128 * QUIET.as_millis() < 1000);
 
 /// How long a start waits for a service that keeps the limits.
 const FIRST_READ: Duration = Duration::from_secs(3);

@@ -35,7 +35,7 @@ async fn until_sign_in_says(client: &Client, told: &str) -> Answer {
         if page.text.contains(told) {
             return page;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await; // the file is read twice a second
+        tokio::time::sleep(Duration::from_millis(20)).await; // the file is read four times a second
     }
     panic!("the sign-in page never says {told}");
 }

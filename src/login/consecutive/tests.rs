@@ -146,7 +146,7 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them(database: Test
 async fn a_database_that_does_not_answer_in_time_is_not_taken_for_a_queue() {
     let bench = bench(TestDatabase::postgres().await).await;
     bench.fail(MAX - 1).await;
-    let _first = bench.look().await;
+    let first = bench.look().await;
     let impatient = |patience| ConsecutiveFailures {
         patience,
         in_flight: Arc::clone(&bench.consecutive.in_flight),
@@ -155,12 +155,16 @@ async fn a_database_that_does_not_answer_in_time_is_not_taken_for_a_queue() {
     let (login, id) = (&bench.alice.login, Some(bench.alice.id));
     let mut stalled = bench.database.open().await.begin().await.unwrap();
     execute!(in &mut stalled => sqlx::query("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE")).unwrap();
-    assert!(impatient(Duration::from_millis(50)).look_up(login, id, None, MAX).await.is_err());
+    let stalls = impatient(Duration::from_millis(50)).look_up(login, id, None, MAX).await;
+    let timed_out = DbError::from(sqlx::Error::PoolTimedOut).to_string();
+    assert_eq!(stalls.err().map(|error| error.to_string()), Some(timed_out));
     drop(stalled);
     // It answers, and the attempt waits for the first one in vain. On a busy machine it needs more time.
     for patience in (0..10).map(|power| Duration::from_millis(50 << power)) {
         if let Ok(ended) = impatient(patience).look_up(login, id, None, MAX).await {
-            return assert!(ended.is_none());
+            assert!(ended.is_none());
+            drop(first);
+            return assert!(bench.consecutive.in_flight.lock().is_empty(), "nothing is kept of who is gone");
         }
     }
     panic!("the database never answers");
