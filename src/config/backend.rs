@@ -35,9 +35,8 @@ pub enum SwapResult {
 /// instances may use the same place.
 ///
 /// A place gets a `WatchControl` when it is created, and calls its `changed` if it learns of a change: too often does no
-/// harm, and too seldom or never is made up for by polling. Everything else is done for it:
-/// its documents are judged and put in force or refused. If it is a service without a document, the one in
-/// force is written to it.
+/// harm, and too seldom or never is made up for by polling. Everything else is done for it: its documents are judged and
+/// put in force or refused. If it is a service without a document, the one in force is written to it.
 pub trait LimitsBackend: Send {
     /// The current document. May block for at most two seconds. `known` is what was judged last: a place
     /// whose documents can be seen half-written reads again until the document has settled, unless it finds

@@ -1,5 +1,6 @@
 //! Keeps the configuration in force equal to its backend: on a thread of its own, by polling, on demand, and when a
-//! service announces a change. What was found is judged as a whole, and put in force or refused; drafts are saved on the same thread.
+//! service announces a change. What was found is judged as a whole, and put in force or refused; drafts are saved on the
+//! same thread.
 
 #[cfg(test)]
 mod tests;
