@@ -111,10 +111,7 @@ impl ConsecutiveFailures {
             match permit.try_start(failures, ended, max) {
                 StartResult::Started => return Ok(lookup),
                 StartResult::Stale => {}
-                StartResult::Full => {
-                    permit.waited = true;
-                    permit.freed.notified().await;
-                }
+                StartResult::Full => permit.freed.notified().await,
             }
         }
     }
@@ -223,7 +220,7 @@ pub struct ComparisonPermit {
     table: Arc<InFlightTable>,
     key: InFlightKey,
     comparing: bool,
-    /// There was no room for it at first.
+    /// Others were in its way.
     waited: bool,
     freed: Arc<Notify>,
 }
@@ -265,6 +262,7 @@ impl ComparisonPermit {
             self.freed.notify_one();
             return StartResult::Started;
         }
+        self.waited = true;
         if since > 0 { StartResult::Stale } else { StartResult::Full }
     }
 }

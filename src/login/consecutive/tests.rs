@@ -215,6 +215,17 @@ fn permits<const N: usize>() -> [ComparisonPermit; N] {
 }
 
 #[test]
+fn whoever_met_others_again_and_again_did_not_wait_for_the_database() {
+    let [mut first, mut second] = permits();
+    assert!(matches!(first.try_start(MAX.into(), 0, MAX), StartResult::Started));
+    drop(first);
+    // It read the failures before the first one ended.
+    assert!(!second.waited);
+    assert!(matches!(second.try_start(MAX.into(), 0, MAX), StartResult::Stale));
+    assert!(second.waited);
+}
+
+#[test]
 fn there_is_room_while_all_in_the_air_may_be_wrong() {
     let [mut first, mut second, mut third] = permits();
     assert!(matches!(first.try_start(98, 0, MAX), StartResult::Started));
