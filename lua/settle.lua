@@ -1,12 +1,15 @@
 --[[ settle: how a reservation ended, bucket by bucket.
   Why a script: a kept hold moves from the holds to the time of its outcome in one step.
   KEYS[b]  window log of bucket b (one slot)
-  ARGV     id; then per bucket: outcome, capacity, life ms, up_to us
+  ARGV     id; then per bucket: outcome, capacity, life ms, up_to us; if the state afterwards is wanted, then as for
+           state
   Outcomes K  it counts, from now; written anew if the log was lost; unchanged if it counts already
            R  it is removed; harmless if repeated
            F  it is removed, and kept hits up to `up_to` are forgiven, unless another hold is in flight: each
               moves HOLDS below its time, once, so that captcha rules ignore it
-  Output   {time}: if a bucket kept it, the time from which it counts (the latest of them); otherwise now
+  Output   {time}: if a bucket kept it, the time from which it counts (the latest of them); otherwise now;
+           {time, now, then the state} if it is wanted; {time} again if now is outside a calendar unit that the
+           caller sent
   Edges    at most MOST_FORGIVEN move at once, the oldest first
 ]]
 -- hits.rs: MOST_FORGIVEN.
@@ -38,4 +41,4 @@ for b = 1, #KEYS do
   end
   at = at + 4
 end
-return { kept or clock }
+return ARGV[at + 1] and state(at, { kept or clock, clock }) or { kept or clock }

@@ -42,8 +42,17 @@ impl WindowStore for Store {
         on_store!(self, store => store.settle(buckets, id, outcomes))
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
-        on_store!(self, store => store.peek(bucket))
+    async fn settle_and_peek(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        on_store!(self, store => store.settle_and_peek(buckets, id, outcomes))
+    }
+
+    async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        on_store!(self, store => store.peek(buckets))
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {

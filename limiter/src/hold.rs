@@ -178,6 +178,12 @@ impl<S: WindowStore + 'static> Hold<S> {
         self.end(|_| HoldOutcome::Keep).await
     }
 
+    /// [`Hold::keep`] in the same round trip as [`Limiter::peek_all`] at its logs afterwards.
+    pub async fn keep_and_peek(self) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
+        self.limiter.keep_and_peek(&buckets, self.id).await
+    }
+
     /// The attempt failed, but counts only in the chosen buckets (by index).
     pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
         self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await

@@ -174,7 +174,13 @@ impl<S: WindowStore + 'static> Limiter<S> {
 
     /// How many hits count now, rule by rule. Writes nothing.
     pub async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
-        self.0.store.peek(bucket).await
+        let states = self.peek_all(&[bucket]).await?;
+        Ok(states.into_iter().next().expect("a state for each bucket"))
+    }
+
+    /// The same for several logs, in one round trip.
+    pub async fn peek_all(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        self.0.store.peek(buckets).await
     }
 
     /// The times in a subject's log.
@@ -202,10 +208,25 @@ impl<S: WindowStore + 'static> Limiter<S> {
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         let settled = self.0.store.settle(buckets, id, outcomes).await;
+        self.wake_all(buckets);
+        settled
+    }
+
+    pub(crate) async fn keep_and_peek(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        let outcomes = vec![HoldOutcome::Keep; buckets.len()];
+        let settled = self.0.store.settle_and_peek(buckets, id, &outcomes).await;
+        self.wake_all(buckets);
+        settled
+    }
+
+    fn wake_all(&self, buckets: &[Bucket<'_>]) {
         for bucket in buckets {
             self.wake(bucket.key);
         }
-        settled
     }
 }
 

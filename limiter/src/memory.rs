@@ -273,15 +273,25 @@ impl WindowStore for MemoryStore {
         Ok(counts_from.unwrap_or(clock))
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
+    async fn settle_and_peek(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        Ok((self.settle(buckets, id, outcomes).await?, self.peek(buckets).await?))
+    }
+
+    async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
         let clock = self.clock.now();
-        Ok(match self.lock_one(bucket.key).find(bucket.key) {
+        let state = |bucket: &Bucket<'_>| match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {
                 log.settle_dead(clock);
                 peek(&log, bucket.limit, clock)
             }
             None => peek(&TimesLog::default(), bucket.limit, clock),
-        })
+        };
+        Ok(buckets.iter().map(state).collect())
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {

@@ -20,11 +20,11 @@ use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
 pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
-use self::wire::{integers, life_millis, verdict, write_bucket, write_rule};
+use self::wire::{integers, millis, states, verdict, write_bucket, write_rules};
 use crate::clock::{Clock, Micros};
 use crate::hits::MOST_FORGIVEN;
 use crate::store::*;
-use crate::window::HOLD_LIFE;
+use crate::window::{self, HOLD_LIFE};
 
 /// How often a decision is asked again because the server's clock was in another calendar unit than ours. That
 /// normally happens once.
@@ -251,14 +251,14 @@ impl RedisStore {
         (now == Some(generation)).then_some(()).ok_or(StoreError::Incomplete)
     }
 
-    /// Settles by one script.
+    /// Settles by one script. Returns the states afterwards if they are wanted.
     async fn settle_at_once(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
-        let now = self.now();
+        peek: bool,
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
         let mut command = self.command(LuaScript::Settle, buckets.iter().copied(), None);
         command.arg(&id.0);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
@@ -268,12 +268,66 @@ impl RedisStore {
                 HoldOutcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
                 HoldOutcome::Forgive { .. } => ("R", 0),
             };
-            command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
+            let life = millis(window::longest_life(bucket.limit));
+            command.arg(letter).arg(bucket.limit.capacity()).arg(life).arg(up_to);
         }
-        match self.run(&command, LuaScript::Settle).await?.as_slice() {
-            [at] => Ok(Micros(*at)),
-            other => Err(StoreError::Broken(format!("{other:?} to a settlement"))),
+        for bucket in buckets.iter().filter(|_| peek) {
+            write_rules(&mut command, bucket.limit, self.now(), false);
         }
+        let reply = self.run(&command, LuaScript::Settle).await?;
+        let broken = || StoreError::Broken(format!("{reply:?} to a settlement"));
+        match reply.as_slice() {
+            [at] if !peek => Ok((Micros(*at), Vec::new())),
+            [at] => Ok((Micros(*at), self.peek_at_once(buckets).await?)),
+            [at, now, rest @ ..] => {
+                Ok((Micros(*at), states(rest, buckets, Micros(*now)).ok_or_else(broken)?))
+            }
+            [] => Err(broken()),
+        }
+    }
+
+    /// Settles those that have a log. Returns the states of all afterwards if they are wanted.
+    async fn settle_as(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+        peek: bool,
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
+            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
+        let settled = match self.link.is_cluster() {
+            _ if sent.is_empty() => Ok((self.now(), Vec::new())),
+            true => Box::pin(self.settle_by_slot(&sent, id, &ends, peek)).await,
+            false => self.settle_at_once(&sent, id, &ends, peek).await,
+        };
+        self.forget_refusals(&sent);
+        let (at, states) = settled?;
+        let mut states = states.into_iter();
+        let state = |bucket: &Bucket<'_>| match bucket.limit.rules() {
+            [] => LogPeek { at, holds: 0, rules: Vec::new() },
+            _ => states.next().expect("a state for each that was sent"),
+        };
+        Ok((at, if peek { buckets.iter().map(state).collect() } else { Vec::new() }))
+    }
+
+    /// Peeks by one script.
+    async fn peek_at_once(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        for _ in 0..MOST_TRIES {
+            let now = self.now();
+            let mut command = self.command(LuaScript::Peek, buckets.iter().copied(), None);
+            for bucket in buckets {
+                write_rules(&mut command, bucket.limit, now, false);
+            }
+            let reply = self.run(&command, LuaScript::Peek).await?;
+            let broken = || StoreError::Broken(format!("{reply:?} to a peek"));
+            match reply.as_slice() {
+                [-1, at] => self.learn(Micros(*at)),
+                [at, rest @ ..] => return states(rest, buckets, Micros(*at)).ok_or_else(broken),
+                [] => return Err(broken()),
+            }
+        }
+        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
 
     /// Writes hits back by one script, log by log: any number of logs, but in a cluster only one.
@@ -282,7 +336,7 @@ impl RedisStore {
         for hits in logs {
             command.arg(hits[0].0.limit.capacity()).arg(hits.len());
             for (bucket, hit) in *hits {
-                command.arg(life_millis(bucket.limit, hit.at)).arg(hit.at.0).arg(&hit.id.0);
+                command.arg(millis(window::life(bucket.limit, hit.at))).arg(hit.at.0).arg(&hit.id.0);
             }
         }
         self.run(&command, LuaScript::Restore).await.map(drop)
@@ -332,39 +386,23 @@ impl WindowStore for RedisStore {
         id: HitId,
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
-        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
-            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
-        if sent.is_empty() {
-            return Ok(self.now());
-        }
-        let settled = match self.link.is_cluster() {
-            true => Box::pin(self.settle_by_slot(&sent, id, &ends)).await,
-            false => self.settle_at_once(&sent, id, &ends).await,
-        };
-        self.forget_refusals(buckets);
-        settled
+        self.settle_as(buckets, id, outcomes, false).await.map(|(at, _)| at)
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
-        for _ in 0..MOST_TRIES {
-            let now = self.now();
-            let mut command = self.command(LuaScript::Peek, [bucket].into_iter(), None);
-            for rule in bucket.limit.rules() {
-                write_rule(&mut command, rule, bucket.limit, now, false);
-            }
-            match self.run(&command, LuaScript::Peek).await?.as_slice() {
-                [-1, at] => self.learn(Micros(*at)),
-                [at, holds, rules @ ..] => {
-                    let rules = rules.chunks_exact(2).map(|pair| RulePeek {
-                        count: pair[0] as u32,
-                        retry_after: Duration::from_micros(pair[1].max(0) as u64),
-                    });
-                    return Ok(LogPeek { at: Micros(*at), holds: *holds as u32, rules: rules.collect() });
-                }
-                other => return Err(StoreError::Broken(format!("{other:?} to a peek"))),
-            }
+    async fn settle_and_peek(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+        self.settle_as(buckets, id, outcomes, true).await
+    }
+
+    async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        match self.link.is_cluster() {
+            true => Box::pin(self.peek_by_slot(buckets)).await,
+            false => self.peek_at_once(buckets).await,
         }
-        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
@@ -482,8 +520,8 @@ const SOURCES: [&str; 6] = [
         include_str!("../lua/log.lua"),
         include_str!("../lua/reserve.lua"),
     ),
-    with_log!(include_str!("../lua/settle.lua")),
-    with_log!(include_str!("../lua/peek.lua")),
+    with_log!(concat!(include_str!("../lua/state.lua"), include_str!("../lua/settle.lua"))),
+    with_log!(concat!(include_str!("../lua/state.lua"), include_str!("../lua/peek.lua"))),
     with_log!(include_str!("../lua/read.lua")),
     with_log!(include_str!("../lua/restore.lua")),
     include_str!("../lua/finish_rebuild.lua"),

@@ -247,8 +247,16 @@ pub trait WindowStore: Send + Sync {
         outcomes: &[HoldOutcome],
     ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
-    /// Reads the state of a log. Writes nothing, except that holds whose owner died become kept hits.
-    fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogPeek, StoreError>> + Send;
+    /// [`settle`](Self::settle), and then the states of these logs as [`peek`](Self::peek) tells them.
+    fn settle_and_peek(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> impl Future<Output = Result<(Micros, Vec<LogPeek>), StoreError>> + Send;
+
+    /// Reads the state of each of these logs. Writes nothing, except that holds whose owner died become kept hits.
+    fn peek(&self, buckets: &[Bucket<'_>]) -> impl Future<Output = Result<Vec<LogPeek>, StoreError>> + Send;
 
     /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).
     fn read(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogReading, StoreError>> + Send;

@@ -171,6 +171,11 @@ pub(crate) fn life(limit: &Limit, now: Micros) -> Duration {
     limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }
 
+/// The same for a hit whose time only the store knows: in a calendar unit that begins then, it counts until its end.
+pub(crate) fn longest_life(limit: &Limit) -> Duration {
+    limit.longest_window().max(HOLD_LIFE) + SLACK
+}
+
 /// What all rules of a decision say together, gathered one rule at a time. It stores indexes and builds
 /// answers only at the end, because few rules are reported.
 #[derive(Debug, Default)]

@@ -466,11 +466,11 @@ fn too_many(refused: &Refusal, effort: Effort) -> RedeemResult {
 /// The refusal that one would get now, the longest of several.
 async fn full(counted: &Limiter<MemoryStore>, buckets: &[Bucket<'_>]) -> Option<Refusal> {
     let mut longest: Option<Refusal> = None;
-    for (index, bucket) in buckets.iter().enumerate() {
+    let states = counted.peek_all(buckets).await.ok()?;
+    for (index, (bucket, peek)) in buckets.iter().zip(states).enumerate() {
         if bucket.limit.mode() == LimitMode::Monitor {
             continue;
         }
-        let peek = counted.peek(*bucket).await.ok()?;
         for (rule, standing) in peek.rules.iter().enumerate() {
             let retry_after = standing.retry_after;
             if retry_after > longest.map_or(Duration::ZERO, |refusal| refusal.retry_after) {

@@ -33,12 +33,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gatehouse_limiter::{
-    AdmittedHit, Bucket, HitDecision, HitId, HoldDecision, Limit, LimitMode, MemoryStore, OwnedBucket,
-    Refusal, Rule, RuleAction, StoreError, SubjectKey, UnclaimedHold,
+    AdmittedHit, Bucket, HitDecision, HitId, HoldDecision, Limit, LogPeek, MemoryStore, OwnedBucket, Refusal,
+    Rule, RuleAction, StoreError, SubjectKey, UnclaimedHold,
 };
 use metrics::Counter;
 
-use self::counting::{OWN, account_key};
+use self::counting::{OWN, account_key, enforced};
 use self::slot::{InFlightAttempts, SlotHold};
 use super::RequestOrigin;
 use crate::accounts::{Account, AccountId, Accounts, Username};
@@ -283,11 +283,17 @@ impl LoginGuard {
         None
     }
 
-    /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
-    /// does not exist.
-    pub async fn challenges_next(&self, limits: &Limits, who: GuardRequest<'_>, mode: CountingMode) -> bool {
+    /// Whether the next attempt of this kind would be asked for a CAPTCHA, by the states of the logs in which one
+    /// has just failed. The same check for an account that does not exist.
+    pub async fn challenges_next(
+        &self,
+        limits: &Limits,
+        who: GuardRequest<'_>,
+        mode: CountingMode,
+        states: &[LogPeek],
+    ) -> bool {
         self.in_flight.term().is_none()
-            || counting::challenges_next(&self.limiter, limits, who, mode).await.unwrap_or(true)
+            || counting::challenges_next(&self.limiter, limits, who, mode, states).await.unwrap_or(true)
     }
 
     /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
@@ -447,18 +453,20 @@ impl LoginGuard {
         [address, network]: [&Limit; 2],
         origin: &RequestOrigin,
     ) -> Option<f64> {
-        let (address, network) =
-            tokio::join!(self.used(address, &origin.address), self.used(network, &origin.network));
-        Some(address.ok()?.max(network.ok()?.min(MOST_OF_NETWORK)))
+        let buckets =
+            [self.limiter.bucket(address, &origin.address), self.limiter.bucket(network, &origin.network)];
+        let states = match buckets.iter().any(|bucket| enforced(bucket.limit)) {
+            true => self.limiter.peek_all(&buckets).await.ok()?,
+            false => return Some(0.0),
+        };
+        let [address, network] = [0, 1].map(|at| used(buckets[at].limit, &states[at]));
+        Some(address.max(network.min(MOST_OF_NETWORK)))
     }
+}
 
-    async fn used(&self, limit: &Limit, subject: &[u8]) -> Result<f64, StoreError> {
-        if limit.rules().is_empty() || limit.mode() == LimitMode::Monitor {
-            return Ok(0.0);
-        }
-        let peek = self.limiter.peek(self.limiter.bucket(limit, subject)).await?;
-        let rules = limit.rules().iter().zip(&peek.rules);
-        let used = rules.map(|(rule, counted)| f64::from(counted.count) / f64::from(rule.max));
-        Ok(used.fold(0.0, f64::max))
-    }
+/// What part of its fullest rule is used.
+fn used(limit: &Limit, state: &LogPeek) -> f64 {
+    let rules = limit.rules().iter().zip(&state.rules).filter(|_| enforced(limit));
+    let used = rules.map(|(rule, counted)| f64::from(counted.count) / f64::from(rule.max));
+    used.fold(0.0, f64::max)
 }

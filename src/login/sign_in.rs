@@ -298,20 +298,25 @@ impl SignInService {
             let device = lookup.device.map(|from| from.device);
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
-        let kept = slot.keep().await;
-        let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
+        let kept = slot.keep_and_peek().await;
+        let counts_from = kept.as_ref().ok().and_then(Option::as_ref).map_or(taken.at, |(at, _)| *at);
         let event = counted.settled(taken);
         guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
         let most = live.login.max_consecutive_failures;
         if consecutive.count(&counted.attempt.login, &lookup, most).await? {
             self.record_disabled(counted);
         }
-        kept?;
+        let kept = kept?;
         drop(lookup.permit);
         let everyone = counted.mode == CountingMode::Stranger
             && live.access.challenges_everyone(guard.audit().now()).is_some();
-        let captcha_required =
-            everyone || guard.challenges_next(&live.limits, counted.who(), counted.mode).await;
+        let captcha_required = match kept {
+            Some((_, states)) if !everyone => {
+                guard.challenges_next(&live.limits, counted.who(), counted.mode, &states).await
+            }
+            // Everybody is asked in an outage, too.
+            _ => true,
+        };
         Ok(SignInOutcome::Rejected { captcha_required })
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatehouse_limiter::{
-    AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, RebuildError, Refusal,
-    RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
+    AdmittedHit, Bucket, CompleteWindows, HitDecision, HitId, KeptHit, LimitMode, LogPeek, RebuildError,
+    Refusal, RuleAction, StoreError, StoreState, WindowRecord, WindowStore,
 };
 
 use super::ledger::{Ledger, LedgerPosition};
@@ -178,14 +178,13 @@ impl SmsBudgets {
 
     /// Whether one of them blocks. Checked before a hit is taken, for every number alike.
     async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
-        for log in logs.iter().filter(|log| log.limit.mode() == LimitMode::Enforce) {
-            let peek = self.limiter.peek(*log).await?;
-            let mut rules = log.limit.rules().iter().zip(&peek.rules);
-            if rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero()) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let states = self.limiter.peek_all(logs).await?;
+        let blocks = |(log, state): (&Bucket<'_>, &LogPeek)| {
+            let mut rules = log.limit.rules().iter().zip(&state.rules);
+            log.limit.mode() == LimitMode::Enforce
+                && rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero())
+        };
+        Ok(logs.iter().zip(&states).any(blocks))
     }
 
     /// The message was not sent. If that cannot be written it still counts, which errs towards refusing.

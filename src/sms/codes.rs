@@ -177,8 +177,8 @@ impl SmsCodes {
             return Ok(None);
         }
         let limiter = &self.0.budgets.limiter;
-        let [all, pages] = limits.total(limiter);
-        let (all, pages) = (limiter.peek(all).await?, limiter.peek(pages).await?);
+        let states = limiter.peek_all(&limits.total(limiter)).await?;
+        let [all, pages] = &states[..] else { unreachable!("a state for each of two logs") };
         let counts = all.rules.iter().zip(&pages.rules).map(|(all, pages)| (all.count, pages.count));
         let blocks = total.rules().iter().zip(counts).filter(|(rule, _)| rule.then == RuleAction::Block);
         let spent = blocks.map(|(rule, (count, pages))| SpentRule { count, pages, max: rule.max });

@@ -29,7 +29,7 @@ impl RedisStore {
             && let Err(error) = self.demand(ask.complete).await
         {
             let taken: Vec<_> = logged(ask.buckets).map(|(_, bucket)| *bucket).collect();
-            self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Refund; taken.len()]).await?;
+            self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Refund; taken.len()], false).await?;
             return Err(error);
         }
         Ok(verdict)
@@ -58,7 +58,7 @@ impl RedisStore {
                 other => {
                     // What may have been taken although no answer came, too.
                     let refunds = vec![HoldOutcome::Refund; taken.len()];
-                    let refunded = self.settle_by_slot(&taken, ask.id, &refunds).await;
+                    let refunded = self.settle_by_slot(&taken, ask.id, &refunds, false).await;
                     return match (other, refunded) {
                         // Who has to wait asks again with the same id, which a late refund would take back.
                         (Ok(StoreVerdict::Held { .. }), Err(error)) => Err(error),
@@ -69,26 +69,34 @@ impl RedisStore {
             }
         }
         if ask.kind == ReserveKind::Hit {
-            let kept = self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Keep; taken.len()]).await?;
-            first = Some(kept);
+            let keeps = vec![HoldOutcome::Keep; taken.len()];
+            first = Some(self.settle_by_slot(&taken, ask.id, &keeps, false).await?.0);
         }
         let at = first.unwrap_or_else(|| self.now());
         Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
     }
 
     /// Settles all logs at once, each in a step of its own, however the others end. Returns the time of the
-    /// first log's server.
+    /// first log's server, and the states if they are wanted.
     pub(super) async fn settle_by_slot(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
+        peek: bool,
+    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
         let each = buckets.iter().zip(outcomes).map(async |(bucket, outcome)| {
-            self.settle_at_once(std::slice::from_ref(bucket), id, std::slice::from_ref(outcome)).await
+            self.settle_at_once(std::slice::from_ref(bucket), id, std::slice::from_ref(outcome), peek).await
         });
-        let settled: Result<Vec<Micros>, StoreError> = join_all(each).await.into_iter().collect();
-        settled.map(|times| times.first().copied().unwrap_or_else(|| self.now()))
+        let settled: Result<Vec<_>, StoreError> = join_all(each).await.into_iter().collect();
+        let (times, states): (Vec<Micros>, Vec<Vec<LogPeek>>) = settled?.into_iter().unzip();
+        Ok((times.first().copied().unwrap_or_else(|| self.now()), states.concat()))
+    }
+
+    /// Peeks at all logs at once, each in a step of its own.
+    pub(super) async fn peek_by_slot(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        let each = buckets.iter().map(|bucket| self.peek_at_once(std::slice::from_ref(bucket)));
+        try_join_all(each).await.map(|states| states.concat())
     }
 }
 

@@ -10,16 +10,22 @@ use crate::store::*;
 use crate::window;
 
 pub fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
+    command.arg(limit.capacity()).arg(millis(window::life(limit, now)));
+    write_rules(command, limit, now, solved);
+}
+
+/// The number of their arguments, then each.
+pub fn write_rules(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
     let of_a_rule = |rule: &Rule| if matches!(rule.span, RuleSpan::Calendar { .. }) { 4 } else { 3 };
     let arguments: usize = limit.rules().iter().map(of_a_rule).sum();
-    command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(arguments);
+    command.arg(arguments);
     for rule in limit.rules() {
         write_rule(command, rule, limit, now, solved);
     }
 }
 
 /// Few arguments, because each costs the server a twentieth of a look-up: what is rare is sent if it is there.
-pub fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, solved: bool) {
+fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, solved: bool) {
     let captcha = rule.then == RuleAction::Captcha;
     let calendar = matches!(rule.span, RuleSpan::Calendar { .. });
     let monitored = limit.mode() == LimitMode::Monitor;
@@ -37,8 +43,9 @@ pub fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, so
     }
 }
 
-pub fn life_millis(limit: &Limit, now: Micros) -> u64 {
-    window::life(limit, now).as_millis() as u64 + 1
+/// Rounded up.
+pub fn millis(life: Duration) -> u64 {
+    life.as_millis() as u64 + 1
 }
 
 /// The replication id in an answer to `INFO replication`. In lower case, as the script of a reservation compares it.
@@ -110,6 +117,23 @@ pub fn verdict(
         }
         _ => return Err(broken()),
     })
+}
+
+/// Reads the states of these logs (`lua/state.lua`). None: something else was replied.
+pub fn states(reply: &[i64], buckets: &[Bucket<'_>], at: Micros) -> Option<Vec<LogPeek>> {
+    let mut rest = reply;
+    let states = buckets.iter().map(|bucket| {
+        let (holds, after) = rest.split_first()?;
+        let (rules, after) = after.split_at_checked(2 * bucket.limit.rules().len())?;
+        rest = after;
+        let rules = rules.chunks_exact(2).map(|pair| RulePeek {
+            count: pair[0] as u32,
+            retry_after: Duration::from_micros(pair[1].max(0) as u64),
+        });
+        Some(LogPeek { at, holds: *holds as u32, rules: rules.collect() })
+    });
+    let states: Option<Vec<LogPeek>> = states.collect();
+    states.filter(|_| rest.is_empty())
 }
 
 fn only_window(limit: &Limit) -> Option<Duration> {

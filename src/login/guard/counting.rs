@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use gatehouse_limiter::{Bucket, Limit, LimitMode, RuleAction, StoreError};
+use gatehouse_limiter::{Bucket, Limit, LimitMode, LogPeek, RuleAction, StoreError};
 
 use crate::accounts::{Account, AccountId, KnownDevice, KnownDevices, Username};
 use crate::audit;
@@ -36,7 +35,6 @@ impl CountingMode {
     /// step it may: nothing else bounds the guesses of a device there.
     pub fn of(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> Self {
         let GuardLimits { account, device: own, .. } = login.limits(limits);
-        let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(own) && (enforced(account) || login == GuardedLogin::Factor) => {
                 Self::Known(device)
@@ -113,34 +111,36 @@ impl CountingMode {
     }
 }
 
+/// Whether it refuses anybody.
+pub fn enforced(limit: &Limit) -> bool {
+    limit.mode() == LimitMode::Enforce && !limit.rules().is_empty()
+}
+
+/// `states`: of the logs of this mode, in their order.
 pub async fn challenges_next(
     limiter: &Limiter,
     limits: &Limits,
     who: GuardRequest<'_>,
     mode: CountingMode,
+    states: &[LogPeek],
 ) -> Result<bool, StoreError> {
-    let asks = |full: &Vec<RuleAction>| full.contains(&RuleAction::Captcha);
-    let mut buckets = mode.buckets(limiter, limits, who);
-    if mode.device().is_some() {
-        let full = full_rules(limiter, buckets[OWN]).await?;
-        if !full.contains(&RuleAction::Block) {
-            return Ok(asks(&full));
-        }
-        buckets = CountingMode::Stranger.buckets(limiter, limits, who);
+    let buckets = mode.buckets(limiter, limits, who);
+    if mode.device().is_none() {
+        return Ok(asks(&buckets, states, RuleAction::Captcha));
     }
-    let asking = buckets.into_iter().filter(|bucket| bucket.limit.challenges());
-    let full = try_join_all(asking.map(|bucket| full_rules(limiter, bucket))).await?;
-    Ok(full.iter().any(asks))
+    if !asks(&buckets[..=OWN], states, RuleAction::Block) {
+        return Ok(asks(&buckets[..=OWN], states, RuleAction::Captcha));
+    }
+    let buckets = CountingMode::Stranger.buckets(limiter, limits, who);
+    Ok(asks(&buckets, &limiter.peek_all(&buckets).await?, RuleAction::Captcha))
 }
 
-/// What the rules ask for that would refuse the next hit.
-async fn full_rules(limiter: &Limiter, bucket: Bucket<'_>) -> Result<Vec<RuleAction>, StoreError> {
-    if bucket.limit.mode() == LimitMode::Monitor {
-        return Ok(Vec::new());
-    }
-    let peek = limiter.peek(bucket).await?;
-    let rules = bucket.limit.rules().iter().zip(&peek.rules);
-    Ok(rules.filter(|(rule, state)| state.count >= rule.max).map(|(rule, _)| rule.then).collect())
+/// Whether one of the rules that would refuse the next hit asks for this.
+fn asks(buckets: &[Bucket<'_>], states: &[LogPeek], action: RuleAction) -> bool {
+    buckets.iter().zip(states).filter(|(bucket, _)| enforced(bucket.limit)).any(|(bucket, state)| {
+        let mut rules = bucket.limit.rules().iter().zip(&state.rules);
+        rules.any(|(rule, state)| rule.then == action && state.count >= rule.max)
+    })
 }
 
 /// The subject of an account's window. An account that does not exist is counted by its name, so that no

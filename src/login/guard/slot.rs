@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, StoreError};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, LogPeek, MemoryStore, OwnedBucket, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -64,11 +64,23 @@ impl AttemptSlot {
     /// The attempt failed and counts; returns from when, if the store could say. It is in the record when
     /// this returns; on an error the client must not be told that it failed.
     pub async fn keep(self) -> Result<Option<Micros>, DbError> {
+        self.keep_by(Hold::keep).await
+    }
+
+    /// The same, and the states of its logs afterwards, in the same round trip.
+    pub async fn keep_and_peek(self) -> Result<Option<(Micros, Vec<LogPeek>)>, DbError> {
+        self.keep_by(Hold::keep_and_peek).await
+    }
+
+    async fn keep_by<T>(
+        self,
+        keep: impl AsyncFnOnce(Hold) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, DbError> {
         let Self { hold, ticket, failures, .. } = self;
         let (kept, written) = match hold {
             SlotHold::Store(hold) => {
                 let (id, buckets) = (hold.id(), hold.buckets().to_vec());
-                let (kept, written) = tokio::join!(hold.keep(), failures.write(id, &buckets));
+                let (kept, written) = tokio::join!(keep(hold), failures.write(id, &buckets));
                 if kept.is_err() {
                     ticket.all.leave_store();
                 }

@@ -147,6 +147,10 @@ async fn a_sign_in_without_a_second_factor_is_as_many_calls_as_before_there_were
     for (password, status) in [(WORD, 200), (WORD, 200), ("wrong word entirely", 401)] {
         assert_eq!(client.login(LOGIN, password).await.status, status);
     }
+    let stranger = running.client();
+    for status in [401, 401, 401, 403] {
+        assert_eq!(stranger.login(LOGIN, "wrong word entirely").await.status, status);
+    }
     assert_eq!(client.get("/api/v1/session").await.status, 200);
     end(running).await;
     let spans = receiver.spans();
@@ -156,8 +160,8 @@ async fn a_sign_in_without_a_second_factor_is_as_many_calls_as_before_there_were
         (of("redis"), of("sql"))
     };
     let sign_ins: Vec<_> = receiver.requests("POST /api/v1/login").iter().map(calls).collect();
-    // A slot is taken and settled. After a wrong password the device's log says whether the next needs a challenge.
-    assert_eq!(sign_ins, [(2, 2), (2, 2), (3, 3)]);
+    // A slot is taken and settled. What settles a wrong password tells whether the next needs a challenge, too.
+    assert_eq!(sign_ins, [(2, 2), (2, 2), (2, 3), (2, 3), (2, 3), (2, 3), (2, 0)]);
     let session: Vec<_> = receiver.requests("GET /api/v1/session").iter().map(calls).collect();
     assert_eq!(session, [(0, 1)]);
 }

@@ -69,7 +69,7 @@ async fn a_month_is_as_long_as_it_is(rig: &impl Rig) {
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
     rig.set(at("2026-03-31T16:00:00Z"));
     assert!(admitted(hit(rig, &[bucket]).await));
-    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
+    assert_eq!(rig.limiter().peek(bucket).await.unwrap().rules[0].count, 1);
 }
 
 async fn a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back(rig: &impl Rig) {
@@ -81,4 +81,24 @@ async fn a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back(rig: 
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 2 * SECOND);
     rig.set(at("2026-03-01T14:00:00Z"));
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 60 * MINUTE);
+}
+
+/// The server is asked again with the unit that it is in.
+#[tokio::test]
+async fn a_caller_whose_clock_is_wrong_is_told_the_servers_unit() {
+    let rig = RedisRig::new().await;
+    let limit = limit("hourly", &[calendar(2, CalendarUnit::Hour, "UTC"), sliding(9, MINUTE)]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    let counts =
+        |state: &LogPeek| (state.holds, state.rules.iter().map(|rule| rule.count).collect::<Vec<_>>());
+    rig.set(at("2026-03-01T13:59:59Z"));
+    for hour in 0..3 {
+        let id = hold(&rig, bucket).await;
+        // It is the next hour, and only the server knows.
+        rig.set_server(at("2026-03-01T14:00:00Z").plus(60 * MINUTE * hour));
+        let (kept, states) = rig.store().settle_and_peek(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
+        assert_eq!((kept, states.len(), counts(&states[0])), (rig.now(), 1, (0, vec![1, 1])), "{hour}");
+        rig.set_server(rig.now().plus(60 * MINUTE).minus(SECOND));
+        assert_eq!(counts(&rig.limiter().peek(bucket).await.unwrap()), (0, vec![1, 0]), "{hour}");
+    }
 }

@@ -39,7 +39,7 @@ async fn a_clock_that_steps_back_refuses_for_that_much_longer(rig: &impl Rig) {
     rig.set(start.plus(17 * SECOND));
     let full = refusal(hit(rig, &[bucket]).await);
     assert_eq!((full.frees_at, full.at()), (start.plus(20 * SECOND), rig.now()));
-    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].retry_after, 3 * SECOND);
+    assert_eq!(rig.limiter().peek(bucket).await.unwrap().rules[0].retry_after, 3 * SECOND);
     rig.set(start.plus(20 * SECOND));
     assert!(admitted(hit(rig, &[bucket]).await));
 }

@@ -33,6 +33,8 @@ on_stores! {
     raising_max_keeps_what_was_counted
     lowering_max_applies_to_what_was_counted
     peek_agrees_with_what_happens_next
+    many_peeks_are_one
+    a_settlement_tells_the_states_that_a_peek_would
     subjects_do_not_share_logs
     limits_that_share_a_log_count_each_others_hits_and_drop_none
 }
@@ -310,19 +312,60 @@ async fn lowering_max_applies_to_what_was_counted(rig: &impl Rig) {
 async fn peek_agrees_with_what_happens_next(rig: &impl Rig) {
     let limit = limit("login", &[Rule::sliding(2, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
-    let peek = rig.store().peek(bucket).await.unwrap();
+    let peek = rig.limiter().peek(bucket).await.unwrap();
     assert_eq!((peek.at, peek.holds, peek.rules.len()), (rig.now(), 0, 2));
     hit(rig, &[bucket]).await;
     rig.advance(SECOND);
     hit(rig, &[bucket]).await;
-    let peek = rig.store().peek(bucket).await.unwrap();
+    let peek = rig.limiter().peek(bucket).await.unwrap();
     assert_eq!(peek.rules[0], RulePeek { count: 2, retry_after: MINUTE - SECOND });
     assert_eq!(peek.rules[1], RulePeek { count: 2, retry_after: Duration::ZERO });
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, peek.rules[0].retry_after);
     rig.advance(MINUTE);
     hold(rig, bucket).await;
-    let peek = rig.store().peek(bucket).await.unwrap();
+    let peek = rig.limiter().peek(bucket).await.unwrap();
     assert_eq!((peek.holds, peek.rules[0].count, peek.rules[1].count), (1, 0, 2));
+}
+
+async fn many_peeks_are_one(rig: &impl Rig) {
+    let three = limit("three", &[Rule::sliding(1, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
+    let (off, two) = (limit("off", &[]), limit("two", &[sliding(2, MINUTE)]));
+    let buckets = [&three, &off, &two, &two]
+        .iter()
+        .zip([b"a", b"a", b"a", b"b"])
+        .map(|(limit, who)| rig.limiter().bucket(limit, who))
+        .collect::<Vec<_>>();
+    hit(rig, &[buckets[0], buckets[2]]).await;
+    rig.advance(SECOND);
+    hold(rig, buckets[2]).await;
+    let states = rig.limiter().peek_all(&buckets).await.unwrap();
+    for (bucket, state) in buckets.iter().zip(&states) {
+        assert_eq!(*state, rig.limiter().peek(*bucket).await.unwrap());
+    }
+    let counts =
+        states.iter().map(|state| (state.holds, state.rules.iter().map(|rule| rule.count).collect()));
+    let expected: [(u32, Vec<u32>); 4] = [(0, vec![1, 1]), (0, vec![]), (1, vec![1]), (0, vec![0])];
+    assert!(counts.eq(expected), "{states:?}");
+    assert_eq!(states[0].rules[0].retry_after, MINUTE - SECOND);
+}
+
+async fn a_settlement_tells_the_states_that_a_peek_would(rig: &impl Rig) {
+    let three = limit("three", &[Rule::sliding(1, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
+    let (off, two) = (limit("off", &[]), limit("two", &[sliding(2, MINUTE)]));
+    let buckets = [&off, &three, &two].map(|limit| rig.limiter().bucket(limit, b"a"));
+    let (id, other) = (fresh_id(), hold(rig, buckets[2]).await);
+    assert!(admitted(take(rig, &buckets, id, ReserveKind::Hold, false).await));
+    rig.advance(SECOND);
+    let outcomes = [HoldOutcome::Keep, HoldOutcome::Keep, HoldOutcome::Refund];
+    let (kept, states) = rig.store().settle_and_peek(&buckets, id, &outcomes).await.unwrap();
+    assert_eq!(kept, rig.now());
+    assert_eq!(states, rig.limiter().peek_all(&buckets).await.unwrap());
+    assert_eq!(states[1].rules[0], RulePeek { count: 1, retry_after: MINUTE });
+    assert_eq!((states[2].holds, states[2].rules[0].count), (1, 0), "the other's");
+    settle(rig, buckets[2], other, HoldOutcome::Refund).await;
+    // Without a log there is nothing to settle.
+    let (_, states) = rig.store().settle_and_peek(&buckets[..1], id, &outcomes[..1]).await.unwrap();
+    assert_eq!(states, [LogPeek { at: rig.now(), holds: 0, rules: Vec::new() }]);
 }
 
 async fn subjects_do_not_share_logs(rig: &impl Rig) {

@@ -126,7 +126,7 @@ fn guarded(block: u32) -> Limit {
 
 /// What its rules count.
 async fn counts<R: Rig>(rig: &R, bucket: Bucket<'_>) -> Vec<u32> {
-    rig.store().peek(bucket).await.unwrap().rules.iter().map(|rule| rule.count).collect()
+    rig.limiter().peek(bucket).await.unwrap().rules.iter().map(|rule| rule.count).collect()
 }
 
 /// A right password that came alone.

@@ -253,7 +253,7 @@ async fn replay<R: Rig>(
     }
     for (log, bucket) in buckets.iter().enumerate() {
         model.settle_dead(log, rig.now());
-        let peek = rig.store().peek(*bucket).await.unwrap();
+        let peek = rig.limiter().peek(*bucket).await.unwrap();
         let counts: Vec<u32> = peek.rules.iter().map(|rule| rule.count).collect();
         let expected: Vec<u32> =
             limits[log].rules().iter().map(|rule| model.count(log, rule, rig.now())).collect();

@@ -149,7 +149,7 @@ async fn restoring_disturbs_no_hold(rig: &impl Rig) {
     let id = fresh_id();
     take(rig, bucket, id, ReserveKind::Hold).await;
     restore(rig, bucket, &[1, 2, 3, 4].map(|age| (age * MINUTE, fresh_id()))).await;
-    assert_eq!(rig.store().peek(bucket).await.unwrap().holds, 1);
+    assert_eq!(rig.limiter().peek(bucket).await.unwrap().holds, 1);
     assert_eq!(rig.members(bucket), 5, "four kept and the hold");
     rig.store().settle(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
     assert_eq!(wait(hit(rig, bucket).await), 58 * MINUTE, "the kept one and the newest two");
