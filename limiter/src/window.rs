@@ -172,6 +172,7 @@ pub(crate) fn life(limit: &Limit, now: Micros) -> Duration {
 }
 
 /// The same for a hit whose time only the store knows: in a calendar unit that begins then, it counts until its end.
+#[cfg(feature = "redis")]
 pub(crate) fn longest_life(limit: &Limit) -> Duration {
     limit.longest_window().max(HOLD_LIFE) + SLACK
 }
