@@ -7,9 +7,8 @@
            R  it is removed; harmless if repeated
            F  it is removed, and kept hits up to `up_to` are forgiven, unless another hold is in flight: each
               moves HOLDS below its time, once, so that captcha rules ignore it
-  Output   {time}: if a bucket kept it, the time from which it counts (the latest of them); otherwise now;
-           {time, now, then the state} if it is wanted; {time} again if now is outside a calendar unit that the
-           caller sent
+  Output   {time, now}: if a bucket kept it, the time from which it counts (the latest of them), otherwise now; then the
+           state, if it is wanted and now is in every calendar unit that the caller sent
   Edges    at most MOST_FORGIVEN move at once, the oldest first
 ]]
 -- hits.rs: MOST_FORGIVEN.
@@ -41,4 +40,4 @@ for b = 1, #KEYS do
   end
   at = at + 4
 end
-return ARGV[at + 1] and state(at, { kept or clock, clock }) or { kept or clock }
+return ARGV[at + 1] and state(at, { kept or clock, clock }) or { kept or clock, clock }

@@ -3,7 +3,7 @@
 
 use gatehouse_limiter::{
     Bucket, HitId, HoldOutcome, KeptHit, LogPeek, LogReading, MemoryStore, RedisStore, ReserveRequest,
-    StoreError, StoreVerdict, WindowStore,
+    Settlement, StoreError, StoreVerdict, WindowStore,
 };
 
 use crate::clock::Micros;
@@ -47,7 +47,7 @@ impl WindowStore for Store {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         on_store!(self, store => store.settle_and_peek(buckets, id, outcomes))
     }
 

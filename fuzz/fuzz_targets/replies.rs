@@ -13,7 +13,9 @@ use sha1::{Digest, Sha1};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use gatehouse_limiter::{HitDecision, Limit, LimitMode, Limiter, RedisStore, Rule, RuleAction, RuleSpan};
+use gatehouse_limiter::{
+    HitDecision, HitId, HoldOutcome, Limit, LimitMode, Limiter, RedisStore, Rule, RuleAction, RuleSpan, WindowStore,
+};
 
 /// A reply that is whole, since one that never ends is what the timeout is for: each line an item, `(` and `)` around
 /// those of a list, `:1`, `nil`, `!an error`, and anything else a string.
@@ -155,7 +157,13 @@ fuzz_target!(|text: &[u8]| {
                 Err(_) => {}
             }
         }
-        drop(rig.limiter.peek(buckets[0]).await);
+        for buckets in [&buckets[..], &buckets[..1]] {
+            if let Ok(states) = rig.limiter.peek_all(buckets).await {
+                assert!(states.len() == buckets.len() && states.iter().all(|state| state.rules.len() == 2));
+            }
+            let keeps = vec![HoldOutcome::Keep; buckets.len()];
+            drop(rig.limiter.store().settle_and_peek(buckets, HitId([0; 6]), &keeps).await);
+        }
         drop(rig.limiter.read(buckets[0]).await);
     });
 });

@@ -178,8 +178,8 @@ impl<S: WindowStore + 'static> Hold<S> {
         self.end(|_| HoldOutcome::Keep).await
     }
 
-    /// [`Hold::keep`] in the same round trip as [`Limiter::peek_all`] at its logs afterwards.
-    pub async fn keep_and_peek(self) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    /// [`Hold::keep`], and then [`Limiter::peek_all`] at its logs, normally in the same round trip.
+    pub async fn keep_and_peek(self) -> Result<Settlement, StoreError> {
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.keep_and_peek(&buckets, self.id).await
     }

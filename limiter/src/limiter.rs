@@ -178,8 +178,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         Ok(states.into_iter().next().expect("a state for each bucket"))
     }
 
-    /// The same for several logs, in one round trip.
+    /// The same for several logs, in one round trip; for none, without one.
     pub async fn peek_all(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        if buckets.is_empty() {
+            return Ok(Vec::new());
+        }
         self.0.store.peek(buckets).await
     }
 
@@ -216,7 +219,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         let outcomes = vec![HoldOutcome::Keep; buckets.len()];
         let settled = self.0.store.settle_and_peek(buckets, id, &outcomes).await;
         self.wake_all(buckets);

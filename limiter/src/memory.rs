@@ -278,8 +278,9 @@ impl WindowStore for MemoryStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
-        Ok((self.settle(buckets, id, outcomes).await?, self.peek(buckets).await?))
+    ) -> Result<Settlement, StoreError> {
+        let at = self.settle(buckets, id, outcomes).await?;
+        Ok(Settlement { at, states: self.peek(buckets).await.ok() })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {

@@ -20,7 +20,7 @@ use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
 pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
-use self::wire::{integers, millis, states, verdict, write_bucket, write_rules};
+use self::wire::{integers, life_millis, millis, states, verdict, write_bucket, write_rules};
 use crate::clock::{Clock, Micros};
 use crate::hits::MOST_FORGIVEN;
 use crate::store::*;
@@ -251,14 +251,14 @@ impl RedisStore {
         (now == Some(generation)).then_some(()).ok_or(StoreError::Incomplete)
     }
 
-    /// Settles by one script. Returns the states afterwards if they are wanted.
+    /// Settles by one script.
     async fn settle_at_once(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
         peek: bool,
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         let mut command = self.command(LuaScript::Settle, buckets.iter().copied(), None);
         command.arg(&id.0);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
@@ -268,47 +268,53 @@ impl RedisStore {
                 HoldOutcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
                 HoldOutcome::Forgive { .. } => ("R", 0),
             };
-            let life = millis(window::longest_life(bucket.limit));
-            command.arg(letter).arg(bucket.limit.capacity()).arg(life).arg(up_to);
+            command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit)).arg(up_to);
         }
-        for bucket in buckets.iter().filter(|_| peek) {
-            write_rules(&mut command, bucket.limit, self.now(), false);
+        if peek {
+            let now = self.now();
+            buckets.iter().for_each(|bucket| write_rules(&mut command, bucket.limit, now, false));
         }
         let reply = self.run(&command, LuaScript::Settle).await?;
         let broken = || StoreError::Broken(format!("{reply:?} to a settlement"));
-        match reply.as_slice() {
-            [at] if !peek => Ok((Micros(*at), Vec::new())),
-            [at] => Ok((Micros(*at), self.peek_at_once(buckets).await?)),
-            [at, now, rest @ ..] => {
-                Ok((Micros(*at), states(rest, buckets, Micros(*now)).ok_or_else(broken)?))
+        let [at, now, rest @ ..] = reply.as_slice() else { return Err(broken()) };
+        let states = match rest {
+            _ if !peek => None,
+            // In another calendar unit than we thought. It is settled, whatever becomes of the look.
+            [] => {
+                self.learn(Micros(*now));
+                self.peek_at_once(buckets).await.ok()
             }
-            [] => Err(broken()),
-        }
+            rest => Some(states(rest, buckets, Micros(*now)).ok_or_else(broken)?),
+        };
+        Ok(Settlement { at: Micros(*at), states })
     }
 
-    /// Settles those that have a log. Returns the states of all afterwards if they are wanted.
+    /// Settles those that have a log; `peek` asks for the states of all.
     async fn settle_as(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
         peek: bool,
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
             logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
         let settled = match self.link.is_cluster() {
-            _ if sent.is_empty() => Ok((self.now(), Vec::new())),
+            _ if sent.is_empty() => Ok(Settlement { at: self.now(), states: peek.then(Vec::new) }),
             true => Box::pin(self.settle_by_slot(&sent, id, &ends, peek)).await,
             false => self.settle_at_once(&sent, id, &ends, peek).await,
         };
         self.forget_refusals(&sent);
-        let (at, states) = settled?;
-        let mut states = states.into_iter();
-        let state = |bucket: &Bucket<'_>| match bucket.limit.rules() {
-            [] => LogPeek { at, holds: 0, rules: Vec::new() },
-            _ => states.next().expect("a state for each that was sent"),
+        let Settlement { at, states } = settled?;
+        let all = |states: Vec<LogPeek>| {
+            let mut states = states.into_iter();
+            let state = |bucket: &Bucket<'_>| match bucket.limit.rules() {
+                [] => LogPeek { at, holds: 0, rules: Vec::new() },
+                _ => states.next().expect("a state for each that was sent"),
+            };
+            buckets.iter().map(state).collect()
         };
-        Ok((at, if peek { buckets.iter().map(state).collect() } else { Vec::new() }))
+        Ok(Settlement { at, states: states.map(all) })
     }
 
     /// Peeks by one script.
@@ -386,7 +392,7 @@ impl WindowStore for RedisStore {
         id: HitId,
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
-        self.settle_as(buckets, id, outcomes, false).await.map(|(at, _)| at)
+        self.settle_as(buckets, id, outcomes, false).await.map(|settled| settled.at)
     }
 
     async fn settle_and_peek(
@@ -394,7 +400,7 @@ impl WindowStore for RedisStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         self.settle_as(buckets, id, outcomes, true).await
     }
 

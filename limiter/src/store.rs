@@ -169,6 +169,15 @@ pub enum HoldOutcome {
     },
 }
 
+/// What a settlement tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    /// The store's time; if a bucket kept the hit, it counts from then.
+    pub at: Micros,
+    /// The state of each log afterwards. None: nobody asked, or it is settled and the store cannot tell.
+    pub states: Option<Vec<LogPeek>>,
+}
+
 /// A hit that counts: in a log of this process, or from another record, to be written back to a store that may have
 /// lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,15 +256,16 @@ pub trait WindowStore: Send + Sync {
         outcomes: &[HoldOutcome],
     ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
-    /// [`settle`](Self::settle), and then the states of these logs as [`peek`](Self::peek) tells them.
+    /// [`settle`](Self::settle), and then [`peek`](Self::peek) at the same logs, normally in the same round trip.
     fn settle_and_peek(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> impl Future<Output = Result<(Micros, Vec<LogPeek>), StoreError>> + Send;
+    ) -> impl Future<Output = Result<Settlement, StoreError>> + Send;
 
-    /// Reads the state of each of these logs. Writes nothing, except that holds whose owner died become kept hits.
+    /// Reads the state of each of these logs, not of all at the same time. Writes nothing, except that holds whose
+    /// owner died become kept hits.
     fn peek(&self, buckets: &[Bucket<'_>]) -> impl Future<Output = Result<Vec<LogPeek>, StoreError>> + Send;
 
     /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).

@@ -171,7 +171,7 @@ pub(crate) fn life(limit: &Limit, now: Micros) -> Duration {
     limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }
 
-/// The same for a hit whose time only the store knows: in a calendar unit that begins then, it counts until its end.
+/// The same for a hit at any time: in which calendar unit it is, only the clock knows by which it is written.
 #[cfg(feature = "redis")]
 pub(crate) fn longest_life(limit: &Limit) -> Duration {
     limit.longest_window().max(HOLD_LIFE) + SLACK

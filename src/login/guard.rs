@@ -453,20 +453,19 @@ impl LoginGuard {
         [address, network]: [&Limit; 2],
         origin: &RequestOrigin,
     ) -> Option<f64> {
-        let buckets =
-            [self.limiter.bucket(address, &origin.address), self.limiter.bucket(network, &origin.network)];
-        let states = match buckets.iter().any(|bucket| enforced(bucket.limit)) {
-            true => self.limiter.peek_all(&buckets).await.ok()?,
-            false => return Some(0.0),
-        };
-        let [address, network] = [0, 1].map(|at| used(buckets[at].limit, &states[at]));
-        Some(address.max(network.min(MOST_OF_NETWORK)))
+        let shares = [(address, &origin.address, 1.0), (network, &origin.network, MOST_OF_NETWORK)];
+        let shares = shares.into_iter().filter(|(limit, ..)| enforced(limit));
+        let (buckets, most): (Vec<Bucket<'_>>, Vec<f64>) =
+            shares.map(|(limit, subject, most)| (self.limiter.bucket(limit, subject), most)).unzip();
+        let states = self.limiter.peek_all(&buckets).await.ok()?;
+        let used = buckets.iter().zip(&states).map(|(bucket, state)| used(bucket.limit, state));
+        Some(used.zip(most).map(|(used, most)| used.min(most)).fold(0.0, f64::max))
     }
 }
 
 /// What part of its fullest rule is used.
 fn used(limit: &Limit, state: &LogPeek) -> f64 {
-    let rules = limit.rules().iter().zip(&state.rules).filter(|_| enforced(limit));
+    let rules = limit.rules().iter().zip(&state.rules);
     let used = rules.map(|(rule, counted)| f64::from(counted.count) / f64::from(rule.max));
     used.fold(0.0, f64::max)
 }

@@ -299,7 +299,7 @@ impl SignInService {
             return Ok(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device })));
         }
         let kept = slot.keep_and_peek().await;
-        let counts_from = kept.as_ref().ok().and_then(Option::as_ref).map_or(taken.at, |(at, _)| *at);
+        let counts_from = kept.as_ref().ok().and_then(Option::as_ref).map_or(taken.at, |settled| settled.at);
         let event = counted.settled(taken);
         guard.audit().record(AuditEvent { outcome: Outcome::Wrong, settled: Some(counts_from), ..event });
         let most = live.login.max_consecutive_failures;
@@ -310,8 +310,8 @@ impl SignInService {
         drop(lookup.permit);
         let everyone = counted.mode == CountingMode::Stranger
             && live.access.challenges_everyone(guard.audit().now()).is_some();
-        let captcha_required = match kept {
-            Some((_, states)) if !everyone => {
+        let captcha_required = match kept.and_then(|settled| settled.states) {
+            Some(states) if !everyone => {
                 guard.challenges_next(&live.limits, counted.who(), counted.mode, &states).await
             }
             // Everybody is asked in an outage, too.

@@ -178,13 +178,14 @@ impl SmsBudgets {
 
     /// Whether one of them blocks. Checked before a hit is taken, for every number alike.
     async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
-        let states = self.limiter.peek_all(logs).await?;
+        let enforced = logs.iter().filter(|log| log.limit.mode() == LimitMode::Enforce);
+        let enforced: Vec<Bucket<'_>> = enforced.copied().collect();
+        let states = self.limiter.peek_all(&enforced).await?;
         let blocks = |(log, state): (&Bucket<'_>, &LogPeek)| {
             let mut rules = log.limit.rules().iter().zip(&state.rules);
-            log.limit.mode() == LimitMode::Enforce
-                && rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero())
+            rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero())
         };
-        Ok(logs.iter().zip(&states).any(blocks))
+        Ok(enforced.iter().zip(&states).any(blocks))
     }
 
     /// The message was not sent. If that cannot be written it still counts, which errs towards refusing.

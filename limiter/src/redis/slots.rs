@@ -70,27 +70,29 @@ impl RedisStore {
         }
         if ask.kind == ReserveKind::Hit {
             let keeps = vec![HoldOutcome::Keep; taken.len()];
-            first = Some(self.settle_by_slot(&taken, ask.id, &keeps, false).await?.0);
+            first = Some(self.settle_by_slot(&taken, ask.id, &keeps, false).await?.at);
         }
         let at = first.unwrap_or_else(|| self.now());
         Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
     }
 
-    /// Settles all logs at once, each in a step of its own, however the others end. Returns the time of the
-    /// first log's server, and the states if they are wanted.
+    /// Settles all logs at once, each in a step of its own, however the others end. The time is that of the
+    /// first log's server.
     pub(super) async fn settle_by_slot(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
         peek: bool,
-    ) -> Result<(Micros, Vec<LogPeek>), StoreError> {
+    ) -> Result<Settlement, StoreError> {
         let each = buckets.iter().zip(outcomes).map(async |(bucket, outcome)| {
             self.settle_at_once(std::slice::from_ref(bucket), id, std::slice::from_ref(outcome), peek).await
         });
-        let settled: Result<Vec<_>, StoreError> = join_all(each).await.into_iter().collect();
-        let (times, states): (Vec<Micros>, Vec<Vec<LogPeek>>) = settled?.into_iter().unzip();
-        Ok((times.first().copied().unwrap_or_else(|| self.now()), states.concat()))
+        let settled: Result<Vec<Settlement>, StoreError> = join_all(each).await.into_iter().collect();
+        let settled = settled?;
+        let at = settled.first().map_or_else(|| self.now(), |first| first.at);
+        let states: Option<Vec<Vec<LogPeek>>> = settled.into_iter().map(|each| each.states).collect();
+        Ok(Settlement { at, states: states.map(|states| states.concat()) })
     }
 
     /// Peeks at all logs at once, each in a step of its own.

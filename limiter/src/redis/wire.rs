@@ -10,7 +10,7 @@ use crate::store::*;
 use crate::window;
 
 pub fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
-    command.arg(limit.capacity()).arg(millis(window::life(limit, now)));
+    command.arg(limit.capacity()).arg(life_millis(limit));
     write_rules(command, limit, now, solved);
 }
 
@@ -41,6 +41,11 @@ fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, solved
             command.arg(stretch.start.0).arg(stretch.end.0);
         }
     }
+}
+
+/// How long the log of a hit is kept that the server writes at its own time.
+pub fn life_millis(limit: &Limit) -> u64 {
+    millis(window::longest_life(limit))
 }
 
 /// Rounded up.

@@ -125,18 +125,17 @@ pub async fn challenges_next(
     states: &[LogPeek],
 ) -> Result<bool, StoreError> {
     let buckets = mode.buckets(limiter, limits, who);
-    if mode.device().is_none() {
+    if mode.device().is_none() || !asks(&buckets, states, RuleAction::Block) {
         return Ok(asks(&buckets, states, RuleAction::Captcha));
     }
-    if !asks(&buckets[..=OWN], states, RuleAction::Block) {
-        return Ok(asks(&buckets[..=OWN], states, RuleAction::Captcha));
-    }
+    // Past its own guesses a known device is a stranger.
     let buckets = CountingMode::Stranger.buckets(limiter, limits, who);
     Ok(asks(&buckets, &limiter.peek_all(&buckets).await?, RuleAction::Captcha))
 }
 
 /// Whether one of the rules that would refuse the next hit asks for this.
 fn asks(buckets: &[Bucket<'_>], states: &[LogPeek], action: RuleAction) -> bool {
+    debug_assert_eq!(buckets.len(), states.len());
     buckets.iter().zip(states).filter(|(bucket, _)| enforced(bucket.limit)).any(|(bucket, state)| {
         let mut rules = bucket.limit.rules().iter().zip(&state.rules);
         rules.any(|(rule, state)| rule.then == action && state.count >= rule.max)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse_limiter::{Bucket, HitId, KeptHit, LogPeek, MemoryStore, OwnedBucket, StoreError};
+use gatehouse_limiter::{Bucket, HitId, KeptHit, MemoryStore, OwnedBucket, Settlement, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -67,8 +67,8 @@ impl AttemptSlot {
         self.keep_by(Hold::keep).await
     }
 
-    /// The same, and the states of its logs afterwards, in the same round trip.
-    pub async fn keep_and_peek(self) -> Result<Option<(Micros, Vec<LogPeek>)>, DbError> {
+    /// The same, and the states of its logs afterwards, normally in the same round trip.
+    pub async fn keep_and_peek(self) -> Result<Option<Settlement>, DbError> {
         self.keep_by(Hold::keep_and_peek).await
     }
 

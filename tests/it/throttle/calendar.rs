@@ -83,6 +83,19 @@ async fn a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back(rig: 
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 60 * MINUTE);
 }
 
+/// Otherwise the log would be deleted earlier by as much.
+#[tokio::test]
+async fn a_caller_whose_clock_is_ahead_has_its_hits_kept_for_the_whole_unit() {
+    let rig = RedisRig::new().await;
+    let limit = limit("hourly", &[calendar(2, CalendarUnit::Hour, "UTC")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-03-01T13:55:00Z"));
+    rig.set_server(at("2026-03-01T13:50:00Z"));
+    assert!(admitted(hit(&rig, &[bucket]).await) && admitted(hit(&rig, &[bucket]).await));
+    rig.set_server(at("2026-03-01T13:59:59Z"));
+    assert_eq!(refusal(hit(&rig, &[bucket]).await).retry_after, SECOND);
+}
+
 /// The server is asked again with the unit that it is in.
 #[tokio::test]
 async fn a_caller_whose_clock_is_wrong_is_told_the_servers_unit() {
@@ -96,8 +109,9 @@ async fn a_caller_whose_clock_is_wrong_is_told_the_servers_unit() {
         let id = hold(&rig, bucket).await;
         // It is the next hour, and only the server knows.
         rig.set_server(at("2026-03-01T14:00:00Z").plus(60 * MINUTE * hour));
-        let (kept, states) = rig.store().settle_and_peek(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
-        assert_eq!((kept, states.len(), counts(&states[0])), (rig.now(), 1, (0, vec![1, 1])), "{hour}");
+        let told = rig.store().settle_and_peek(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
+        let states = told.states.unwrap();
+        assert_eq!((told.at, states.len(), counts(&states[0])), (rig.now(), 1, (0, vec![1, 1])), "{hour}");
         rig.set_server(rig.now().plus(60 * MINUTE).minus(SECOND));
         assert_eq!(counts(&rig.limiter().peek(bucket).await.unwrap()), (0, vec![1, 0]), "{hour}");
     }

@@ -327,8 +327,13 @@ async fn peek_agrees_with_what_happens_next(rig: &impl Rig) {
     assert_eq!((peek.holds, peek.rules[0].count, peek.rules[1].count), (1, 0, 2));
 }
 
+fn hourly(max: u32) -> Rule {
+    let span = RuleSpan::Calendar { unit: CalendarUnit::Hour, zone: jiff::tz::TimeZone::UTC };
+    Rule { max, span, then: RuleAction::Block }
+}
+
 async fn many_peeks_are_one(rig: &impl Rig) {
-    let three = limit("three", &[Rule::sliding(1, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
+    let three = limit("three", &[Rule::sliding(1, MINUTE, RuleAction::Captcha), hourly(3)]);
     let (off, two) = (limit("off", &[]), limit("two", &[sliding(2, MINUTE)]));
     let buckets = [&three, &off, &two, &two]
         .iter()
@@ -350,22 +355,30 @@ async fn many_peeks_are_one(rig: &impl Rig) {
 }
 
 async fn a_settlement_tells_the_states_that_a_peek_would(rig: &impl Rig) {
-    let three = limit("three", &[Rule::sliding(1, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
+    let three = limit("three", &[hourly(3), Rule::sliding(1, MINUTE, RuleAction::Captcha)]);
     let (off, two) = (limit("off", &[]), limit("two", &[sliding(2, MINUTE)]));
     let buckets = [&off, &three, &two].map(|limit| rig.limiter().bucket(limit, b"a"));
     let (id, other) = (fresh_id(), hold(rig, buckets[2]).await);
     assert!(admitted(take(rig, &buckets, id, ReserveKind::Hold, false).await));
     rig.advance(SECOND);
     let outcomes = [HoldOutcome::Keep, HoldOutcome::Keep, HoldOutcome::Refund];
-    let (kept, states) = rig.store().settle_and_peek(&buckets, id, &outcomes).await.unwrap();
-    assert_eq!(kept, rig.now());
+    let told = rig.store().settle_and_peek(&buckets, id, &outcomes).await.unwrap();
+    assert_eq!(told.at, rig.now());
+    let states = told.states.unwrap();
     assert_eq!(states, rig.limiter().peek_all(&buckets).await.unwrap());
-    assert_eq!(states[1].rules[0], RulePeek { count: 1, retry_after: MINUTE });
+    assert_eq!(states[1].rules[0], RulePeek { count: 1, retry_after: Duration::ZERO });
+    assert_eq!(states[1].rules[1], RulePeek { count: 1, retry_after: MINUTE });
     assert_eq!((states[2].holds, states[2].rules[0].count), (1, 0), "the other's");
     settle(rig, buckets[2], other, HoldOutcome::Refund).await;
     // Without a log there is nothing to settle.
-    let (_, states) = rig.store().settle_and_peek(&buckets[..1], id, &outcomes[..1]).await.unwrap();
-    assert_eq!(states, [LogPeek { at: rig.now(), holds: 0, rules: Vec::new() }]);
+    let told = rig.store().settle_and_peek(&buckets[..1], id, &outcomes[..1]).await.unwrap();
+    assert_eq!(told.states.unwrap(), [LogPeek { at: rig.now(), holds: 0, rules: Vec::new() }]);
+    // What is kept behind the newest hit of its log counts from then, and is looked at now.
+    hit(rig, &[buckets[2]]).await;
+    let (newest, id) = (rig.now(), hold(rig, buckets[2]).await);
+    rig.set(newest.minus(5 * SECOND));
+    let told = rig.store().settle_and_peek(&buckets[2..], id, &[HoldOutcome::Keep]).await.unwrap();
+    assert_eq!((told.at, &told.states.unwrap()[0].rules[0].count), (newest, &2));
 }
 
 async fn subjects_do_not_share_logs(rig: &impl Rig) {

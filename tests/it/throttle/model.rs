@@ -106,6 +106,13 @@ impl Model {
         (self.logs[log].iter().filter(counts).count() as u32).min(rule.max)
     }
 
+    /// The holds in flight, and what each rule counts.
+    fn counted(&mut self, log: usize, limit: &Limit, now: Micros) -> (u32, Vec<u32>) {
+        self.settle_dead(log, now);
+        let holds = self.logs[log].iter().filter(|hit| hit.held).count();
+        (holds as u32, limit.rules().iter().map(|rule| self.count(log, rule, now)).collect())
+    }
+
     /// Whether the owner's hold is alive. Changes nothing: a store that is not asked does not notice time
     /// either.
     fn may_keep(&self, log: usize, clock: Micros, id: HitId) -> bool {
@@ -246,22 +253,25 @@ async fn replay<R: Rig>(
                 if outcome == HoldOutcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
                     continue;
                 }
-                rig.store().settle(&[buckets[log]], ids[index], &[outcome]).await.unwrap();
+                let told =
+                    rig.store().settle_and_peek(&[buckets[log]], ids[index], &[outcome]).await.unwrap();
                 model.settle(rig.now(), log, ids[index], outcome, &limits[log]);
+                prop_assert_eq!(
+                    counted(&told.states.unwrap()[0]),
+                    model.counted(log, &limits[log], rig.now())
+                );
             }
         }
     }
-    for (log, bucket) in buckets.iter().enumerate() {
-        model.settle_dead(log, rig.now());
-        let peek = rig.limiter().peek(*bucket).await.unwrap();
-        let counts: Vec<u32> = peek.rules.iter().map(|rule| rule.count).collect();
-        let expected: Vec<u32> =
-            limits[log].rules().iter().map(|rule| model.count(log, rule, rig.now())).collect();
-        prop_assert_eq!(counts, expected);
-        let holds = model.logs[log].iter().filter(|hit| hit.held).count();
-        prop_assert_eq!(peek.holds as usize, holds);
+    for (log, state) in rig.limiter().peek_all(&buckets).await.unwrap().iter().enumerate() {
+        prop_assert_eq!(counted(state), model.counted(log, &limits[log], rig.now()));
     }
     Ok(())
+}
+
+/// The same as a store tells it.
+fn counted(state: &LogPeek) -> (u32, Vec<u32>) {
+    (state.holds, state.rules.iter().map(|rule| rule.count).collect())
 }
 
 fn histories(cases: u32, test: impl Fn([Limit; 2], Vec<Step>) -> Result<(), TestCaseError>) {
