@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 
 use super::{LOOK, RedisStore, logged};
-use crate::clock::Micros;
 use crate::limit::RuleAction;
 use crate::store::*;
 
