@@ -227,8 +227,8 @@ impl Limit {
         Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode, unchallenged })))
     }
 
-    /// The same limit, whose logs keep at least so many hits: for limits of the same name with different rules, which
-    /// use the same logs. Otherwise a hit under the smaller one would drop hits that the larger one counts.
+    /// The same limit, whose logs keep at least so many hits: for limits of the same name and longest window with different
+    /// rules, which use the same logs. Otherwise a hit under the smaller one would drop hits that the larger one counts.
     #[must_use]
     pub fn keeping(&self, hits: u32) -> Self {
         if self.0.rules.is_empty() || self.0.capacity >= hits {

@@ -280,7 +280,7 @@ impl WindowStore for MemoryStore {
         outcomes: &[HoldOutcome],
     ) -> Result<Settlement, StoreError> {
         let at = self.settle(buckets, id, outcomes).await?;
-        Ok(Settlement { at, states: self.peek(buckets).await.ok() })
+        Ok(Settlement { at, states: Some(self.peek(buckets).await?) })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {

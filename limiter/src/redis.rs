@@ -275,8 +275,9 @@ impl RedisStore {
             buckets.iter().for_each(|bucket| write_rules(&mut command, bucket.limit, now, false));
         }
         let reply = self.run(&command, LuaScript::Settle).await?;
-        let broken = || StoreError::Broken(format!("{reply:?} to a settlement"));
-        let [at, now, rest @ ..] = reply.as_slice() else { return Err(broken()) };
+        let [at, now, rest @ ..] = reply.as_slice() else {
+            return Err(StoreError::Broken(format!("{reply:?} to a settlement")));
+        };
         let states = match rest {
             _ if !peek => None,
             // In another calendar unit than we thought. It is settled, whatever becomes of the look.
@@ -284,7 +285,7 @@ impl RedisStore {
                 self.learn(Micros(*now));
                 self.peek_at_once(buckets).await.ok()
             }
-            rest => Some(states(rest, buckets, Micros(*now)).ok_or_else(broken)?),
+            rest => states(rest, buckets, Micros(*now)),
         };
         Ok(Settlement { at: Micros(*at), states })
     }

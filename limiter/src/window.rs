@@ -171,10 +171,12 @@ pub(crate) fn life(limit: &Limit, now: Micros) -> Duration {
     limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }
 
-/// The same for a hit at any time: in which calendar unit it is, only the clock knows by which it is written.
+/// At least as long, for a hit at any time: the server's clock, not ours, says in which calendar unit it is.
 #[cfg(feature = "redis")]
 pub(crate) fn longest_life(limit: &Limit) -> Duration {
-    limit.longest_window().max(HOLD_LIFE) + SLACK
+    // A leap year in which a zone goes back is longer than 366 days.
+    let odd = if limit.sight().is_some() { Duration::ZERO } else { Duration::from_secs(3600) };
+    limit.longest_window().max(HOLD_LIFE) + odd + SLACK
 }
 
 /// What all rules of a decision say together, gathered one rule at a time. It stores indexes and builds
