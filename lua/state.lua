@@ -1,4 +1,6 @@
 --[[ state: the state of logs, rule by rule: all that peek answers, and what settle adds if it is asked. After log.lua.
+  Why a script: it ends both.
+  KEYS[b]  window log of bucket b
   ARGV     from the given place on, per log: number of arguments for its rules; per rule: as for reserve
   Output   appended, per log: holds in flight, then per rule: kept hits it counts (at most max), wait us;
            nil if now is outside a calendar unit that the caller sent
