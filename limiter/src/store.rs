@@ -264,8 +264,8 @@ pub trait WindowStore: Send + Sync {
         outcomes: &[HoldOutcome],
     ) -> impl Future<Output = Result<Settlement, StoreError>> + Send;
 
-    /// Reads the state of each of these logs, not necessarily of all at one moment. Writes nothing, except that holds whose
-    /// owner died become kept hits.
+    /// Reads the state of each of these logs, not necessarily of all at one moment. Writes nothing, except that
+    /// holds whose owner died become kept hits.
     fn peek(&self, buckets: &[Bucket<'_>]) -> impl Future<Output = Result<Vec<LogPeek>, StoreError>> + Send;
 
     /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).
