@@ -6,8 +6,6 @@ use gatehouse_limiter::{
     Settlement, StoreError, StoreVerdict, WindowStore,
 };
 
-use crate::clock::Micros;
-
 pub enum Store {
     Memory(MemoryStore),
     Redis(RedisStore),
@@ -38,17 +36,9 @@ impl WindowStore for Store {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
-        on_store!(self, store => store.settle(buckets, id, outcomes))
-    }
-
-    async fn settle_and_peek(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
-        outcomes: &[HoldOutcome],
+        peek: bool,
     ) -> Result<Settlement, StoreError> {
-        on_store!(self, store => store.settle_and_peek(buckets, id, outcomes))
+        on_store!(self, store => store.settle(buckets, id, outcomes, peek))
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {

@@ -162,7 +162,7 @@ fuzz_target!(|text: &[u8]| {
                 assert!(states.len() == buckets.len() && states.iter().all(|state| state.rules.len() == 2));
             }
             let keeps = vec![HoldOutcome::Keep; buckets.len()];
-            let told = rig.limiter.store().settle_and_peek(buckets, HitId([0; 6]), &keeps).await;
+            let told = rig.limiter.store().settle(buckets, HitId([0; 6]), &keeps, true).await;
             assert!(told.ok().and_then(|told| told.states).is_none_or(|states| states.len() == buckets.len()));
         }
         drop(rig.limiter.read(buckets[0]).await);

@@ -180,8 +180,7 @@ impl<S: WindowStore + 'static> Hold<S> {
 
     /// [`Hold::keep`], and then [`Limiter::peek_all`] at its logs, normally in the same round trip.
     pub async fn keep_and_peek(self) -> Result<Settlement, StoreError> {
-        let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
-        self.limiter.keep_and_peek(&buckets, self.id).await
+        self.settle(|_| HoldOutcome::Keep, true).await
     }
 
     /// The attempt failed, but counts only in the chosen buckets (by index).
@@ -217,9 +216,17 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
+        self.settle(outcome, false).await.map(|settled| settled.at)
+    }
+
+    async fn settle(
+        self,
+        outcome: impl Fn(usize) -> HoldOutcome,
+        peek: bool,
+    ) -> Result<Settlement, StoreError> {
         let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
-        self.limiter.settle(&buckets, self.id, &outcomes).await
+        self.limiter.settle(&buckets, self.id, &outcomes, peek).await
     }
 }
 

@@ -164,12 +164,14 @@ impl<S: WindowStore + 'static> Limiter<S> {
 
     /// Removes a hit by the id that its admission returned. Harmless if repeated.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
-        self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()]).await.map(drop)
+        self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()], false).await.map(drop)
     }
 
     /// Settles a hold by its id: the attempt failed, and counts. Harmless if repeated.
     pub async fn keep(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<Micros, StoreError> {
-        self.settle(buckets, id, &vec![HoldOutcome::Keep; buckets.len()]).await
+        self.settle(buckets, id, &vec![HoldOutcome::Keep; buckets.len()], false)
+            .await
+            .map(|settled| settled.at)
     }
 
     /// How many hits count now, rule by rule. Writes nothing.
@@ -209,27 +211,13 @@ impl<S: WindowStore + 'static> Limiter<S> {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
-        let settled = self.0.store.settle(buckets, id, outcomes).await;
-        self.wake_all(buckets);
-        settled
-    }
-
-    pub(crate) async fn keep_and_peek(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
+        peek: bool,
     ) -> Result<Settlement, StoreError> {
-        let outcomes = vec![HoldOutcome::Keep; buckets.len()];
-        let settled = self.0.store.settle_and_peek(buckets, id, &outcomes).await;
-        self.wake_all(buckets);
-        settled
-    }
-
-    fn wake_all(&self, buckets: &[Bucket<'_>]) {
+        let settled = self.0.store.settle(buckets, id, outcomes, peek).await;
         for bucket in buckets {
             self.wake(bucket.key);
         }
+        settled
     }
 }
 

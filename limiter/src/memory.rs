@@ -133,6 +133,38 @@ impl MemoryStore {
         })
     }
 
+    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[HoldOutcome]) -> Micros {
+        let clock = self.clock.now();
+        let mut counts_from = None;
+        let mut shards = self.lock(buckets);
+        for (bucket, outcome) in buckets.iter().zip(outcomes) {
+            if bucket.limit.capacity() == 0 {
+                continue;
+            }
+            let shard = shards.of(bucket.key);
+            match outcome {
+                HoldOutcome::Keep => {
+                    let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
+                    counts_from = counts_from.max(Some(at));
+                }
+                HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
+                    let Some(mut log) = shard.find(bucket.key) else { continue };
+                    log.settle_dead(clock);
+                    log.remove(id);
+                    if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
+                        && bucket.limit.challenges()
+                    {
+                        log.entry.kept.forgive(*up_to);
+                    }
+                    if log.is_empty() {
+                        shard.remove(bucket.key);
+                    }
+                }
+            }
+        }
+        counts_from.unwrap_or(clock)
+    }
+
     fn lock_one(&self, key: SubjectKey) -> MutexGuard<'_, LogShard> {
         self.shards[shard_of(key)].lock()
     }
@@ -241,46 +273,11 @@ impl WindowStore for MemoryStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
-        let clock = self.clock.now();
-        let mut counts_from = None;
-        let mut shards = self.lock(buckets);
-        for (bucket, outcome) in buckets.iter().zip(outcomes) {
-            if bucket.limit.capacity() == 0 {
-                continue;
-            }
-            let shard = shards.of(bucket.key);
-            match outcome {
-                HoldOutcome::Keep => {
-                    let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
-                    counts_from = counts_from.max(Some(at));
-                }
-                HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
-                    let Some(mut log) = shard.find(bucket.key) else { continue };
-                    log.settle_dead(clock);
-                    log.remove(id);
-                    if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
-                        && bucket.limit.challenges()
-                    {
-                        log.entry.kept.forgive(*up_to);
-                    }
-                    if log.is_empty() {
-                        shard.remove(bucket.key);
-                    }
-                }
-            }
-        }
-        Ok(counts_from.unwrap_or(clock))
-    }
-
-    async fn settle_and_peek(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
-        outcomes: &[HoldOutcome],
+        peek: bool,
     ) -> Result<Settlement, StoreError> {
-        let at = self.settle(buckets, id, outcomes).await?;
-        Ok(Settlement { at, states: Some(self.peek(buckets).await?) })
+        let at = self.settle_now(buckets, id, outcomes);
+        let states = if peek { Some(self.peek(buckets).await?) } else { None };
+        Ok(Settlement { at, states })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {

@@ -290,34 +290,6 @@ impl RedisStore {
         Ok(Settlement { at: Micros(*at), states })
     }
 
-    /// Settles those that have a log; `peek` asks for the states of all.
-    async fn settle_as(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
-        outcomes: &[HoldOutcome],
-        peek: bool,
-    ) -> Result<Settlement, StoreError> {
-        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
-            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
-        let settled = match self.link.is_cluster() {
-            _ if sent.is_empty() => Ok(Settlement { at: self.now(), states: peek.then(Vec::new) }),
-            true => Box::pin(self.settle_by_slot(&sent, id, &ends, peek)).await,
-            false => self.settle_at_once(&sent, id, &ends, peek).await,
-        };
-        self.forget_refusals(&sent);
-        let Settlement { at, states } = settled?;
-        let all = |states: Vec<LogPeek>| {
-            let mut states = states.into_iter();
-            let state = |bucket: &Bucket<'_>| match bucket.limit.rules() {
-                [] => LogPeek { at, holds: 0, rules: Vec::new() },
-                _ => states.next().expect("a state for each that was sent"),
-            };
-            buckets.iter().map(state).collect()
-        };
-        Ok(Settlement { at, states: states.map(all) })
-    }
-
     /// Peeks by one script.
     async fn peek_at_once(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
         for _ in 0..MOST_TRIES {
@@ -392,17 +364,26 @@ impl WindowStore for RedisStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> Result<Micros, StoreError> {
-        self.settle_as(buckets, id, outcomes, false).await.map(|settled| settled.at)
-    }
-
-    async fn settle_and_peek(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
-        outcomes: &[HoldOutcome],
+        peek: bool,
     ) -> Result<Settlement, StoreError> {
-        self.settle_as(buckets, id, outcomes, true).await
+        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
+            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
+        let settled = match self.link.is_cluster() {
+            _ if sent.is_empty() => Ok(Settlement { at: self.now(), states: peek.then(Vec::new) }),
+            true => Box::pin(self.settle_by_slot(&sent, id, &ends, peek)).await,
+            false => self.settle_at_once(&sent, id, &ends, peek).await,
+        };
+        self.forget_refusals(&sent);
+        let Settlement { at, states } = settled?;
+        let all = |states: Vec<LogPeek>| {
+            let mut states = states.into_iter();
+            let state = |bucket: &Bucket<'_>| match bucket.limit.rules() {
+                [] => LogPeek { at, holds: 0, rules: Vec::new() },
+                _ => states.next().expect("a state for each that was sent"),
+            };
+            buckets.iter().map(state).collect()
+        };
+        Ok(Settlement { at, states: states.map(all) })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {

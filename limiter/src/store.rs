@@ -247,21 +247,14 @@ pub trait WindowStore: Send + Sync {
         ask: &ReserveRequest<'_>,
     ) -> impl Future<Output = Result<StoreVerdict, StoreError>> + Send;
 
-    /// Settles a reservation, bucket by bucket (`outcomes` is as long as `buckets`), in one atomic step.
-    /// Returns the store's time; in a bucket that kept the hit, it counts from then.
+    /// Settles a reservation, bucket by bucket (`outcomes` is as long as `buckets`), in one atomic step. `peek` asks for
+    /// what [`peek`](Self::peek) would tell of these logs afterwards, normally in the same round trip.
     fn settle(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
-    ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
-
-    /// [`settle`](Self::settle), and then [`peek`](Self::peek) at the same logs, normally in the same round trip.
-    fn settle_and_peek(
-        &self,
-        buckets: &[Bucket<'_>],
-        id: HitId,
-        outcomes: &[HoldOutcome],
+        peek: bool,
     ) -> impl Future<Output = Result<Settlement, StoreError>> + Send;
 
     /// Reads the state of each of these logs, not necessarily of all at one moment. Writes nothing, except that

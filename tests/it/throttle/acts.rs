@@ -26,7 +26,7 @@ pub async fn hold<R: Rig>(rig: &R, bucket: Bucket<'_>) -> HitId {
 }
 
 pub async fn settle<R: Rig>(rig: &R, bucket: Bucket<'_>, id: HitId, outcome: HoldOutcome) {
-    rig.store().settle(&[bucket], id, &[outcome]).await.unwrap();
+    rig.store().settle(&[bucket], id, &[outcome], false).await.unwrap();
 }
 
 pub fn admitted(verdict: StoreVerdict) -> bool {

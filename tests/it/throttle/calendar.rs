@@ -109,7 +109,7 @@ async fn a_caller_whose_clock_is_wrong_is_told_the_servers_unit() {
         let id = hold(&rig, bucket).await;
         // It is the next hour, and only the server knows.
         rig.set_server(at("2026-03-01T14:00:00Z").plus(60 * MINUTE * hour));
-        let told = rig.store().settle_and_peek(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
+        let told = rig.store().settle(&[bucket], id, &[HoldOutcome::Keep], true).await.unwrap();
         let states = told.states.unwrap();
         assert_eq!((told.at, states.len(), counts(&states[0])), (rig.now(), 1, (0, vec![1, 1])), "{hour}");
         rig.set_server(rig.now().plus(60 * MINUTE).minus(SECOND));

@@ -119,10 +119,10 @@ async fn whatever_is_admitted_or_kept_says_from_when_it_counts(rig: &impl Rig) {
     let id = self::hold(rig, bucket).await;
     rig.advance(30 * SECOND);
     hit(rig, &[bucket]).await;
-    let settled = rig.store().settle(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
-    assert_eq!(settled, start.plus(SECOND));
-    let refunded = rig.store().settle(&[bucket], fresh_id(), &[HoldOutcome::Refund]).await.unwrap();
-    assert_eq!(refunded, rig.now());
+    let settled = rig.store().settle(&[bucket], id, &[HoldOutcome::Keep], false).await.unwrap();
+    assert_eq!(settled.at, start.plus(SECOND));
+    let refunded = rig.store().settle(&[bucket], fresh_id(), &[HoldOutcome::Refund], false).await.unwrap();
+    assert_eq!(refunded.at, rig.now());
 }
 
 async fn same_microsecond_counts_twice(rig: &impl Rig) {
@@ -362,7 +362,7 @@ async fn a_settlement_tells_the_states_that_a_peek_would(rig: &impl Rig) {
     assert!(admitted(take(rig, &buckets, id, ReserveKind::Hold, false).await));
     rig.advance(SECOND);
     let outcomes = [HoldOutcome::Keep, HoldOutcome::Keep, HoldOutcome::Refund];
-    let told = rig.store().settle_and_peek(&buckets, id, &outcomes).await.unwrap();
+    let told = rig.store().settle(&buckets, id, &outcomes, true).await.unwrap();
     assert_eq!(told.at, rig.now());
     let states = told.states.unwrap();
     assert_eq!(states, rig.limiter().peek_all(&buckets).await.unwrap());
@@ -371,13 +371,13 @@ async fn a_settlement_tells_the_states_that_a_peek_would(rig: &impl Rig) {
     assert_eq!((states[2].holds, states[2].rules[0].count), (1, 0), "the other's");
     settle(rig, buckets[2], other, HoldOutcome::Refund).await;
     // Without a log there is nothing to settle.
-    let told = rig.store().settle_and_peek(&buckets[..1], id, &outcomes[..1]).await.unwrap();
+    let told = rig.store().settle(&buckets[..1], id, &outcomes[..1], true).await.unwrap();
     assert_eq!(told.states.unwrap(), [LogPeek { at: rig.now(), holds: 0, rules: Vec::new() }]);
     // What is kept behind the newest hit of its log counts from then, and is looked at now.
     hit(rig, &[buckets[2]]).await;
     let (newest, id) = (rig.now(), hold(rig, buckets[2]).await);
     rig.set(newest.minus(5 * SECOND));
-    let told = rig.store().settle_and_peek(&buckets[2..], id, &[HoldOutcome::Keep]).await.unwrap();
+    let told = rig.store().settle(&buckets[2..], id, &[HoldOutcome::Keep], true).await.unwrap();
     assert_eq!((told.at, &told.states.unwrap()[0].rules[0].count), (newest, &2));
 }
 

@@ -263,8 +263,8 @@ async fn a_dead_hold_that_was_forgiven_stays_so(rig: &impl Rig) {
     let late = hold(rig, bucket).await;
     rig.advance(window::HOLD_LIFE);
     succeed(rig, bucket).await;
-    let told = rig.store().settle(&[bucket], late, &[HoldOutcome::Keep]).await.unwrap();
-    assert_eq!((told, counts(rig, bucket).await), (start, vec![0, 1]));
+    let told = rig.store().settle(&[bucket], late, &[HoldOutcome::Keep], false).await.unwrap();
+    assert_eq!((told.at, counts(rig, bucket).await), (start, vec![0, 1]));
 }
 
 async fn a_hold_that_died_beside_a_success_is_forgiven_with_the_rest(rig: &impl Rig) {

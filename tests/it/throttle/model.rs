@@ -253,8 +253,7 @@ async fn replay<R: Rig>(
                 if outcome == HoldOutcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
                     continue;
                 }
-                let told =
-                    rig.store().settle_and_peek(&[buckets[log]], ids[index], &[outcome]).await.unwrap();
+                let told = rig.store().settle(&[buckets[log]], ids[index], &[outcome], true).await.unwrap();
                 model.settle(rig.now(), log, ids[index], outcome, &limits[log]);
                 prop_assert_eq!(
                     counted(&told.states.unwrap()[0]),

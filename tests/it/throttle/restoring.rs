@@ -111,7 +111,7 @@ async fn hits_admitted_by_an_empty_log_push_out_nothing(rig: &impl Rig) {
     }
     restore(rig, bucket, &[10, 20, 30].map(|age| (age * MINUTE, fresh_id()))).await;
     for id in admitted {
-        rig.store().settle(&[bucket], id, &[HoldOutcome::Refund]).await.unwrap();
+        rig.store().settle(&[bucket], id, &[HoldOutcome::Refund], false).await.unwrap();
     }
     assert_eq!(rig.members(bucket), 3);
     assert_eq!(wait(hit(rig, bucket).await), 30 * MINUTE);
@@ -151,7 +151,7 @@ async fn restoring_disturbs_no_hold(rig: &impl Rig) {
     restore(rig, bucket, &[1, 2, 3, 4].map(|age| (age * MINUTE, fresh_id()))).await;
     assert_eq!(rig.limiter().peek(bucket).await.unwrap().holds, 1);
     assert_eq!(rig.members(bucket), 5, "four kept and the hold");
-    rig.store().settle(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
+    rig.store().settle(&[bucket], id, &[HoldOutcome::Keep], false).await.unwrap();
     assert_eq!(wait(hit(rig, bucket).await), 58 * MINUTE, "the kept one and the newest two");
 }
 
@@ -162,7 +162,7 @@ async fn a_hold_of_the_same_id_stays_a_hold(rig: &impl Rig) {
     take(rig, bucket, id, ReserveKind::Hold).await;
     restore(rig, bucket, &[(MINUTE, id)]).await;
     assert!(matches!(hit(rig, bucket).await, StoreVerdict::Held { .. }));
-    rig.store().settle(&[bucket], id, &[HoldOutcome::Refund]).await.unwrap();
+    rig.store().settle(&[bucket], id, &[HoldOutcome::Refund], false).await.unwrap();
     assert_eq!(rig.members(bucket), 0);
 }
 
