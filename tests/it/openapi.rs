@@ -9,7 +9,6 @@ mod transcript;
 use std::cell::RefCell;
 
 use fits::*;
-use gatehouse::accounts::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 use transcript::Transcript;
@@ -230,9 +229,7 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
 #[tokio::test]
 async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
     let app = TestApp::on(Store::Memory).set("sms.brake.min_sent", 1).without(&["sms-phone"]).start().await;
-    let (login, services) = (Username::parse("boss").unwrap(), &app.services);
-    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    app.administrator("boss").await;
     let held = Held::by(&app);
     assert_eq!(held.post("/login", credentials("boss", PASSWORD)).await.0, 200);
     for _ in 0..3 {

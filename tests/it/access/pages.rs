@@ -193,10 +193,7 @@ async fn what_a_variable_sets_is_told() {
         .await;
     let client = app.client_at(ELSEWHERE);
     let id = client.challenge().await;
-    let login = gatehouse::accounts::Username::parse("boss").unwrap();
-    let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    let roles = gatehouse::accounts::Roles { admin: true };
-    app.services.accounts.create(&login, &hash, roles).await.unwrap();
+    app.administrator("boss").await;
     let answer = client.login_with("boss", PASSWORD, &id, crate::support::app::ANSWER).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     let page = client.get(PAGE).await;

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::until;
 
 const OLD: &str = "correct horse";
 const WRONG: &str = "a wrong password";
@@ -41,9 +42,7 @@ async fn hash(app: &TestApp, login: &str) -> String {
 
 /// It is replaced after the answer.
 async fn until_replaced(app: &TestApp, login: &str) {
-    while !hash(app, login).await.starts_with("$argon2id$") {
-        tokio::task::yield_now().await;
-    }
+    until("it is hashed anew", async || hash(app, login).await.starts_with("$argon2id$")).await;
 }
 
 async fn an_imported_account_signs_in_with_its_old_password_and_is_hashed_anew(store: Store) {

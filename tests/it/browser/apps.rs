@@ -2,7 +2,6 @@
 
 use gatehouse::clock::Clock;
 
-use super::console_look::administrator;
 use crate::gate::{APPS, account, inside};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, PHONE, Screen};
@@ -13,7 +12,7 @@ const PAGE: &str = "https://wiki.example/page";
 async fn who_could_get_in_is_seen_before_it_is_saved_and_the_gate_follows() {
     let app = TestApp::on(Store::Memory).file(APPS).behind_a_proxy().start().await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     account(&app, "ada", &[]).await;
     account(&app, "bob", &["staff"]).await;
     account(&app, "eve", &["sales"]).await;
@@ -67,7 +66,7 @@ async fn sees_who(browser: &Browser) {
 async fn an_application_is_added_by_form_tried_and_saved_on_every_screen_and_without_a_script() {
     let app = TestApp::on(Store::Memory).file(APPS).behind_a_proxy().start().await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     account(&app, "bob", &["staff"]).await;
     account(&app, "eve", &[]).await;
     let browser = Browser::start(&app.url).await;
@@ -121,7 +120,7 @@ async fn a_dozen_applications_and_a_file_for_the_proxy_fit_little_more_than_a_sc
         format!("[[apps]]\nname = 'application {n}'\nhosts = ['a{n}.example', 'b{n}.example']\nwho = ['group:staff', 'ada']\n")
     });
     let app = TestApp::on(Store::Memory).file(&apps.collect::<String>()).behind_a_proxy().start().await;
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     account(&app, "ada", &["staff"]).await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;

@@ -3,7 +3,6 @@
 use gatehouse::clock::{Clock, Micros};
 use serde_json::json;
 
-use super::console_look::administrator;
 use crate::support::app::{Store, TestApp};
 use crate::support::browser::Browser;
 
@@ -19,7 +18,7 @@ const TIMES: &str =
 async fn all_times_of_a_page_are_the_readers_and_it_says_so_once() {
     let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let now = app.clock.now();
     let browser = Browser::start(&app.url).await;
     browser.cdp("Emulation.setTimezoneOverride", json!({ "timezoneId": ZONE })).await;

@@ -6,7 +6,6 @@ use gatehouse::clock::Clock;
 
 use thirtyfour::{Key, TypingData};
 
-use super::console_look::administrator;
 use super::{WRONG, hashes_during};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, Screen};
@@ -26,7 +25,7 @@ rules = []
 async fn an_attack_is_seen_a_limit_tightened_and_the_person_let_in() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     app.register("kim").await;
     let browser = Browser::start(&app.url).await;
     sees_the_attack(&browser, &app).await;
@@ -171,7 +170,7 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
 async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     for host in 1..=30 {
         app.client_at(&format!("203.0.{host}.7")).login(&format!("kim-{host}"), WRONG).await;
         app.advance(Duration::from_secs(1));
@@ -208,7 +207,7 @@ async fn an_event_unfolds_by_a_key_and_a_drag_over_the_chart_zooms() {
 #[tokio::test]
 async fn a_slash_finds_pages_limits_accounts_and_subjects() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     for name in ["ada", "adam"] {
         app.register(name).await;
     }
@@ -238,7 +237,7 @@ async fn a_slash_finds_pages_limits_accounts_and_subjects() {
 #[tokio::test]
 async fn a_limit_is_changed_with_twenty_keys() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.open("/admin").await;
@@ -267,7 +266,7 @@ async fn a_limit_is_changed_with_twenty_keys() {
 #[tokio::test]
 async fn the_focus_returns_to_what_was_pressed() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.without_script().await;
     browser.sign_in("watchman").await;
@@ -309,7 +308,7 @@ async fn the_focus_returns_to_what_was_pressed() {
 #[tokio::test]
 async fn an_answer_says_what_it_changed_and_so_does_its_end() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.open("/admin/access?do=deny&network=198.51.100.0/24").await;
@@ -337,7 +336,7 @@ async fn search(browser: &Browser, keys: impl Into<TypingData>, typed: &str) {
 async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.open("/admin").await;
@@ -383,7 +382,7 @@ async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks
 async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.without_script().await;
     browser.sign_in("watchman").await;
@@ -409,7 +408,7 @@ async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
 async fn the_overview_follows_what_happens_and_stands_still_when_asked_to() {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.sign_in("watchman").await;
     browser.open("/admin").await;

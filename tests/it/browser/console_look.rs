@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use gatehouse::accounts::{Roles, Username};
 use gatehouse::clock::Clock;
 
 use thirtyfour::Key;
@@ -47,7 +46,7 @@ async fn tour(language: &str) {
     let app = TestApp::with(Store::Memory, HOUSE).await;
     // Pages show times by the browser's clock, which tests do not move.
     app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::speaking(&app.url, language).await;
     let look = Look { browser: &browser, language, faults: Default::default() };
     browser.sign_in("watchman").await;
@@ -255,7 +254,7 @@ async fn thirty_limits_are_seen_at_a_glance() {
     }
     let app = TestApp::with(Store::Memory, &format!("{HOUSE}{custom}")).await;
     app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     traffic(&app).await;
     for language in ["en", "zh-CN"] {
         let browser = Browser::speaking(&app.url, language).await;
@@ -303,10 +302,4 @@ async fn traffic(app: &TestApp) {
         }
         app.advance(next.since(app.clock.now()));
     }
-}
-
-pub async fn administrator(app: &TestApp, name: &str) {
-    let login = Username::parse(name).unwrap();
-    let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    app.services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
 }

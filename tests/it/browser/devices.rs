@@ -5,7 +5,6 @@ use std::time::Duration;
 use gatehouse::clock::Clock;
 
 use super::WRONG;
-use super::console_look::administrator;
 use super::look::Look;
 use crate::sign_in::throttling::fail_until_blocked;
 use crate::support::app::{PASSWORD, Store, TestApp};
@@ -52,7 +51,7 @@ async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, no
     let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     // Pages show times by the browser's clock, which tests do not move.
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let owner = app.client_at("203.0.113.7");
     assert_eq!(owner.register("kim", PASSWORD).await.status, 201);
     for status in [401, 401, 401, 403] {

@@ -13,7 +13,6 @@ use gatehouse::web::http::{ClientAddress, TrustedProxies};
 use serde_json::{Value, json};
 
 use super::WRONG;
-use super::console_look::administrator;
 use crate::gate::account;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, Screen};
@@ -234,7 +233,7 @@ async fn busy_house() -> TestApp {
     // Pages show times by the browser's clock, which tests do not move.
     let now = Clock::System.now();
     app.clock.set(now.minus(Duration::from_secs(24 * 60 * 60)));
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     for (at, name) in PEOPLE.into_iter().enumerate() {
         account(&app, name, GROUPS[at % GROUPS.len()]).await;
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gatehouse::accounts::{Account, FailureResult, Roles, Username};
+use gatehouse::accounts::{Account, FailureResult, Username};
 use gatehouse::clock::Clock;
 use serde_json::json;
 
@@ -276,10 +276,8 @@ async fn code_pages(look: &Look<'_>, app: &TestApp) {
 }
 
 async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
-    let (browser, services) = (look.browser, &app.services);
-    let login = Username::parse("watchman").unwrap();
-    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    let browser = look.browser;
+    app.administrator("watchman").await;
     browser.sign_in("watchman").await;
     browser.open("/admin/messages").await;
     look.at("messages").await;

@@ -2,7 +2,6 @@
 
 use gatehouse::clock::Clock;
 
-use super::console_look::administrator;
 use crate::support::app::{Store, TestApp};
 use crate::support::browser::Browser;
 
@@ -10,7 +9,7 @@ use crate::support::browser::Browser;
 async fn a_link_a_reason_and_a_click_refuse_a_network_and_one_click_ends_it() {
     let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     app.clock.set(Clock::System.now());
-    administrator(&app, "watchman").await;
+    app.administrator("watchman").await;
     let browser = Browser::start(&app.url).await;
     browser.without_script().await;
     browser.sign_in("watchman").await;

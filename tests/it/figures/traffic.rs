@@ -10,6 +10,7 @@ use crate::guard;
 use crate::relay::{Logto, id_of};
 use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
+use crate::support::until;
 use crate::verify;
 
 const WRONG: &str = "a wrong password";
@@ -233,9 +234,7 @@ async fn look_up(app: &TestApp, boss: &Client) {
 }
 
 async fn until_waiting(app: &TestApp, count: usize) {
-    while app.services.hasher.waiting(HashLane::Unsolved) != count {
-        tokio::task::yield_now().await;
-    }
+    until("so many wait", async || app.services.hasher.waiting(HashLane::Unsolved) == count).await;
 }
 
 /// What other programs ask for is theirs alone.

@@ -7,6 +7,7 @@ use gatehouse::db::Db;
 
 use super::{Visitor, account, behind};
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::until;
 
 const WIKI: &str = "https://wiki.example";
 
@@ -240,14 +241,9 @@ async fn signed_in(app: &TestApp, login: &str) -> Visitor {
     browser
 }
 
-/// Asks until the answer is open or shut, and longer than a loaded machine takes.
-async fn until(browser: &Visitor, url: &str, open: bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
-    while (browser.ask("GET", url).await.status == 200) != open {
-        assert!(tokio::time::Instant::now() < deadline, "{url} stays as it is");
-        // Changes are followed by the time of the machine, which no clock of ours moves.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+async fn until_it_is(open: bool, browser: &Visitor, url: &str) {
+    let so = async || (browser.ask("GET", url).await.status == 200) == open;
+    until(&format!("{url} is open: {open}"), so).await;
 }
 
 async fn a_session_ends_at_every_application_within_a_second_on_every_instance(store: Store) {
@@ -270,8 +266,8 @@ async fn a_session_ends_at_every_application_within_a_second_on_every_instance(s
             _ => drop(accounts.change(ada, AccountAct::EndSessions, false).await.unwrap()),
         }
         for url in ["https://wiki.example/", "https://files.test:8443/"] {
-            until(&browser, url, false).await;
-            until(&elsewhere, url, false).await;
+            until_it_is(false, &browser, url).await;
+            until_it_is(false, &elsewhere, url).await;
         }
     }
 }
@@ -284,7 +280,7 @@ async fn a_change_of_groups_is_noticed(store: Store) {
     // Groups are noticed, too.
     let groups = Groups::parse(["staff", "on-call"]).unwrap();
     app.services.accounts.change_groups(ada, false, |_| groups.clone()).await.unwrap();
-    until(&browser, "https://wiki.example/admin/", true).await;
+    until_it_is(true, &browser, "https://wiki.example/admin/").await;
 }
 
 /// A name that is not ASCII is told in UTF-8.
@@ -345,7 +341,7 @@ async fn however_often_one_account_signs_in_and_out_there_is_one_change_to_read(
         assert_ne!(last, changes, "each change is told");
         last = changes;
     }
-    until(&browser, "https://wiki.example/", true).await;
+    until_it_is(true, &browser, "https://wiki.example/").await;
     // One who comes with the session of another account ends that one: a change of the other.
     let client = app.client();
     assert_eq!(client.login("ada", PASSWORD).await.status, 200);

@@ -8,6 +8,7 @@ use super::Program;
 use super::start;
 use crate::support::app::{Store, TestApp};
 use crate::support::dovecot::{Dovecot, ImapClient, PASSWORD};
+use crate::support::until;
 
 const OWNER: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
 const REFUSED: &str = "NO [ALERT] Too many sign-ins have failed. Wait a minute and try again.";
@@ -30,12 +31,7 @@ async fn until_reported(app: &TestApp, successes: usize) {
         let events = audit.log().page(&filter, None, 100).await.unwrap().entries;
         events.iter().filter(|event| event.outcome == Outcome::Ok).count() >= successes
     };
-    let waiting = async {
-        while !reported().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("a report");
+    until("they are reported", reported).await;
 }
 
 /// All that was looked at before this name was is in the log with it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::proxy::{Proxy, Way};
 use crate::support::app::{Client, PASSWORD, Store, TestApp};
 use crate::support::process::Home;
+use crate::support::until;
 
 /// A file system of a few megabytes, gone when it is dropped.
 struct SmallDisk<'p>(&'p Path);
@@ -38,15 +39,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 async fn until_ready_is(client: &Client, status: u16) {
-    let ready = async {
-        while client.get("/readyz").await.status != status {
-            tokio::time::sleep(Duration::from_millis(50)).await; // a disk of another process
-        }
-    };
-    assert!(
-        tokio::time::timeout(Duration::from_secs(30), ready).await.is_ok(),
-        "/readyz never says {status}"
-    );
+    until(&format!("/readyz says {status}"), async || client.get("/readyz").await.status == status).await;
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use gatehouse::accounts::Username;
 use gatehouse::login::GuardedLogin;
 use tokio::task::JoinSet;
 
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::support::setup::Setup;
 
 const WRONG: &str = "a wrong password";
@@ -146,11 +146,6 @@ async fn three_instances_through_several_outages_verify_hardly_more_than_one() {
     assert!((20..=30).contains(&guessed), "{guessed}");
 }
 
-async fn solved(client: &Client, login: &str, password: &str) -> Answer {
-    let id = client.challenge().await;
-    client.login_with(login, password, &id, ANSWER).await
-}
-
 #[tokio::test]
 async fn failures_of_an_outage_count_on_after_it() {
     let mut app = setup(Store::Redis).start().await;
@@ -159,7 +154,7 @@ async fn failures_of_an_outage_count_on_after_it() {
     let client = app.client();
     app.redis.as_mut().unwrap().kill();
     for _ in 0..3 {
-        assert_eq!(solved(&client, "known", WRONG).await.status, 401);
+        assert_eq!(client.login_solved("known", WRONG).await.status, 401);
     }
     app.restart_redis();
     unchallenged(&app, "other").await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::proxy::{Proxy, Way};
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
 use crate::support::redis::RedisServer;
 
 const WRONG: &str = "a wrong password";
@@ -23,19 +23,14 @@ async fn at(url: &str) -> TestApp {
     app
 }
 
-async fn solved(client: &Client, login: &str, password: &str) -> Answer {
-    let id = client.challenge().await;
-    client.login_with(login, password, &id, ANSWER).await
-}
-
 /// The policy as clients see it.
 async fn goes_on_with_a_captcha(app: &TestApp) {
     let client = app.client();
     let bare = client.login("known", PASSWORD).await;
     assert_eq!((bare.status, bare.problem()), (403, "captcha-required"), "{}", bare.text);
     assert!(bare.body["captcha"]["id"].is_string());
-    assert_eq!(solved(&client, "known", PASSWORD).await.status, 200);
-    let wrong = solved(&client, "known", WRONG).await;
+    assert_eq!(client.login_solved("known", PASSWORD).await.status, 200);
+    let wrong = client.login_solved("known", WRONG).await;
     assert_eq!((wrong.status, wrong.problem()), (401, "invalid-credentials"));
     assert_eq!(wrong.body["captcha_required"], true);
     let ready = client.get("/readyz").await;
@@ -86,7 +81,7 @@ async fn guesses_in_an_outage(login: &'static str) {
         guesses.spawn(async move {
             match round % 2 {
                 0 => client.login(login, WRONG).await,
-                _ => solved(&client, login, WRONG).await,
+                _ => client.login_solved(login, WRONG).await,
             }
         });
     }
@@ -99,11 +94,11 @@ async fn guesses_in_an_outage(login: &'static str) {
     assert_eq!(app.hashes() - before, 8);
     assert!(tally.keys().all(|(status, _)| matches!(status, 403 | 429)), "{tally:?}");
     // The right password does not get around it.
-    let right = solved(&app.client(), login, PASSWORD).await;
+    let right = app.client().login_solved(login, PASSWORD).await;
     assert_eq!((right.status, right.problem()), (429, "throttled"), "{}", right.text);
     // These windows slide, too.
     app.advance(Duration::from_secs(3600));
-    let later = solved(&app.client(), login, PASSWORD).await;
+    let later = app.client().login_solved(login, PASSWORD).await;
     assert_eq!(later.status, if login == "known" { 200 } else { 401 }, "{}", later.text);
 }
 
@@ -261,7 +256,7 @@ async fn answers_that_get_lost_are_an_outage() {
             while client.get("/readyz").await.body["store"] != "up" {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            while solved(&client, "known", PASSWORD).await.status != 200 {
+            while client.login_solved("known", PASSWORD).await.status != 200 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };

@@ -3,7 +3,6 @@
 //! devices.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use gatehouse::accounts::Username;
 use gatehouse::denied::Denied;
@@ -12,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::hang_ups;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::until;
 
 const STRANGERS: usize = 4;
 const SOLVED: usize = 2;
@@ -34,16 +34,7 @@ fn stranger(app: &TestApp, network: usize) -> Client {
 
 /// Waits until this many are in the queue, because the server adds them on its own threads.
 async fn until_waiting(app: &TestApp, lane: HashLane, count: usize) {
-    until(|| app.services.hasher.waiting(lane) == count).await;
-}
-
-async fn until(so: impl Fn() -> bool) {
-    let waiting = async {
-        while !so() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it comes to that");
+    until("so many wait", async || app.services.hasher.waiting(lane) == count).await;
 }
 
 fn guess(client: Client, login: &str) -> JoinHandle<Answer> {
@@ -167,7 +158,7 @@ async fn whoever_hangs_up_gives_position_and_slot_back() {
         stream.set_zero_linger().unwrap(); // a reset, as an aborted page load sends
     }
     until_waiting(&app, HashLane::Unsolved, 0).await;
-    until(|| slots(&app) == 0).await;
+    until("no slot is taken", async || slots(&app) == 0).await;
     drop(busy);
     assert_eq!(app.hashes(), 0);
 }

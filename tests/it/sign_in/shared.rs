@@ -57,11 +57,6 @@ fn assert_not_accepted(answer: &Answer) {
     assert_eq!((answer.status, answer.problem()), (403, "captcha-invalid"), "{}", answer.text);
 }
 
-async fn solved(client: &Client, login: &str, password: &str) -> Answer {
-    let id = client.challenge().await;
-    client.login_with(login, password, &id, ANSWER).await
-}
-
 /// The attack as it was measured: then, the last two got 429 for an hour.
 async fn junk_for_answers_shuts_nobody_out(store: Store) {
     let app = start(store, "").await;
@@ -74,7 +69,7 @@ async fn junk_for_answers_shuts_nobody_out(store: Store) {
     assert_eq!((app.hashes(), evalshas(&app)), (hashes, trips), "neither a hash nor a trip to the store");
     assert_eq!(hits(&app, SHARED).await, [0, 0]);
     assert_eq!(owner.login("alice", PASSWORD).await.status, 200, "a known device");
-    assert_eq!(solved(&stranger, "alice", PASSWORD).await.status, 200, "a solved challenge");
+    assert_eq!(stranger.login_solved("alice", PASSWORD).await.status, 200, "a solved challenge");
     assert_eq!(app.client_at(SHARED).login("alice", PASSWORD).await.status, 200, "nobody is even asked");
 }
 
@@ -122,7 +117,7 @@ async fn wrong_answers_bring_on_a_challenge_and_refuse_nobody(store: Store) {
     assert_eq!((asked.status, asked.problem()), (403, "captcha-required"));
     assert_eq!(asked.header("ratelimit"), "\"login-address\";r=0;t=60");
     assert_eq!(app.hashes(), hashes);
-    assert_eq!(solved(&guesser, "alice", PASSWORD).await.status, 200, "the guesser, too");
+    assert_eq!(guesser.login_solved("alice", PASSWORD).await.status, 200, "the guesser, too");
     // A known device is not asked, and its wrong answer costs it nothing.
     let id = owner.challenge().await;
     assert_not_accepted(&owner.login_with("alice", PASSWORD, &id, "wrong").await);
@@ -187,7 +182,7 @@ async fn a_network_has_six_hundred_unchallenged_failures_an_hour() {
         "{}",
         asked.header("ratelimit")
     );
-    assert_eq!(solved(&newcomer, "alice", PASSWORD).await.status, 200);
+    assert_eq!(newcomer.login_solved("alice", PASSWORD).await.status, 200);
     assert_eq!(app.client_at("2001:db8:8::1").login("alice", PASSWORD).await.status, 200, "another network");
 }
 
@@ -226,7 +221,7 @@ async fn a_known_device_is_held_by_neither_address_nor_network(store: Store) {
     for _ in 0..3 {
         assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
     }
-    assert_eq!(solved(&app.client_at(SHARED), "alice", PASSWORD).await.status, 200);
+    assert_eq!(app.client_at(SHARED).login_solved("alice", PASSWORD).await.status, 200);
     // Past its own block it is a stranger, here as elsewhere.
     app.advance(60 * MINUTE);
     for _ in 0..10 {
@@ -247,9 +242,9 @@ async fn where_an_owner_blocks_an_address_known_devices_come_in(store: Store) {
         }
         let stranger = app.client_at(SHARED);
         assert_throttled(&stranger.login("alice", PASSWORD).await, limit, 3600);
-        assert_throttled(&solved(&stranger, "alice", PASSWORD).await, limit, 3600);
+        assert_throttled(&stranger.login_solved("alice", PASSWORD).await, limit, 3600);
         assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
-        assert_eq!(solved(&owner, "alice", PASSWORD).await.status, 200);
+        assert_eq!(owner.login_solved("alice", PASSWORD).await.status, 200);
         let id = owner.challenge().await;
         assert_not_accepted(&owner.login_with("alice", PASSWORD, &id, "wrong").await);
         assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
@@ -297,5 +292,5 @@ async fn in_an_outage_a_network_is_held_to_half_and_a_known_device_is_not() {
         assert_eq!(fail_solved(&app.client_at(address), "nobody").await.status, status, "{address}");
     }
     assert_eq!(fail_solved(&app.client_at("203.0.114.1"), "nobody").await.status, 401, "another network");
-    assert_eq!(solved(&owner, "alice", PASSWORD).await.status, 200);
+    assert_eq!(owner.login_solved("alice", PASSWORD).await.status, 200);
 }

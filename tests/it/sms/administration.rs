@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::accounts::{Roles, Username};
+use gatehouse::accounts::Username;
 use serde_json::json;
 
 use super::flows::{NEW, no_limits};
@@ -40,9 +40,7 @@ async fn a_one_time_password_opens_nothing_but_its_change() {
 
 /// Somebody who may look into the ledger, signed in.
 pub async fn admin(app: &TestApp) -> Client {
-    let (login, services) = (Username::parse("boss").unwrap(), &app.services);
-    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    app.administrator("boss").await;
     let client = app.client();
     assert_eq!(client.login("boss", PASSWORD).await.status, 200);
     client

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::web::Data;
+use gatehouse::accounts::{Roles, Username};
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig};
@@ -240,6 +241,13 @@ impl TestApp {
         self.services.hasher.verifications()
     }
 
+    /// An administrator's account, which nobody can register.
+    pub async fn administrator(&self, name: &str) {
+        let (login, services) = (Username::parse(name).unwrap(), &self.services);
+        let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+        services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    }
+
     pub async fn register(&self, login: &str) {
         let answer = self.client().register(login, PASSWORD).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -351,6 +359,12 @@ impl Client {
 
     pub async fn login(&self, login: &str, password: &str) -> Answer {
         self.call("/login", serde_json::json!({ "login": login, "password": password })).await
+    }
+
+    /// With a challenge that was solved before it was asked for.
+    pub async fn login_solved(&self, login: &str, password: &str) -> Answer {
+        let id = self.challenge().await;
+        self.login_with(login, password, &id, ANSWER).await
     }
 
     pub async fn login_with(&self, login: &str, password: &str, id: &str, answer: &str) -> Answer {

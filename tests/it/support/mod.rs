@@ -1,5 +1,10 @@
 //! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
 
+use std::time::Duration;
+
+/// Longer than a loaded machine takes.
+const MOST: Duration = Duration::from_secs(60);
+
 pub mod app;
 pub mod authenticator;
 pub mod authority;
@@ -20,6 +25,16 @@ pub mod reverse_proxy;
 pub mod routes;
 pub mod setup;
 pub mod steered;
+
+/// Waits for what another thread, process or socket does in its own time, which no clock of ours moves.
+pub async fn until(what: &str, so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(MOST, waiting).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}
 
 /// Makes the tables of a database; see [`database::TestDatabase`].
 async fn migrate(url: &str) {

@@ -289,7 +289,7 @@ async fn a_flush_takes_the_mark_along() {
         matches!(store.reserve(&ask).await, Ok(StoreVerdict::Admitted { .. })),
         "a hit may ask for it, too"
     );
-    rig.flush();
+    rig.server.flush();
     assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
     assert!(matches!(store.reserve(&ask).await, Err(StoreError::Incomplete)));
     assert_eq!(rig.members(bucket), 0);
@@ -300,7 +300,7 @@ async fn what_was_lost_while_it_was_written_back_is_not_whole() {
     let rig = RedisRig::new().await;
     let (store, id) = (rig.store(), fresh_id());
     store.begin_rebuild("thing", id).await.unwrap();
-    rig.flush();
+    rig.server.flush();
     assert!(!store.finish_rebuild("thing", "small", id).await.unwrap());
     assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
 }

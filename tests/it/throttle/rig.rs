@@ -64,94 +64,112 @@ impl Rig for MemoryRig {
     }
 }
 
-pub struct RedisRig {
+/// Redis of one kind.
+pub trait Servers {
+    fn url(&self) -> String;
+    /// Of whichever server has the key.
+    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T;
+
+    fn flush(&self) {
+        self.ask::<()>(&redis::cmd("FLUSHALL"));
+    }
+}
+
+impl Servers for RedisServer {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        command.query(&mut self.connection()).unwrap()
+    }
+}
+
+impl Servers for RedisCluster {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        command.query(&mut self.connection()).unwrap()
+    }
+
+    fn flush(&self) {
+        self.flush();
+    }
+}
+
+/// Whose master Sentinels name.
+impl Servers for SentinelTrio {
+    fn url(&self) -> String {
+        self.url()
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
+        self.servers[0].ask(command)
+    }
+}
+
+pub struct RedisRig<S = RedisServer> {
     clock: SteeredClock,
-    /// The caller's clock, which moves with the server's here.
+    /// The caller's clock, which moves with the servers' here.
     own: Clock,
-    pub server: RedisServer,
+    pub server: S,
     limiter: Limiter<RedisStore>,
 }
 
 impl RedisRig {
     pub async fn new() -> Self {
         let clock = SteeredClock::at(NOON);
-        let server = RedisServer::steered(&clock);
-        let own = Clock::manual(NOON);
-        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
-        assert!(store.link().ready(Duration::from_secs(60)).await);
-        Self { limiter: limiter(store), server, clock, own }
-    }
-
-    /// The server's clock, apart from the caller's.
-    pub fn set_server(&self, to: Micros) {
-        self.clock.set(to);
-    }
-
-    /// An operator's mistake.
-    pub fn flush(&self) {
-        redis::cmd("FLUSHALL").query::<()>(&mut self.server.connection()).unwrap();
+        Self::of(RedisServer::steered(&clock), clock).await
     }
 
     /// Refusals are remembered for a moment.
     pub async fn remembering() -> Self {
-        let Self { clock, server, limiter: _, own } = Self::new().await;
-        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
-        let store = store.remembering_refusals();
-        assert!(store.link().ready(Duration::from_secs(60)).await);
-        Self { limiter: limiter(store), server, clock, own }
+        let rig = Self::new().await;
+        let store = connected(&rig.server.url(), &rig.own).await.remembering_refusals();
+        Self { limiter: limiter(store), ..rig }
     }
 }
 
-impl Rig for RedisRig {
-    type Store = RedisStore;
-
-    fn limiter(&self) -> &Limiter<RedisStore> {
-        &self.limiter
-    }
-
-    fn set(&self, to: Micros) {
-        self.clock.set(to);
-        self.own.set(to);
-    }
-
-    fn now(&self) -> Micros {
-        self.clock.now()
-    }
-
-    fn members(&self, bucket: Bucket<'_>) -> usize {
-        let key = self.store().key_name(bucket);
-        redis::cmd("ZCARD").arg(key).query(&mut self.server.connection()).unwrap()
-    }
-}
-
-/// The limiter on a cluster of six nodes.
-pub struct ClusterRig {
-    clock: SteeredClock,
-    own: Clock,
-    pub cluster: RedisCluster,
-    limiter: Limiter<RedisStore>,
-}
-
-impl ClusterRig {
-    pub async fn new() -> Self {
+impl RedisRig<RedisCluster> {
+    /// Six nodes.
+    pub async fn cluster() -> Self {
         // A cluster waits for two seconds of its clock before it accepts writes.
         let clock = SteeredClock::at(NOON.minus(Duration::from_secs(3600)));
         let cluster = RedisCluster::steered(&clock);
         clock.set(NOON);
+        Self::of(cluster, clock).await
+    }
+}
+
+impl RedisRig<SentinelTrio> {
+    pub async fn sentinels() -> Self {
+        let clock = SteeredClock::at(NOON);
+        Self::of(SentinelTrio::steered(&clock), clock).await
+    }
+}
+
+impl<S: Servers> RedisRig<S> {
+    async fn of(server: S, clock: SteeredClock) -> Self {
         let own = Clock::manual(NOON);
-        let limiter = limiter(connected(&cluster.url(), &own).await);
-        Self { clock, own, cluster, limiter }
+        Self { limiter: limiter(connected(&server.url(), &own).await), server, clock, own }
+    }
+
+    /// The servers' clock, apart from the caller's.
+    pub fn set_server(&self, to: Micros) {
+        self.clock.set(to);
     }
 
     /// As new: no data, at noon, and a limiter that nobody has used.
     pub async fn reset(&mut self) {
-        self.cluster.flush();
+        self.server.flush();
         self.set(NOON);
-        self.limiter = limiter_apart(connected(&self.cluster.url(), &self.own).await);
+        self.limiter = limiter_apart(connected(&self.server.url(), &self.own).await);
     }
 }
 
-impl Rig for ClusterRig {
+impl<S: Servers> Rig for RedisRig<S> {
     type Store = RedisStore;
 
     fn limiter(&self) -> &Limiter<RedisStore> {
@@ -168,54 +186,7 @@ impl Rig for ClusterRig {
     }
 
     fn members(&self, bucket: Bucket<'_>) -> usize {
-        let key = self.store().key_name(bucket);
-        redis::cmd("ZCARD").arg(key).query(&mut self.cluster.connection()).unwrap()
-    }
-}
-
-/// The limiter on the master that Sentinels name.
-pub struct SentinelRig {
-    clock: SteeredClock,
-    own: Clock,
-    trio: SentinelTrio,
-    limiter: Limiter<RedisStore>,
-}
-
-impl SentinelRig {
-    pub async fn new() -> Self {
-        let (clock, own) = (SteeredClock::at(NOON), Clock::manual(NOON));
-        let trio = SentinelTrio::steered(&clock);
-        let limiter = limiter(connected(&trio.url(), &own).await);
-        Self { clock, own, trio, limiter }
-    }
-
-    /// As new: no data, at noon, and a limiter that nobody has used.
-    pub async fn reset(&mut self) {
-        redis::cmd("FLUSHALL").query::<()>(&mut self.trio.servers[0].connection()).unwrap();
-        self.set(NOON);
-        self.limiter = limiter_apart(connected(&self.trio.url(), &self.own).await);
-    }
-}
-
-impl Rig for SentinelRig {
-    type Store = RedisStore;
-
-    fn limiter(&self) -> &Limiter<RedisStore> {
-        &self.limiter
-    }
-
-    fn set(&self, to: Micros) {
-        self.clock.set(to);
-        self.own.set(to);
-    }
-
-    fn now(&self) -> Micros {
-        self.clock.now()
-    }
-
-    fn members(&self, bucket: Bucket<'_>) -> usize {
-        let key = self.store().key_name(bucket);
-        redis::cmd("ZCARD").arg(key).query(&mut self.trio.servers[0].connection()).unwrap()
+        self.server.ask(redis::cmd("ZCARD").arg(self.store().key_name(bucket)))
     }
 }
 
@@ -265,7 +236,7 @@ macro_rules! on_stores {
         // One group of servers for all cases, because starting it takes longer than they do.
         #[tokio::test]
         async fn on_a_cluster() {
-            let mut rig = crate::throttle::rig::ClusterRig::new().await;
+            let mut rig = crate::throttle::rig::RedisRig::cluster().await;
             $(
                 eprintln!("{}", stringify!($case));
                 rig.reset().await;
@@ -274,7 +245,7 @@ macro_rules! on_stores {
         }
         #[tokio::test]
         async fn under_sentinels() {
-            let mut rig = crate::throttle::rig::SentinelRig::new().await;
+            let mut rig = crate::throttle::rig::RedisRig::sentinels().await;
             $(
                 eprintln!("{}", stringify!($case));
                 rig.reset().await;

@@ -1,6 +1,5 @@
 //! The common parts of tests that change limits: an administrator, and the calls that they make.
 
-use gatehouse::accounts::{Roles, Username};
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, Client, PASSWORD, TestApp};
@@ -18,9 +17,7 @@ pub async fn admin_from(app: &TestApp, name: &str, address: &str) -> Client {
 }
 
 async fn sign_in(app: &TestApp, name: &str, client: Client) -> Client {
-    let (login, services) = (Username::parse(name).unwrap(), &app.services);
-    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    app.administrator(name).await;
     assert_eq!(client.login(name, PASSWORD).await.status, 200);
     client
 }
