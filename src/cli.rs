@@ -298,7 +298,7 @@ fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
 fn service(loaded: &LoadedConfig) -> Option<String> {
     let backend = &loaded.settings.backend;
     match loaded.live.backend() {
-        BackendKind::Fixed | BackendKind::File => None,
+        BackendKind::File => None,
         BackendKind::Redis => Some(format!("redis, key {}", backend.key)),
         BackendKind::Nacos => Some(backend.place().display().to_string()),
     }

@@ -214,7 +214,7 @@ impl Health for AppParts {
         Box::pin(async {
             let state = |up| if up { State::Up } else { State::Down };
             let backend = match self.live.backend() {
-                BackendKind::Fixed | BackendKind::File => None,
+                BackendKind::File => None,
                 BackendKind::Redis | BackendKind::Nacos => Some(state(self.live.backend_down().is_none())),
             };
             Report {
@@ -224,7 +224,6 @@ impl Health for AppParts {
                     version: self.live.version(),
                     refused: self.live.last_refused().is_some(),
                     backend,
-                    home: backend,
                 },
             }
         })

@@ -556,25 +556,6 @@ impl EventLog {
         Ok(execute!(&self.db => query(SQL).bind(i64::from(batch)))?)
     }
 
-    /// Sums the minutes of the two hours before this quarter of an hour: an instance of an earlier version, which runs on
-    /// during an upgrade, counts those only. A sum never becomes smaller, so that what another instance adds meanwhile
-    /// stays.
-    pub(super) async fn sum_quarters(&self, quarter: Micros) -> Result<(), DbError> {
-        for (lead, key) in [("event", "action"), ("realm", "realm")] {
-            let sql = AssertSqlSafe(format!(
-                "INSERT INTO {lead}_quarters (minute, {key}, outcome, limit_name, noted, count)
-                SELECT minute / $1 * $1 AS quarter, {key}, outcome, limit_name, noted, CAST(SUM(count) AS BIGINT)
-                FROM {lead}_counts WHERE minute >= $2 AND minute < $3
-                GROUP BY quarter, {key}, outcome, limit_name, noted
-                ON CONFLICT (minute, {key}, outcome, limit_name, noted) DO UPDATE SET count = excluded.count
-                WHERE {lead}_quarters.count < excluded.count"
-            ));
-            execute!(&self.db => query(sql).bind(QUARTER.as_micros() as i64)
-                .bind(quarter.minus(QUARTER * 8).0).bind(quarter.0))?;
-        }
-        Ok(())
-    }
-
     /// At most `batch` of each table; returns the largest count.
     pub(super) async fn purge_counts(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         let mut most = 0;

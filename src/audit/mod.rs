@@ -13,7 +13,7 @@ mod sums;
 mod tests;
 mod writer;
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,8 +62,6 @@ struct AuditInner {
     writer: EventWriter,
     log: EventLog,
     excess: Mutex<RowExcess>,
-    /// The quarter of an hour before which those were summed last.
-    summed: AtomicI64,
     folded: Counter,
     recorded: AtomicU32,
 }
@@ -90,7 +88,6 @@ impl Audit {
             writer: EventWriter::new(db.clone()),
             log: EventLog { db },
             excess: Mutex::default(),
-            summed: AtomicI64::new(0),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
             recorded: AtomicU32::new(0),
         }))
@@ -192,12 +189,7 @@ impl Audit {
     /// The same of sums, whatever their number, and of attacks. Once a quarter of an hour it also completes the sums of
     /// the last ones.
     pub async fn purge_sums(&self, batch: u32) -> Result<u64, DbError> {
-        let AuditInner { clock, summed, log, .. } = &*self.0;
-        let quarter = floor(clock.now(), sums::QUARTER);
-        if summed.swap(quarter.0, Ordering::Relaxed) != quarter.0 {
-            log.sum_quarters(quarter).await?;
-        }
-        let before = self.kept_from();
+        let (log, before) = (&self.0.log, self.kept_from());
         attack::purge(&log.db, before).await?;
         log.purge_counts(before, batch).await
     }

@@ -69,7 +69,6 @@ on_both_databases!(
     pages_are_newest_first_and_go_on_where_the_last_one_ended,
     figures_count_attempts_and_not_rows,
     what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for,
-    a_quarter_in_which_an_earlier_version_counted_is_completed,
     an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row,
     a_flood_from_many_addresses_on_one_account_is_few_rows,
     a_flood_on_many_accounts_from_one_address_is_few_rows,
@@ -196,37 +195,6 @@ async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_fo
     rig.clock.set(at(86_400 + 12));
     assert_eq!(rig.audit.purge(7).await.unwrap(), 2);
     assert_eq!(rig.rows().await[0].0, at(12).0);
-}
-
-async fn a_quarter_in_which_an_earlier_version_counted_is_completed(database: TestDatabase) {
-    let rig = rig(database).await;
-    for second in [0, 60, 900] {
-        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Ok));
-        let name = Some("shop");
-        rig.audit.record(AuditEvent { name, ..AuditEvent::new(at(second), Action::Attempt, Outcome::Ok) });
-    }
-    rig.audit.flush().await;
-    // That version wrote the minutes alone; of another outcome there is no quarter at all.
-    for sql in [
-        "UPDATE event_counts SET count = count + 1",
-        "UPDATE realm_counts SET count = count + 1",
-        "INSERT INTO event_counts SELECT minute, action, 'wrong', limit_name, noted, 7 FROM event_counts",
-        "INSERT INTO realm_counts SELECT minute, realm, 'wrong', limit_name, noted, 7 FROM realm_counts",
-    ] {
-        rig.sql(sql).await;
-    }
-    let counts = async || {
-        let span = StepSpan { start: NOON, step: 15 * MINUTE, steps: 2 };
-        let steps = rig.audit.log().series(&span).await.unwrap();
-        steps.iter().map(|sums| sums.iter().map(|sum| sum.count).collect::<Vec<_>>()).collect::<Vec<_>>()
-    };
-    assert_eq!(counts().await, [[2, 2], [1, 1]]);
-    for now in [1_000, 1_001, 7_200] {
-        rig.clock.set(at(now));
-        rig.audit.purge_sums(7).await.unwrap();
-        let open = if now < 1_800 { vec![1, 1] } else { vec![2, 7, 2, 7] };
-        assert_eq!(counts().await, [vec![4, 14, 4, 14], open], "at {now}");
-    }
 }
 
 async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row(database: TestDatabase) {

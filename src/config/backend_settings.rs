@@ -14,10 +14,8 @@ use super::values::{MINUTE, SECOND, SecretRef, duration, secret, text, word};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
 #[strum(const_into_str, serialize_all = "lowercase")]
 pub enum BackendKind {
-    /// None: nothing reloads this configuration, and nothing can save it.
-    #[default]
-    Fixed,
     /// The configuration file itself, which contains everything else, too.
+    #[default]
     File,
     /// A string on Redis with the live settings only.
     Redis,

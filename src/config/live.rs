@@ -83,7 +83,7 @@ impl LiveHandle {
     pub fn fixed(live: LiveSettings) -> Self {
         let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
         let in_force = InForceConfig::new(live, 1, None, Arc::from(""));
-        Self::starting(in_force, Server::default().public_url, nowhere, BackendKind::Fixed)
+        Self::starting(in_force, Server::default().public_url, nowhere, BackendKind::File)
     }
 
     fn starting(
@@ -216,9 +216,7 @@ impl ConfigSource {
         let settings = checked.config.settings.clone();
         let warnings = checked.config.warnings.clone();
         let live = match settings.backend.backend {
-            BackendKind::Fixed | BackendKind::File => {
-                LiveHandle::new(checked, self.clone(), BackendKind::File)
-            }
+            BackendKind::File => LiveHandle::new(checked, self.clone(), BackendKind::File),
             kind @ (BackendKind::Redis | BackendKind::Nacos) => {
                 let source = self.over_the_rest(settings.backend.place(), &checked.document)?;
                 // Until the backend was read once, the file applies.

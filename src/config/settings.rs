@@ -23,7 +23,7 @@ use super::webhooks::{self, WebhookSettings};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    /// Keys by their former names, which are still read.
+    /// What is accepted and should be changed all the same.
     pub warnings: Vec<ConfigProblem>,
     pub settings: Settings,
     pub live: LiveSettings,

@@ -169,11 +169,9 @@ pub fn visited(path: &Path, text: &str) -> usize {
 fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Config, ConfigError>, usize) {
     let mut problems = Vec::new();
     document::overlay(&mut root, environment, &mut problems);
-    let mut warnings = document::rename_former_keys(&mut root, &mut problems);
     let problems = ProblemList::new(problems);
     let config = reader::read(root, &problems, Config::read);
-    warnings.extend(problems.take_warnings());
-    let config = Config { warnings, ..config };
+    let config = Config { warnings: problems.take_warnings(), ..config };
     let visited = problems.visited();
     (problems.into_result(config), visited)
 }

@@ -32,7 +32,7 @@ fn a_build_without_the_client_says_how_to_get_one() {
 }
 
 #[test]
-fn another_home_needs_none_of_it() {
+fn another_backend_needs_none_of_it() {
     let config = read("[live]\nbackend = 'file'\n[live.nacos]\ngroup = 'g'").expect("valid");
     assert_eq!(config.settings.backend.nacos, None);
 }

@@ -106,16 +106,3 @@ fn problems_of_the_file_come_before_those_of_variables() {
         GATEHOUSE__STORE__TIMEOUT: store.timeout: 1h is out of range; it must be from 10ms to 5s";
     assert_eq!(message, expected);
 }
-
-#[test]
-fn a_former_name_is_read_with_a_warning_and_not_beside_the_present_one() {
-    let former = [("GATEHOUSE__LIVE__HOME", "redis")];
-    let config = read_with("[live]\nurl = 'redis://127.0.0.1:1/'", &former).expect("valid");
-    assert_eq!(config.settings.backend.backend, BackendKind::Redis);
-    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(warnings, ["GATEHOUSE__LIVE__HOME: live.home: is called live.backend now; please rename it"]);
-    assert_eq!(
-        refusal_with("[live]\nhome = 'file'\nbackend = 'file'", &[]),
-        "gatehouse.toml:2: live.home: is the former name of live.backend, which is set too; keep backend"
-    );
-}

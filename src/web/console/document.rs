@@ -456,7 +456,7 @@ pub fn record_save(admin: &Admin, act: &str, mut detail: Value, saved: &Result<S
         }
         Err(SaveError::Stale { .. }) => "stale",
         Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
-        Err(SaveError::Backend(_)) => "home",
+        Err(SaveError::Backend(_)) => "backend",
         Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();

@@ -40,7 +40,6 @@ pub fn gateway(name: &str, locale: Locale) -> Cow<'static, str> {
 
 pub fn backend(kind: BackendKind, locale: Locale) -> Cow<'static, str> {
     match kind {
-        BackendKind::Fixed => locale.t("overview.backend-fixed"),
         BackendKind::File => locale.t("overview.backend-file"),
         BackendKind::Redis => Cow::Borrowed("Redis"),
         BackendKind::Nacos => Cow::Borrowed("Nacos"),

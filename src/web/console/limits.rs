@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use strum::VariantArray;
 use utoipa::ToSchema;
-use utoipa::openapi::Deprecated;
 use utoipa::openapi::schema::ObjectBuilder;
 
 use super::document::{
@@ -51,7 +50,7 @@ pub async fn show(request: AdminRequest) -> WebResult {
     let page = LimitsPage {
         layout: request.layout("/admin/limits"),
         version: current.version.clone(),
-        home: current.backend.into_str(),
+        backend: current.backend.into_str(),
         rows: current.live.limits.iter().map(row).collect(),
         changes: changes(services, &current, None, LATEST).await?.0,
         saved: match visit.flash {
@@ -152,7 +151,7 @@ fn group_of(limit: &str) -> &'static str {
 pub struct LimitsPage {
     pub layout: Layout,
     pub version: String,
-    pub home: &'static str,
+    pub backend: &'static str,
     pub rows: Vec<LimitRow>,
     pub changes: Vec<ChangeRow>,
     pub saved: Vec<(String, String)>,
@@ -172,7 +171,6 @@ impl LimitsPage {
 #[schema(example = json!({
     "version": "5d1f0c2a9b3e",
     "backend": "file",
-    "home": "file",
     "limits": { "sms-phone": LimitSettings::example(), "custom": {} },
     "sources": { "sms-phone": "document" },
     "toml": "[limits.sms-phone]\nrules = [{ max = 1, window = \"1m\" }]\n",
@@ -190,13 +188,6 @@ struct LimitsInForce {
     /// Why that does not answer; its last answer is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     backend_down: Option<String>,
-    /// The former name of `backend`.
-    #[schema(schema_with = former_backends)]
-    home: &'static str,
-    /// The former name of `backend_down`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(deprecated)]
-    home_down: Option<String>,
     #[schema(value_type = LimitsDocument)]
     limits: Value,
     /// Where each limit comes from, by its full name.
@@ -240,8 +231,6 @@ pub async fn api_show(_: Permitted<ReadLimits>, services: ServicesData) -> Resul
     let body = LimitsInForce {
         version: version.clone(),
         backend: backend.into_str(),
-        home: backend.into_str(),
-        home_down: backend_down.clone(),
         backend_down,
         limits: limits_json(&live.limits),
         sources,
@@ -392,10 +381,6 @@ impl LimitSettings {
 /// What may keep the limits.
 pub fn backends() -> ObjectBuilder {
     describe::one_of(BackendKind::VARIANTS.iter().map(|kind| kind.into_str()))
-}
-
-fn former_backends() -> ObjectBuilder {
-    backends().description(Some("The former name of `backend`.")).deprecated(Some(Deprecated::True))
 }
 
 /// Where a limit comes from.

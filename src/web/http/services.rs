@@ -9,8 +9,6 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::Deprecated;
-use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::accounts::{Accounts, ApiTokens, Grants, HalfSignIns, Profiles, Sessions, SubmittedForms};
 use crate::audit::{AttackWatch, Audit};
@@ -26,7 +24,6 @@ use crate::oidc::{RefusedRedirects, TokenKeys, WrongCalls};
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::http::client::TrustedProxies;
-use crate::web::http::describe;
 use crate::webhooks::SignedHooks;
 
 pub struct Services {
@@ -107,15 +104,6 @@ pub struct Limits {
     /// Whether the service that keeps the limits answers. While it does not, its last answer is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<State>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = former_backend)]
-    pub home: Option<State>,
-}
-
-/// Written out, because a reference to a schema cannot be deprecated.
-fn former_backend() -> ObjectBuilder {
-    let states = describe::one_of(["up", "down"]);
-    states.description(Some("The former name of `backend`.")).deprecated(Some(Deprecated::True))
 }
 
 /// Looks at the dependencies. Each look waits at most a second.

@@ -283,7 +283,7 @@ fn limits(visit: &PageRequest) -> LimitsPage {
     rows.push(row(off, false, false, LimitUse::default()));
     let layout = Layout { flash: Some(Flash::LimitsSaved), ..visit.layout("/admin/limits", Some("ada")) };
     let saved = vec![("custom.reply".to_owned(), "5 → 4 in 1 second <b>".to_owned())];
-    LimitsPage { layout, version: "0123456789ab".into(), home: "file", rows, changes: changes(), saved }
+    LimitsPage { layout, version: "0123456789ab".into(), backend: "file", rows, changes: changes(), saved }
 }
 
 fn editors(visit: &PageRequest) -> Vec<(&'static str, EditorPage)> {

@@ -90,19 +90,3 @@ fn nothing_is_defined_without_a_use() {
         }
     }
 }
-
-/// What keeps the limits was the "home" of them; programs may still read that.
-#[test]
-fn former_names_of_fields_are_deprecated() {
-    let document = document();
-    let schema = |name: &str| document["components"]["schemas"][name]["properties"].clone();
-    let (limits, ready) = (schema("LimitsInForce"), schema("ReadinessLimits"));
-    let former =
-        [(&limits, "home", "backend"), (&limits, "home_down", "backend_down"), (&ready, "home", "backend")];
-    for (fields, former, name) in former {
-        assert_eq!(fields[former]["deprecated"], true, "{former}: {}", fields[former]);
-        assert!(fields[name].is_object() && fields[name].get("deprecated").is_none(), "{name}");
-        let described = format!("The former name of `{name}`.");
-        assert_eq!(fields[former]["description"], described.as_str());
-    }
-}

@@ -109,5 +109,5 @@ async fn everything_works(app: &TestApp) {
     assert_eq!(client.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
     assert_eq!(client.login("alice", PASSWORD).await.status, 200);
     let ready = client.get("/readyz").await.body;
-    assert_eq!((&ready["store"], &ready["limits"]["home"]), (&"up".into(), &"up".into()), "{ready}");
+    assert_eq!((&ready["store"], &ready["limits"]["backend"]), (&"up".into(), &"up".into()), "{ready}");
 }

@@ -1,13 +1,14 @@
-//! A document in a config centre as the home: several instances on it, and what becomes of them without it.
+//! Limits that a config centre keeps: several instances on it, and what becomes of them without it.
 
 use serde_json::json;
 
 use super::rig::{LIMITS, admin, max, save, shown, with_max};
-use super::service::{document, ready, until};
+use super::service::{document, ready};
 use super::shared::{SEED, Three, save_again, saved_through_each};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::nacos::NacosServer;
 use crate::support::process::Home;
+use crate::support::until;
 
 /// `more` is added to `[live.nacos]`.
 async fn on(nacos: &NacosServer, more: &str) -> TestApp {
@@ -110,10 +111,7 @@ async fn nonsense_changes_nothing_and_is_told() {
             body["refused"]["reason"].as_str().is_some_and(|told| told.contains(reason))
         };
         until(&format!("{text:?} is refused with {reason:?}"), told).await;
-        assert_eq!(
-            ready(&boss).await,
-            json!({ "version": 1, "refused": true, "backend": "up", "home": "up" })
-        );
+        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": true, "backend": "up" }));
         assert_eq!((max(&app), nacos.get().await.as_deref()), (50, Some(text)));
         let (version, limits) = shown(&boss).await;
         assert_eq!(save(&boss, &version, &with_max(&limits, 9)).await.status, 412, "nobody has seen it");
@@ -134,7 +132,7 @@ async fn what_was_in_force_is_put_back_where_it_was_deleted() {
     nacos.remove().await;
     until("it is back", async || nacos.get().await.is_some()).await;
     assert_eq!((max(&app), nacos.get().await.unwrap()), (7, document(7)), "and not what the file says");
-    assert_eq!(ready(&boss).await, json!({ "version": 2, "refused": false, "backend": "up", "home": "up" }));
+    assert_eq!(ready(&boss).await, json!({ "version": 2, "refused": false, "backend": "up" }));
     let (version, limits) = shown(&boss).await;
     assert_eq!(save(&boss, &version, &with_max(&limits, 9)).await.status, 200);
     assert_eq!((max(&app), nacos.get().await.unwrap()), (9, document(9)));
@@ -178,10 +176,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     let down = async || boss.get(LIMITS).await.body["backend_down"].as_str().unwrap_or_default().to_owned();
     until("it is told", async || down().await.contains("the sign-in at")).await;
     assert!(down().await.contains("cannot be read"), "{}", down().await);
-    assert_eq!(
-        ready(&boss).await,
-        json!({ "version": 1, "refused": false, "backend": "down", "home": "down" })
-    );
+    assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "backend": "down" }));
     drop(app);
     std::fs::write(&password, "keeper\n").unwrap();
     let (app, stranger) = tokio::join!(on(&nacos, &account), on(&nacos, ""));
@@ -195,7 +190,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     // A server that knows none of its tokens any more.
     let nacos = nacos.start_again().await;
     until("it is let in again", async || ready(&boss).await["backend"] == "up").await;
-    assert_eq!(ready(&stranger.client()).await["home"], "down", "without an account nothing is read");
+    assert_eq!(ready(&stranger.client()).await["backend"], "down", "without an account nothing is read");
     assert_eq!(max(&stranger), 50);
     drop(nacos);
 }

@@ -34,7 +34,6 @@ async fn a_save_is_in_force_when_it_is_answered_and_touches_nothing_else() {
     let all = boss.get(LIMITS).await.body;
     assert_eq!(all["sources"]["login-account"], "document");
     assert_eq!((&all["sources"]["sms-phone"], &all["backend"]), (&json!("default"), &json!("file")));
-    assert_eq!(all["home"], all["backend"], "by its former name");
     assert!(all["toml"].as_str().unwrap().starts_with("# Night shift.\n[limits.login-account]\n"));
     assert_eq!(all["instances"].as_array().map(Vec::len), Some(1));
 }

@@ -1,4 +1,4 @@
-//! A home that is a service: what is in force while it is out, says nonsense, or has lost everything.
+//! Limits that a service keeps: what is in force while it is out, says nonsense, or has lost everything.
 
 use std::time::Duration;
 
@@ -10,8 +10,7 @@ use crate::support::ports::free_port;
 use crate::support::process::Home;
 use crate::support::redis::RedisServer;
 use crate::support::redis_group::{RedisCluster, SentinelTrio};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::support::until;
 
 pub(super) fn document(max: u32) -> String {
     format!("[limits.login-account]\nrules = [{{ max = {max}, window = \"10m\", then = \"captcha\" }}]\n")
@@ -27,16 +26,6 @@ async fn on(port: u16) -> TestApp {
     .await
 }
 
-/// Waits for something that another thread and another process must see first.
-pub(super) async fn until(what: &str, so: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
-}
-
 pub(super) async fn ready(client: &Client) -> Value {
     client.get("/readyz").await.body["limits"].clone()
 }
@@ -50,7 +39,7 @@ fn get(redis: &RedisServer) -> Option<String> {
 }
 
 #[tokio::test]
-async fn an_empty_home_is_filled_with_the_live_part_of_the_file_alone() {
+async fn an_empty_backend_is_filled_with_the_live_part_of_the_file_alone() {
     let redis = RedisServer::start();
     let app = on(redis.port).await;
     assert_eq!(get(&redis).unwrap(), format!("[sms]\ncode_ttl = \"4m\"\n{}", document(50)));
@@ -58,10 +47,7 @@ async fn an_empty_home_is_filled_with_the_live_part_of_the_file_alone() {
     set(&redis, "[sms]\ncode_ttl = \"2m\"\n");
     until("it is followed", async || max(&app) == 3).await;
     assert_eq!(app.services.live.snapshot().sms.code_ttl, Duration::from_secs(120));
-    assert_eq!(
-        ready(&app.client()).await,
-        json!({ "version": 2, "refused": false, "backend": "up", "home": "up" })
-    );
+    assert_eq!(ready(&app.client()).await, json!({ "version": 2, "refused": false, "backend": "up" }));
     drop(app);
     let next = on(redis.port).await;
     assert_eq!(
@@ -100,10 +86,7 @@ async fn nonsense_changes_nothing_and_is_told() {
     for (text, reason) in nonsense {
         set(&redis, text);
         until(&format!("{text:?} is refused with {reason:?}"), async || told(reason).await).await;
-        assert_eq!(
-            ready(&boss).await,
-            json!({ "version": 1, "refused": true, "backend": "up", "home": "up" })
-        );
+        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": true, "backend": "up" }));
         assert_eq!(
             (max(&app), get(&redis).as_deref()),
             (50, Some(text)),
@@ -155,10 +138,7 @@ async fn without_it_a_start_goes_by_the_file_and_says_so() {
     let port = free_port();
     let app = on(port).await;
     assert_eq!(max(&app), 50);
-    assert_eq!(
-        ready(&app.client()).await,
-        json!({ "version": 1, "refused": false, "backend": "down", "home": "down" })
-    );
+    assert_eq!(ready(&app.client()).await, json!({ "version": 1, "refused": false, "backend": "down" }));
     let redis = RedisServer::start_at(port, |_| {});
     until("it is filled", async || get(&redis).is_some()).await;
     set(&redis, &document(6));
@@ -167,7 +147,7 @@ async fn without_it_a_start_goes_by_the_file_and_says_so() {
 }
 
 #[test]
-fn a_home_on_redis_needs_a_redis() {
+fn limits_on_redis_need_a_redis() {
     let mut home = Home::new();
     home.write("gatehouse.toml", "[live]\nbackend = \"redis\"\n");
     let ended = home.run(&["check-config"]);
@@ -192,10 +172,7 @@ async fn it_may_stand_on_sentinels_or_a_cluster() {
         let (app, other) =
             (TestApp::with(Store::Memory, &live).await, TestApp::with(Store::Memory, &live).await);
         let boss = admin(&app, "boss").await;
-        assert_eq!(
-            ready(&boss).await,
-            json!({ "version": 1, "refused": false, "backend": "up", "home": "up" })
-        );
+        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "backend": "up" }));
         let (version, limits) = shown(&boss).await;
         // The other instance listens by now; a change before that would be found by reading.
         let saved = save(&boss, &version, &with_max(&limits, 7)).await;
