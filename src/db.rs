@@ -18,7 +18,7 @@ use sqlx::{
     ConnectOptions, Connection, Executor, Pool, Postgres, SqlStr, Sqlite, SqliteConnection, SqlitePool,
     Transaction,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use self::health::DbHealth;
 pub use self::instances::{GONE_AFTER, KNOWS};
@@ -69,8 +69,8 @@ pub struct DbPools<D: sqlx::Database> {
     /// See [`DbPools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
-    /// Of the locks of PostgreSQL: only one connection of this process asks for each at a time. Otherwise a burst for a
-    /// number whose lock is stuck would take every connection, and none would be left for other numbers.
+    /// Of the locks: only one caller in this process asks for a connection with each at a time. Otherwise a burst for
+    /// one number or account would be in front of everybody else, or have every connection while its lock is stuck.
     turns: Box<[Mutex<()>]>,
     /// None for PostgreSQL, which gains nothing by it, and in memory, where there is only one connection.
     own: Option<OwnConnections>,
@@ -185,12 +185,13 @@ impl Db {
 
     /// Begins a transaction that may read, and write based on what it read: no other transaction with the
     /// same lock, of any instance, runs until it ends (SQLite: no other with any lock). Waits at most 5 s for
-    /// its turn in this process, and 1 s for other instances (SQLite: 5 s). Once committed it survives a
-    /// power failure. Do not use the `Db` itself meanwhile: in memory it has one connection, which this
-    /// transaction holds.
+    /// its turn among those of this process with the same lock, 5 s for a connection, and 1 s for other
+    /// instances (SQLite: 5 s for other processes). Once committed it survives a power failure. Do not use the
+    /// `Db` itself meanwhile: in memory it has one connection, which this transaction holds.
     pub async fn begin_exclusive(&self, lock: DbLock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => {
+                let _asking = pools.turn(lock).await?;
                 Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(&pools.exclusive).await)?))
             }
             Self::Postgres(pools) => {
@@ -250,6 +251,12 @@ impl<D: sqlx::Database> DbPools<D> {
     /// database does not answer, instead of waiting for a connection that cannot be made.
     pub fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
         if self.health.is_reachable() { Ok(&self.all) } else { Err(sqlx::Error::PoolTimedOut) }
+    }
+
+    /// Until it is dropped, nobody else in this process asks for a connection with that lock.
+    async fn turn(&self, lock: DbLock) -> Result<MutexGuard<'_, ()>, sqlx::Error> {
+        let turn = self.turns[lock.0 as u64 as usize % TURNS].lock();
+        tokio::time::timeout(ACQUIRE_TIMEOUT, turn).await.map_err(|_| sqlx::Error::PoolTimedOut)
     }
 
     async fn close(&self) {
@@ -645,9 +652,7 @@ impl DbLock {
 
 impl DbPools<Postgres> {
     async fn begin_with(&self, lock: DbLock) -> Result<Transaction<'static, Postgres>, DbError> {
-        let turn = self.turns[lock.0 as u64 as usize % TURNS].lock();
-        let _asking =
-            tokio::time::timeout(ACQUIRE_TIMEOUT, turn).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        let _asking = self.turn(lock).await?;
         let mut tx = self.exclusive.begin_with(READ_COMMITTED).await?;
         lock.take(&mut tx).await?;
         Ok(tx)

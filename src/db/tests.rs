@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 
 #[path = "../../tests/it/support/database.rs"]
@@ -70,6 +72,7 @@ on_both_databases!(
     the_time_is_a_moved_clocks_or_the_one_that_instances_share,
     foreign_keys_are_kept,
     who_waits_for_the_exclusive_lock_keeps_nobody_from_reading,
+    a_burst_for_one_lock_does_not_stand_in_front_of_another,
     who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile,
 );
 
@@ -194,6 +197,32 @@ async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading(database: Te
     held.commit().await.unwrap();
     for waits in waiting {
         waits.await.unwrap();
+    }
+}
+
+async fn a_burst_for_one_lock_does_not_stand_in_front_of_another(database: TestDatabase) {
+    let db = database.open().await;
+    let held = db.begin_exclusive(DbLock::on("burst")).await.unwrap();
+    let served = Arc::new(AtomicUsize::new(0));
+    let ask = |lock| {
+        let (db, served) = (db.clone(), Arc::clone(&served));
+        tokio::spawn(async move {
+            let tx = db.begin_exclusive(lock).await.unwrap();
+            let before = served.fetch_add(1, Ordering::SeqCst);
+            tx.commit().await.unwrap();
+            before
+        })
+    };
+    let burst: Vec<_> = (0..30).map(|_| ask(DbLock::on("burst"))).collect();
+    tokio::task::yield_now().await;
+    let quiet = ask(DbLock::on("quiet"));
+    // So that it has asked before the first of them is served: the pools wait by the clock of the machine.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    held.commit().await.unwrap();
+    let before = quiet.await.unwrap();
+    assert!(before < 10, "{before} of the burst came first");
+    for one in burst {
+        one.await.unwrap();
     }
 }
 
