@@ -38,6 +38,8 @@ pub struct EventFilter {
     pub until: Option<Micros>,
     /// Part of what a row says, or the beginning of a key in it. No index finds that.
     pub text: Option<String>,
+    /// Only those that name an account.
+    pub named: bool,
     /// A page reads no more rows than these to find its own. If it finds fewer, the next one reads on.
     pub most: Option<u32>,
     /// Only what a limit in monitor mode would have refused, or only the rest.
@@ -142,6 +144,9 @@ impl EventLog {
                 [word] => tests.word(column, &format!("'{word}'")),
                 _ => tests.other(&one_of(column, &words)),
             }
+        }
+        if filter.named {
+            tests.other("account_key IS NOT NULL");
         }
         if let Some(attacks) = &filter.folded {
             tests.other("action <> 'attack'");
@@ -549,10 +554,11 @@ impl EventLog {
     }
 
     /// The oldest first, except administrators' actions: anybody can create events, but must not push out the
-    /// record of those.
+    /// record of those. What is `access`, or an account's own data, is not theirs.
     pub(super) async fn purge_oldest(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events
-            WHERE NOT (action = 'admin' AND name <> 'access') ORDER BY at, id LIMIT $1)";
+            WHERE NOT (action = 'admin' AND name NOT IN ('access', 'account-export', 'account-delete'))
+            ORDER BY at, id LIMIT $1)";
         Ok(execute!(&self.db => query(SQL).bind(i64::from(batch)))?)
     }
 

@@ -72,8 +72,11 @@ impl NoticeSources {
                 Action::TokenReuse => vec![Outcome::Refused],
                 _ => Vec::new(),
             };
+            // Anybody can show a passkey that does not exist.
+            let named = action == Action::FactorFailed;
+            let since = Some(since);
             let filter =
-                EventFilter { actions: vec![action], outcomes, since: Some(since), ..EventFilter::default() };
+                EventFilter { actions: vec![action], outcomes, named, since, ..EventFilter::default() };
             let page = self.audit.log().page(&filter, None, MOST).await?;
             notices.extend(page.entries.iter().filter_map(|entry| self.of_event(entry)));
         }
