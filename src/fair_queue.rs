@@ -86,8 +86,8 @@ impl<J> FairQueue<J> {
     }
 
     /// Adds a job after the others of its owner. In a full queue it displaces the youngest job of the owner
-    /// with the most jobs, which is returned; it is refused if no owner has more jobs than its own would
-    /// have.
+    /// with the most jobs, which is returned. If no owner has more jobs than its own would have, it displaces its own
+    /// owner's last one if that would run after it, and is refused otherwise.
     pub fn push(
         &mut self,
         owner: QueueOwner,
@@ -98,10 +98,13 @@ impl<J> FairQueue<J> {
         let displaced = match (self.length < self.capacity, self.gives_way_to(owner)) {
             (true, _) => None,
             (false, Some((other, youngest))) => self.remove(other, youngest),
-            (false, None) => {
-                self.served.note_first(owner);
-                return Err(job);
-            }
+            (false, None) => match self.last_of(owner).filter(|last| *last > id) {
+                Some(last) => self.remove(owner, last),
+                None => {
+                    self.served.note_first(owner);
+                    return Err(job);
+                }
+            },
         };
         let entry =
             self.owners.entry(owner).or_insert(OwnerJobs { jobs: BTreeMap::new(), turn: None, share: None });
@@ -135,6 +138,10 @@ impl<J> FairQueue<J> {
         self.served.note_first(owner);
         self.reindex(owner);
         Some(job)
+    }
+
+    fn last_of(&self, owner: QueueOwner) -> Option<JobId> {
+        Some(*self.owners.get(&owner)?.jobs.last_key_value()?.0)
     }
 
     /// Among owners with equally many jobs, the one served last gives way.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::event::{Action, AuditEvent, EventEntry, Outcome};
+use super::event::{Action, AuditEvent, EventEntry, Outcome, UNCOUNTED_REGISTRATIONS};
 use super::writer::EventKeys;
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
@@ -62,11 +62,15 @@ impl Default for EpisodeTable {
     }
 }
 
-/// Whether events of this kind are folded. Admitted attempts that a replay tries never are: each is a hit somewhere.
+/// Whether events of this kind are folded. What is a hit somewhere never is: a replay tries each.
 pub fn folds(event: &AuditEvent<'_>) -> bool {
     match (event.action, event.outcome) {
-        // A wrong answer is a hit for its address.
+        // A wrong answer is a hit for its address, or else `Failed`.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
+        // Refused for what was typed, and counted nowhere.
+        (Action::Register, Outcome::Failed) => {
+            UNCOUNTED_REGISTRATIONS.contains(&event.name.unwrap_or_default())
+        }
         // Strangers send what was never given out as fast as they like.
         (Action::ClientCall, _) => true,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),

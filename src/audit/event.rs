@@ -121,6 +121,9 @@ pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 pub const FROM_DEVICE: &str = "device";
 /// The first field of that detail. At another program's login, where the name is the realm's, it alone tells.
 pub const DEVICE: &str = "device";
+/// The names of registrations that were refused before anything was looked up: they count nowhere.
+pub const UNCOUNTED_REGISTRATIONS: [&str; 2] = ["unfit-password", "busy"];
+
 /// The names of factors that nobody guesses, a recovery code and a passkey: only the address counts those.
 pub const COUNTED_AT_ADDRESS: [&str; 2] = ["recovery", "passkey"];
 /// How such a detail begins.

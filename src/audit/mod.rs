@@ -31,7 +31,7 @@ pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackState, AttackWat
 use episodes::EpisodeTable;
 pub use event::{
     Action, AttackKind, AuditEvent, DEVICE, DEVICE_FIRST, EventEntry, EventRule, EventSubject, FROM_DEVICE,
-    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, SubjectKind, mask, words_of,
+    Fate, KEY, MaskedSubject, NOT_FORGIVEN, Outcome, SubjectKind, UNCOUNTED_REGISTRATIONS, mask, words_of,
 };
 pub use log::{
     BusiestSubjects, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
@@ -186,8 +186,7 @@ impl Audit {
         Ok(gone)
     }
 
-    /// The same of sums, whatever their number, and of attacks. Once a quarter of an hour it also completes the sums of
-    /// the last ones.
+    /// The same of sums, whatever their number, and of attacks.
     pub async fn purge_sums(&self, batch: u32) -> Result<u64, DbError> {
         let (log, before) = (&self.0.log, self.kept_from());
         attack::purge(&log.db, before).await?;

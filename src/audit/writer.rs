@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, QueryBuilder, query};
 
 use super::event::{
     Action, AuditEvent, COUNTED_AT_ADDRESS, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE,
-    MaskedSubject, Outcome, mask,
+    MaskedSubject, Outcome, UNCOUNTED_REGISTRATIONS, mask,
 };
 use super::log::COLUMNS;
 use crate::config::LimitName;
@@ -252,7 +252,7 @@ fn counted_by(row: &EventEntry) -> &'static str {
         Action::FactorFailed if COUNTED_AT_ADDRESS.contains(&name) => LimitName::LoginAddress,
         Action::Register
             if matches!(row.outcome, Outcome::Ok | Outcome::Failed)
-                && !["unfit-password", "busy"].contains(&name) =>
+                && !UNCOUNTED_REGISTRATIONS.contains(&name) =>
         {
             LimitName::RegisterAddress
         }
@@ -260,7 +260,7 @@ fn counted_by(row: &EventEntry) -> &'static str {
         Action::Send if name.starts_with("relay:") => LimitName::RelayToken,
         // At a realm's login it says which.
         Action::Captcha if row.outcome == Outcome::Wrong && name == "attempt" => LimitName::GuardAddress,
-        Action::Captcha if row.outcome == Outcome::Wrong && name != "verification" => LimitName::LoginAddress,
+        Action::Captcha if row.outcome == Outcome::Wrong => LimitName::LoginAddress,
         _ => return "",
     };
     limit.as_str()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -23,14 +23,15 @@ pub trait SpentMarks: Send + Sync {
 }
 
 const SHARDS: usize = 16;
-/// A million marks, about 50 MB at worst: 4,000 answers a second for four minutes.
+/// A million marks, about 50 MB: 4,000 answers a second for four minutes.
 const MARKS_PER_SHARD: usize = 65_536;
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// A full shard is not swept for every caller that finds it full.
 const SWEEP_WHEN_FULL: Duration = Duration::from_secs(1);
 
-/// Marks in this process. Only ids that we signed get here, so their number is bounded by the limits on
-/// issuing. When it is full, new marks are refused; old ones are never dropped.
+/// Marks in this process. Those of right answers are always kept; the limits of images and proofs bound their number.
+/// Strangers make wrong answers as fast as they like: beyond the room for them these leave no mark, so that right answers
+/// are refused to nobody. As long as such a flood lasts, an image that was drawn may be guessed at again.
 pub struct LocalMarks {
     shards: [Mutex<SpentShard>; SHARDS],
     per_shard: usize,
@@ -47,17 +48,16 @@ impl LocalMarks {
         Self::with_capacity(clock, MARKS_PER_SHARD)
     }
 
-    fn with_capacity(clock: Clock, per_shard: usize) -> Self {
+    pub(super) fn with_capacity(clock: Clock, per_shard: usize) -> Self {
         let swept = clock.now();
         let shards = std::array::from_fn(|_| Mutex::new(SpentShard { until: HashMap::new(), swept }));
         Self { shards, per_shard, clock }
     }
 
-    /// As [`SpentMarks::spend`]; false, too, if there is no room.
+    /// As [`SpentMarks::spend`]. Of a wrong answer [`LocalMarks::keeps_wrong`] is asked afterwards.
     pub fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> bool {
         let now = self.clock.now();
-        let shard = self.shards[usize::from(id_hash[0]) % SHARDS].lock();
-        let SpentShard { until: marks, swept } = &mut *shard.unwrap_or_else(PoisonError::into_inner);
+        let SpentShard { until: marks, swept } = &mut *self.shard(&id_hash);
         if marks.get(&id_hash).is_some_and(|until| *until > now) {
             return false;
         }
@@ -67,11 +67,22 @@ impl LocalMarks {
             marks.shrink_to(marks.len() * 2);
             *swept = now;
         }
-        if marks.len() >= self.per_shard {
-            return false;
-        }
         marks.insert(id_hash, now.plus(ttl));
         true
+    }
+
+    /// Whether there is room for the mark of a wrong answer; otherwise it is taken back.
+    pub fn keeps_wrong(&self, id_hash: [u8; 16]) -> bool {
+        let mut shard = self.shard(&id_hash);
+        let room = shard.until.len() <= self.per_shard;
+        if !room {
+            shard.until.remove(&id_hash);
+        }
+        room
+    }
+
+    fn shard(&self, id_hash: &[u8; 16]) -> MutexGuard<'_, SpentShard> {
+        self.shards[usize::from(id_hash[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
@@ -133,18 +144,23 @@ mod tests {
     }
 
     #[test]
-    fn full_marks_refuse_new_ones_and_forget_none() {
+    fn a_flood_of_wrong_answers_leaves_room_for_right_ones() {
         let clock = Clock::manual(Micros(1_000_000));
-        let marks = LocalMarks::with_capacity(clock.clone(), 4);
-        for number in 0..64 {
+        let marks = LocalMarks::with_capacity(clock, 4);
+        for number in 0..1_000 {
             assert!(marks.spend(mark(number), TTL));
-        }
-        for number in 64..1_000 {
-            assert!(!marks.spend(mark(number), TTL));
+            assert_eq!(marks.keeps_wrong(mark(number)), number < 64);
         }
         assert_eq!(marks.len(), 64);
-        assert!((0..64).all(|number| !marks.spend(mark(number), TTL)));
-        clock.advance(TTL);
-        assert!(marks.spend(mark(64), TTL), "room again");
+        assert!((0..64).all(|number| !marks.spend(mark(number), TTL)), "while there was room");
+        for right in 1_000..2_000 {
+            assert!(marks.spend(mark(right), TTL));
+        }
+        for number in 2_000..3_000 {
+            assert!(marks.spend(mark(number), TTL));
+            assert!(!marks.keeps_wrong(mark(number)));
+        }
+        assert!((1_000..2_000).all(|right| !marks.spend(mark(right), TTL)), "no right one is forgotten");
+        assert_eq!(marks.len(), 1_064);
     }
 }

@@ -222,10 +222,10 @@ impl CaptchaService {
         typed: &str,
     ) -> Result<(), RedeemResult> {
         let body = self.answerable(form, client, id)?;
-        if !self.mark_here(&body) || !self.mark_everywhere(&body).await {
+        if !self.mark_here(&body) {
             return Err(RedeemResult::Spent);
         }
-        if self.answers.accepts(&body, typed) { Ok(()) } else { Err(RedeemResult::Wrong) }
+        self.judged(&body, self.answers.accepts(&body, typed)).await
     }
 
     /// What a look at the proof shows is checked first; then it waits for its slot, is marked, and its key is derived,
@@ -260,11 +260,7 @@ impl CaptchaService {
             Some(slot) => slot.derive(self.at_work, move || proof.is_right()).await,
             None => false,
         };
-        if !self.mark_everywhere(&body).await {
-            return Err(RedeemResult::Spent);
-        } else if !right {
-            return Err(RedeemResult::Wrong);
-        }
+        self.judged(&body, right).await?;
         self.count(&buckets, effort).await
     }
 
@@ -298,20 +294,38 @@ impl CaptchaService {
         })
     }
 
+    /// The verdict on an answer that this process has marked. A flood of wrong ones fills neither its memory nor the
+    /// store.
+    async fn judged(&self, body: &VerifiedId, right: bool) -> Result<(), RedeemResult> {
+        if !right && !self.local.keeps_wrong(self.ids.mark(body)) {
+            return Err(RedeemResult::Wrong);
+        }
+        match (self.mark_everywhere(body).await, right) {
+            (false, _) => Err(RedeemResult::Spent),
+            (true, false) => Err(RedeemResult::Wrong),
+            (true, true) => Ok(()),
+        }
+    }
+
     fn marked_for(&self, body: &VerifiedId) -> Duration {
         body.expires().since(self.clock.now()) + CLOCK_SKEW
     }
 
-    /// A slot to derive in. Addresses take turns; at one address the browser that has answered least is next.
+    /// A slot to derive in. Networks take turns; in one the address that has answered least is next, and at one address
+    /// the browser.
     async fn deriver(&self, address: &Bucket<'_>, client: &CaptchaClient<'_>) -> Option<Slot> {
-        // No address begins with a zero, and no realm.
-        let browser = [&[0_u8][..], client.address, client.cookie.unwrap_or_default()].concat();
-        let browser = self.proving.bucket(address.limit, &browser);
-        let answered = self.proving.peek(browser).await.map(|peek| peek.rules).unwrap_or_default();
-        // The in-process store does not fail, and who has too many is last.
-        let _ = self.proving.reserve(&[browser], false).await;
-        let rank = answered.iter().map(|rule| rule.count).max().unwrap_or(0);
-        let owner = QueueOwner::of(&self.ids.short("owner", client.address));
+        let mut rank = 0;
+        for (kind, cookie) in [(0, &[][..]), (1, client.cookie.unwrap_or_default())] {
+            // No address begins with a zero, and no realm.
+            let who = [&[0_u8, kind][..], client.address, cookie].concat();
+            let who = self.proving.bucket(address.limit, &who);
+            let answered = self.proving.peek(who).await.map(|peek| peek.rules).unwrap_or_default();
+            // The in-process store does not fail, and who has too many is last.
+            let _ = self.proving.reserve(&[who], false).await;
+            let most = answered.iter().map(|rule| rule.count).max().unwrap_or(0);
+            rank = rank << 16 | most.min(0xFFFF);
+        }
+        let owner = QueueOwner::of(&self.ids.short("owner", client.network));
         let turn = self.derivers.take(owner, rank);
         tokio::time::timeout(LONGEST_WAIT, turn).await.ok().flatten()
     }

@@ -35,8 +35,8 @@ impl Slots {
         Self(Arc::new(Mutex::new(SlotBoard { free: at_once, arrivals: 0, waiting })))
     }
 
-    /// Waits for a slot; None if there is no room to wait, or an owner that has fewer waiting needed it. Of one owner's,
-    /// those with the lowest `rank` are next; of these, who came first.
+    /// Waits for a slot; None if there is no room to wait, or an owner that has fewer waiting, or somebody of the same
+    /// with a lower rank, needed it. Of one owner's, those with the lowest `rank` are next; of these, who came first.
     pub async fn take(&self, owner: QueueOwner, rank: u32) -> Option<Slot> {
         let (slot, _waiting) = {
             let mut board = self.0.lock();
@@ -50,7 +50,7 @@ impl Slots {
             board.waiting.push(owner, id, None, sender).ok()?;
             (slot, SlotPosition { slots: self, owner, id })
         };
-        // Dropped without an answer if another owner needed the room.
+        // Dropped without an answer if another needed the room.
         slot.await.ok()
     }
 
@@ -164,10 +164,12 @@ mod tests {
     async fn who_comes_when_all_is_full_takes_the_place_of_who_has_more() {
         let slots = Slots::new(1, 2);
         let _busy = slots.take(QueueOwner::of(&[1]), 0).await.unwrap();
-        let (_first, mut second) = (wait(&slots, 1, 0), wait(&slots, 1, 1));
-        assert!(slots.take(QueueOwner::of(&[1]), 0).await.is_none(), "who has as many does not");
+        let (mut first, mut second) = (wait(&slots, 1, 3), wait(&slots, 1, 7));
+        assert!(slots.take(QueueOwner::of(&[1]), 7).await.is_none(), "who has as many does not");
         let _new = wait(&slots, 2, 0);
         assert!(matches!(poll(&mut second), Poll::Ready(None)));
+        let _quiet = wait(&slots, 1, 0);
+        assert!(matches!(poll(&mut first), Poll::Ready(None)), "of one owner's, who had more gives way");
     }
 
     #[tokio::test]

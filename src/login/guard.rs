@@ -333,16 +333,17 @@ impl LoginGuard {
         }
     }
 
-    /// Counts a wrong answer to a challenge as a failure of its address and network. It only ever leads to
-    /// challenges: a limit with a `block` rule does not count it; otherwise answers, which need no account
-    /// and no hash, would be the cheapest way to block an address that many share. In an outage nothing
-    /// counts it, because everybody is asked anyway.
+    /// Counts a wrong answer to a challenge as a failure of its address and network, until a challenge is asked for
+    /// there: strangers make answers, which need no account and no hash, as fast as they like, and one that counts is a
+    /// row of its own in the record. It only ever leads to challenges: a limit with a `block` rule does not count it;
+    /// otherwise it would be the cheapest way to block an address that many share. In an outage nothing counts it,
+    /// because everybody is asked anyway.
     pub async fn count_answer(
         &self,
         login: GuardedLogin,
         limits: &Limits,
         origin: &RequestOrigin,
-    ) -> Option<CountedAttempt> {
+    ) -> Option<Micros> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
         let [address, network] = login.limits(limits).shared?;
         let counting = [(address, &origin.address), (network, &origin.network)];
@@ -351,10 +352,16 @@ impl LoginGuard {
         if buckets.is_empty() {
             return None;
         }
-        // As if solved, so that rules that ask for an answer do not prevent counting one.
-        match self.limiter.reserve(&buckets, true).await {
-            Ok(HitDecision::Admitted(AdmittedHit { at, noted, .. })) => Some(CountedAttempt { at, noted }),
+        match self.limiter.reserve(&buckets, false).await {
+            Ok(HitDecision::Admitted(AdmittedHit { at, noted: None, .. })) => Some(at),
             Ok(HitDecision::Refused(_)) => None,
+            // In monitor mode nothing is refused, and this one would have been.
+            Ok(HitDecision::Admitted(AdmittedHit { id, .. })) => {
+                if let Err(error) = self.limiter.refund(&buckets, id).await {
+                    self.note_outage(&error);
+                }
+                None
+            }
             Err(error) => {
                 self.note_outage(&error);
                 None

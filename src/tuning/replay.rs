@@ -14,7 +14,8 @@
 //!   right within ten minutes from the same address, the estimate takes it for right, otherwise for wrong.
 //!   Attempts that were recorded together are assumed to have come at even intervals.
 //! - Who would have solved a challenge that only the draft asks for. The estimate assumes that nobody does.
-//! - Which right codes of an app a stricter draft would refuse: they count nowhere, and are not recorded.
+//! - Which right codes of an app a stricter draft would refuse, and which wrong answers to challenges a laxer one would
+//!   count: the former count nowhere, nor do the latter where others are asked already.
 //! - What was asked for and then abandoned at the login of another program: it is not recorded.
 //! - Which log counts a refused attempt, if a flood was recorded without its subjects. It keeps its decision.
 //!

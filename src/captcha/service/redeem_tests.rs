@@ -267,6 +267,25 @@ fn scripted(verdict: Option<bool>) -> (CaptchaService, Arc<Scripted>) {
     (image_captchas().with_shared_marks(Arc::clone(&shared) as _), shared)
 }
 
+/// Anybody can send wrong answers as fast as they like.
+#[tokio::test]
+async fn a_flood_of_wrong_answers_fills_no_marks_and_a_right_one_is_good_once() {
+    let (mut captchas, shared) = scripted(Some(true));
+    captchas.local = LocalMarks::with_capacity(captchas.clock.clone(), 2);
+    let wrong = async |id: &str| captchas.letters(CaptchaForm::Login, &HERE, id, "nope").await;
+    let image = captchas.login(&HERE);
+    for _ in 0..200 {
+        assert_eq!(wrong(&captchas.login(&HERE)).await, RedeemResult::Wrong);
+    }
+    let marked = shared.1.lock().unwrap().len();
+    assert_eq!(marked, 32, "as many as there is room for");
+    assert_eq!(wrong(&image).await, RedeemResult::Wrong);
+    assert_eq!(shared.1.lock().unwrap().len(), marked);
+    assert!(captchas.answer(&HERE, &image).await.is_solved());
+    assert_eq!(shared.1.lock().unwrap().len(), marked + 1);
+    assert_eq!(captchas.answer(&HERE, &image).await, RedeemResult::Spent);
+}
+
 #[tokio::test]
 async fn shared_mark_of_another_instance_refuses() {
     let (captchas, _) = scripted(Some(false));

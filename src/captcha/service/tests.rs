@@ -327,3 +327,32 @@ fn a_share_shrinks_with_what_is_left() {
     assert_eq!(settled(1_000), (5, 1_000));
     assert_eq!(settled(5_000), (1, 1_000));
 }
+
+/// IPv6 hosts have as many addresses as they like, and offices many people behind one.
+#[tokio::test]
+async fn networks_take_turns_to_derive_and_in_one_who_has_answered_least_is_next() {
+    let mut office = Office::new();
+    office.desk.derivers = Slots::new(1, 64);
+    let (desk, served) = (&office.desk, Mutex::new(Vec::new()));
+    let busy = desk.derivers.take(QueueOwner::NOBODY, 0).await.unwrap();
+    let answer = async |address: [u8; 4], cookie: &'static [u8]| {
+        let cookie = Some(cookie).filter(|cookie| !cookie.is_empty());
+        let by = CaptchaClient { address: &address, network: &address[..3], realm: None, cookie };
+        let limits = limits(&desk.proving, proofs(&office.live), &by).await;
+        let buckets = buckets(&desk.proving, &limits, &by);
+        let slot = desk.deriver(&buckets[0], &by).await.expect("there is room");
+        served.lock().push((address, cookie));
+        drop(slot);
+    };
+    let (greedy, quiet, elsewhere) = ([10, 0, 0, 1], [10, 0, 0, 99], [10, 0, 1, 1]);
+    let crowd = futures_util::future::join_all((1..30).map(|host| answer([10, 0, 0, host], b"")));
+    let again =
+        async { tokio::join!(answer(greedy, b"one"), answer(greedy, b"two"), answer(greedy, b"one")) };
+    let others = async { tokio::join!(answer(quiet, b""), answer(elsewhere, b""), async { drop(busy) }) };
+    tokio::join!(crowd, again, others);
+    let served = served.lock();
+    let place = |who: [u8; 4], cookie| served.iter().rposition(|one| *one == (who, cookie)).unwrap();
+    assert!(place(elsewhere, None) <= 1, "a network that was not served: {}", place(elsewhere, None));
+    assert!(place(quiet, None) < place(greedy, Some(b"one")), "an address that had answered nothing");
+    assert_eq!(place(greedy, Some(b"one")), served.len() - 1, "who answers on comes last");
+}

@@ -159,7 +159,7 @@ impl<'r> ReplayEngine<'r> {
             ReplayAttempt { row: number, n: row.count, action: row.action, at: row.at(), waited: false };
         match row.action {
             ReplayAction::Clear => return self.clear(row),
-            action if action.is_answer() => return self.admit(attempt, row.at()),
+            action if action.is_answer() => return self.count_answer(attempt),
             _ => {}
         }
         let (decision, reported) = (row.decision(), row.at() >= self.from);
@@ -175,6 +175,21 @@ impl<'r> ReplayEngine<'r> {
         }
         if let ReplayDecision::Admitted { .. } = decision {
             self.admit(attempt, row.at());
+        }
+    }
+
+    /// A wrong answer counts only where nothing is refused.
+    fn count_answer(&mut self, answer: ReplayAttempt) {
+        let verdict = self.evaluate_by(&answer, answer.at);
+        match verdict {
+            ReplayVerdict::Decided { decision: ReplayDecision::Admitted { noted: None }, .. } => {
+                self.admit(answer, answer.at);
+            }
+            _ => {
+                for log in logs_of(answer.action, self.row(answer.row)) {
+                    self.logs[log.limit as usize].mark(log.subject, answer.at, answer.at);
+                }
+            }
         }
     }
 
@@ -256,7 +271,9 @@ impl<'r> ReplayEngine<'r> {
         let (row, mut gathered) = (self.row(attempt.row), GatheredVerdict::default());
         for (index, log) in logs_of(attempt.action, row).enumerate() {
             let logs = &self.logs[log.limit as usize];
-            if let Some(hits) = logs.subjects.get(&log.subject) {
+            if let Some(hits) = logs.subjects.get(&log.subject)
+                && logs.counts(row.action)
+            {
                 gathered.add(index, &logs.limit, hits, now, log.spares(row));
             }
         }
@@ -316,7 +333,9 @@ impl<'r> ReplayEngine<'r> {
         if !row.action.is_compared() {
             self.each_log(&attempt, now, |_, log, capacity| log.hits.keep(hit(&attempt), capacity));
             if row.outcome == ReplayOutcome::Failed {
-                self.schedule(now.plus(row.lasts()), DueAction::TakeBack(attempt));
+                // Registrations that count nowhere are recorded together: each was taken back at once.
+                let counts = if row.action == ReplayAction::Register { Duration::ZERO } else { row.lasts() };
+                self.schedule(now.plus(counts), DueAction::TakeBack(attempt));
             }
             return;
         }
@@ -410,7 +429,7 @@ impl<'r> ReplayEngine<'r> {
         let row = self.row(attempt.row);
         for log in logs_of(attempt.action, row) {
             let logs = &mut self.logs[log.limit as usize];
-            if !row.action.is_answer() || counts_answers(&logs.limit) {
+            if logs.counts(row.action) {
                 let capacity = logs.limit.capacity() as usize;
                 if let Some(hits) = logs.open(log.subject, now) {
                     each(log.limit, hits, capacity);
@@ -474,6 +493,10 @@ pub struct LimitLogs {
 }
 
 impl LimitLogs {
+    fn counts(&self, action: ReplayAction) -> bool {
+        !action.is_answer() || counts_answers(&self.limit)
+    }
+
     pub fn new(in_force: &Limit, draft: &Limit) -> Self {
         Self {
             limit: draft.clone(),

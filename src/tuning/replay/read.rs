@@ -10,7 +10,7 @@ use sqlx::query_scalar;
 
 use super::PreviewError;
 use super::row::{MOST_ROWS, RecordedEvent, ReplayAction, ReplayOutcome, ReplayRow, RowIntake, is_replayed};
-use crate::audit::NOT_FORGIVEN;
+use crate::audit::{NOT_FORGIVEN, UNCOUNTED_REGISTRATIONS};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, on_db};
@@ -218,7 +218,7 @@ fn replayed_action(
         },
         ("register", _) => ReplayAction::Register,
         ("captcha", Some("attempt")) if outcome == "wrong" => ReplayAction::AttemptAnswer,
-        ("captcha", name) if outcome == "wrong" && name != Some("verification") => ReplayAction::Answer,
+        ("captcha", _) if outcome == "wrong" => ReplayAction::Answer,
         ("reset", _) => ReplayAction::Clear,
         ("admin", Some("subject.clear")) if outcome == "ok" => ReplayAction::Clear,
         _ => return None,
@@ -229,7 +229,7 @@ fn replayed_outcome(action: &str, name: Option<&str>, outcome: &str) -> ReplayOu
     match outcome {
         "ok" | "unknown" => ReplayOutcome::Ok,
         // A registration counts however it ends, if its name was looked up.
-        "failed" if action == "register" && !matches!(name, Some("unfit-password" | "busy")) => {
+        "failed" if action == "register" && !UNCOUNTED_REGISTRATIONS.contains(&name.unwrap_or_default()) => {
             ReplayOutcome::Ok
         }
         "failed" => ReplayOutcome::Failed,

@@ -67,7 +67,7 @@ pub enum ReplayAction {
     /// The same for one that checks it itself.
     RelaySend,
     Register,
-    /// A wrong answer to a challenge, which nothing refuses.
+    /// A wrong answer to a challenge, which counted because nothing was refused.
     Answer,
     /// The same at another program's login.
     AttemptAnswer,

@@ -42,10 +42,11 @@ pub struct ChallengeContext<'a> {
 }
 
 impl ChallengeContext<'_> {
-    /// Redeems an answer once, whether it is right or wrong. A wrong answer to a valid challenge is a guess:
-    /// it counts as a failure of the address. Any other answer (too late, already used, for another client's
-    /// challenge, nonsense) does not count: it costs nothing to make, so a flood of it would get everybody at
-    /// the address challenged. None: nothing was answered.
+    /// Redeems an answer once, whether it is right or (but for a flood) wrong. A wrong answer to a valid
+    /// challenge is a guess: it counts as a failure of the address, until everybody there is challenged. Any
+    /// other answer (too late, already used, for another client's challenge, nonsense) does not count: it costs
+    /// nothing to make, so a flood of it would get everybody at the address challenged. None: nothing was
+    /// answered.
     pub async fn redeem(
         self,
         services: &Services,
@@ -76,12 +77,14 @@ impl ChallengeContext<'_> {
             audit.record(event(audit.now(), Outcome::Ok));
             return Some(redeemed);
         }
-        if redeemed == RedeemResult::Wrong && self.form == CaptchaForm::Verification {
-            // Nothing is signed in to with it, so there are no failures that it could count among.
-            audit.record(event(audit.now(), Outcome::Wrong));
-        } else if redeemed == RedeemResult::Wrong {
-            let counted = services.sign_in.guard().count_answer(self.login(), &live.limits, &bound).await;
-            audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
+        // Nothing is signed in to with a verification, so there are no failures that it could count among.
+        let counted = if redeemed == RedeemResult::Wrong && self.form != CaptchaForm::Verification {
+            services.sign_in.guard().count_answer(self.login(), &live.limits, &bound).await
+        } else {
+            None
+        };
+        if let Some(at) = counted {
+            audit.record(event(at, Outcome::Wrong));
         } else {
             let mut detail = json!({ "why": redeemed.as_str() });
             if let Some(realm) = realm {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::db::Db;
+use serde_json::json;
 use sqlx::query;
 
 use super::{events, told};
@@ -11,7 +12,10 @@ use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 
-on_both_stores!(refused_attempts_are_no_more_rows_than_failures_that_count);
+on_both_stores!(
+    refused_attempts_are_no_more_rows_than_failures_that_count,
+    what_counts_nowhere_is_one_row_however_often_it_comes,
+);
 
 async fn refused_attempts_are_no_more_rows_than_failures_that_count(store: Store) {
     let app = TestApp::on(store).limit("login-account", &[max(3).per("1m")]).start().await;
@@ -39,6 +43,30 @@ async fn refused_attempts_are_no_more_rows_than_failures_that_count(store: Store
     assert_eq!(counted.len(), admitted, "{:?}", counted.into_iter().map(told).collect::<Vec<_>>());
     assert_eq!(rows.iter().map(|entry| entry.count).sum::<i64>(), refused);
     assert!(rows.len() <= admitted, "{} rows for {admitted} failures", rows.len());
+}
+
+/// None costs a hash, a challenge that was looked at, or, past the first three, a place in a log.
+async fn what_counts_nowhere_is_one_row_however_often_it_comes(store: Store) {
+    let app = TestApp::on(store).limit("login-address", &[max(3).per("1m").captcha()]).start().await;
+    let client = app.client();
+    for _ in 0..40 {
+        let id = client.challenge().await;
+        assert_eq!(client.login_with("alice", WRONG, &id, "wrong").await.problem(), "captcha-invalid");
+        let body = json!({ "login": "mallory", "password": "passwordpassword" });
+        assert_eq!(client.call("/register", body).await.status, 422);
+    }
+    let mut told: Vec<_> = events(&app).await.iter().map(told).collect();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "captcha failed x37 (login)",
+            "captcha wrong (login)",
+            "captcha wrong (login)",
+            "captcha wrong (login)",
+            "register failed x40 (unfit-password)",
+        ]
+    );
 }
 
 #[tokio::test]

@@ -111,7 +111,8 @@ async fn wrong_answers_bring_on_a_challenge_and_refuse_nobody(store: Store) {
     for number in 1..=25 {
         let id = guesser.challenge().await;
         assert_not_accepted(&guesser.login_with("alice", PASSWORD, &id, "wrong").await);
-        assert_eq!(hits(&app, SHARED).await, [number, number]);
+        // Where a challenge is asked for, no more of them count.
+        assert_eq!(hits(&app, SHARED).await, [number.min(20), number.min(20)]);
     }
     let asked = app.client_at(SHARED).login("alice", PASSWORD).await;
     assert_eq!((asked.status, asked.problem()), (403, "captcha-required"));

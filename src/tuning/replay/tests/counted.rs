@@ -37,7 +37,7 @@ pub fn count(
         .iter()
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
-    // Wrong answers are in no report, because nothing refuses them.
+    // Wrong answers are in no report: they are no attempts.
     let reported = |(_, attempt): &(usize, &Attempt)| !attempt.action.is_answer() && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);

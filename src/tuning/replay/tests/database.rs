@@ -39,6 +39,7 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
         let bytes = attempt.subjects.map(|subject| subject.map(|subject| (subject % REALM).to_be_bytes()));
         let words = attempt.subjects.map(|subject| subject.map(|subject| format!("+{subject}")));
         let outcome = match (&fate.refused, attempt.action, attempt.right) {
+            _ if fate.is_uncounted_answer() => audit::Outcome::Failed,
             (Some((_, refusal)), ..) => audit::Outcome::refused(refusal),
             (None, _, true) => audit::Outcome::Ok,
             (None, ReplayAction::Send, false) => audit::Outcome::Failed,

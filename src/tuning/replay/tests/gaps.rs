@@ -216,9 +216,24 @@ fn a_known_device_counts_at_neither_and_is_held_by_neither() {
 
 #[test]
 fn a_wrong_answer_counts_and_is_no_attempt() {
-    let answer =
-        |second| RecordedEvent { action: ReplayAction::Answer, solved: true, ..from(second, [1, 7]) };
+    let answer = |second| RecordedEvent { action: ReplayAction::Answer, ..from(second, [1, 7]) };
     assert_eq!(challenged(&[answer(1), answer(2), from(3, [1, 7])]), 1);
+}
+
+#[test]
+fn registrations_that_counted_nowhere_take_nothing_from_each_other() {
+    let register = |second, outcome| RecordedEvent {
+        action: ReplayAction::Register,
+        ..row(second, outcome, Some(second))
+    };
+    let unfit =
+        RecordedEvent { until: Micros(BEGIN + 9 * SECOND), count: 50, ..register(0, ReplayOutcome::Failed) };
+    let rule = vec![Rule::sliding(1, Duration::from_secs(3600), RuleAction::Block)];
+    let draft = limits(&[enforced("register-address", rule)]);
+    let rows = [unfit, register(5, ReplayOutcome::Ok), register(20, ReplayOutcome::Ok)];
+    let counts = compare(&rows, &Limits::default(), &draft).draft.all;
+    // While the first of the two counts, the rest of the unfit ones are refused, and so is the second.
+    assert_eq!((counts.admitted, counts.throttled), (29, 23));
 }
 
 #[test]

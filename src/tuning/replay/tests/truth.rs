@@ -33,6 +33,13 @@ pub struct Fate {
     pub noted: Option<LimitName>,
 }
 
+impl Fate {
+    /// Where others are asked for a challenge, or would be, a wrong answer to one does not count.
+    pub const fn is_uncounted_answer(&self) -> bool {
+        self.action.is_answer() && (self.refused.is_some() || self.noted.is_some())
+    }
+}
+
 pub struct Run {
     pub fates: Vec<Fate>,
     pub recording: Vec<ReplayRow>,
@@ -137,7 +144,7 @@ impl Machine<'_> {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()
         };
-        // An attempt that refuses nothing is counted by no limit that blocks.
+        // Answers are counted by no limit that blocks.
         let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == RuleAction::Block);
         let counts =
             |(limit, _): &&(LimitName, usize)| !action.is_answer() || !blocks(&limits[*limit as usize]);
@@ -210,6 +217,10 @@ impl Machine<'_> {
                 let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
                 let said = self.limiter.reserve_or_nothing(&buckets, attempt.solved).await;
                 match said.expect("a store in memory") {
+                    HitDecision::Admitted(admission) if action.is_answer() && admission.noted.is_some() => {
+                        self.limiter.refund(&buckets, admission.id).await.expect("a store in memory");
+                        self.tell(number, action, attempt.at, None, admission.noted);
+                    }
                     HitDecision::Admitted(admission) => {
                         self.sent.insert(number, admission.id);
                         let until = attempt.at + attempt.lasts;
@@ -315,6 +326,10 @@ pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(RecordedEvent, Vec<u
     order.sort_by_key(|number| fates[*number].at);
     for number in order {
         let (attempt, fate) = (&attempts[number], &fates[number]);
+        // An answer that did not count is recorded as one that was too late.
+        if fate.is_uncounted_answer() {
+            continue;
+        }
         let outcome = match (fate.refused, attempt.right, attempt.action) {
             (Some((_, Refusal { then: RuleAction::Captcha, .. })), ..) => ReplayOutcome::Challenged,
             (Some(_), ..) => ReplayOutcome::Throttled,

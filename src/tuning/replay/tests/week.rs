@@ -122,7 +122,7 @@ impl Week {
         if self.others.one_in(8) {
             let (action, subjects) =
                 (ReplayAction::Answer, [None, Some(address), Some(address / 4), None, None, None]);
-            let answer = Attempt { at: at - 1, action, subjects, right: false, solved: true, lasts: 0 };
+            let answer = Attempt { at: at - 1, action, subjects, right: false, solved: false, lasts: 0 };
             self.attempts.push(answer);
         }
         let action = if device.is_some() { ReplayAction::DeviceSignIn } else { ReplayAction::SignIn };
