@@ -383,7 +383,7 @@ if (draft) {
       swap("preview", next);
       const result = document.querySelector("#preview h2");
       if (led) result.tabIndex = -1, result.focus();
-    } else if (line) say(words.failed);
+    } else if (words.failed) say(words.failed);
   };
   draft.addEventListener("input", (event) => {
     if (event.target.id === "reason") return;

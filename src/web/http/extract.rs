@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use actix_web::body::{EitherBody, MessageBody};
 use actix_web::dev::{JsonBody, Payload, ServiceRequest, ServiceResponse, UrlEncoded};
-use actix_web::error::{JsonPayloadError, UrlencodedError};
+use actix_web::error::{JsonPayloadError, PayloadError, UrlencodedError};
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::middleware::Next;
 use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
@@ -81,13 +81,17 @@ impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
     }
 }
 
-/// Turns a handler's refusal into a page, except for the API.
+/// Turns a handler's refusal into a page, except for the API. A body that was read as bytes may have been too long.
 pub async fn refuse_with_pages<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<EitherBody<B>>, Error> {
     let response = next.call(request).await?;
-    let Some(problem) = response.response().error().and_then(|error| error.as_error::<Problem>()) else {
+    let problem = response.response().error().and_then(|error| match error.as_error::<PayloadError>() {
+        Some(PayloadError::Overflow) => Some(&Problem::PayloadTooLarge),
+        _ => error.as_error::<Problem>(),
+    });
+    let Some(problem) = problem else {
         return Ok(response.map_into_left_body());
     };
     let answer = answer(response.request(), problem);

@@ -76,7 +76,7 @@ async fn tries_a_draft(browser: &Browser) {
 
 /// On a record so large that it does not end.
 async fn stops_a_trial(browser: &Browser) {
-    let never = "window.fetch = async (url, { signal }) => new Response(new ReadableStream({ start(body) {
+    let never = "window.answered = window.fetch; window.fetch = async (url, { signal }) => new Response(new ReadableStream({ start(body) {
         body.enqueue(new TextEncoder().encode('3\\n41\\n'));
         signal.addEventListener('abort', () => { window.hungUp = true; body.error(signal.reason); });
     } }), { headers: { 'Content-Type': 'text/plain; charset=utf-8' } })";
@@ -91,6 +91,17 @@ async fn stops_a_trial(browser: &Browser) {
     assert!(!browser.has(".preview progress").await);
     assert_eq!(browser.js("return document.activeElement.value").await, "try");
     assert_eq!(browser.value("#max-0").await, "4");
+    // Where nothing answers, the figures of the draft before do not stand for what is typed now.
+    browser.js("window.fetch = window.answered").await;
+    browser.fill(&[("max-0", "5")]).await;
+    browser.until("a trial", "return document.querySelector('.preview .compare') !== null").await;
+    browser.js("window.fetch = async () => { throw new TypeError(); }").await;
+    browser.fill(&[("max-0", "6")]).await;
+    let failed = "return document.querySelector('.preview [role=status]')?.textContent.startsWith('The trial could not') ?? false";
+    browser.until("that it failed", failed).await;
+    assert!(!browser.has(".preview .compare").await);
+    browser.js("window.fetch = window.answered").await;
+    browser.fill(&[("max-0", "4")]).await;
 }
 
 async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestApp) {

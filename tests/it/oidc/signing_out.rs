@@ -60,6 +60,20 @@ async fn a_client_revokes_and_introspects_what_is_its_own() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_too_long_is_refused_like_any_other_error() {
+    let app = start(on(Store::Memory)).await;
+    let long = "x".repeat(20_000);
+    for path in ["/oauth/token", "/oauth/revoke", "/oauth/introspect"] {
+        let answer = call(&app, path, BY_WIKI, &[("token", &long)]).await;
+        assert_eq!(
+            (answer.status, &answer.body["error"]),
+            (413, &serde_json::Value::from("invalid_request")),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn scripts_of_a_clients_site_may_read_and_no_others() {
     let app = start(on(Store::Memory)).await;
     for (origin, allowed) in [("https://spa.example", "https://spa.example"), ("https://evil.example", "")] {
