@@ -36,6 +36,8 @@ const RETRIES: [Duration; 5] = [
 ];
 const MOST_AT_ONCE: usize = 32;
 const MOST_AT_CLIENT: usize = 8;
+/// How many clients can be told that many while there is room for others.
+const MOST_FULL: usize = MOST_AT_ONCE / MOST_AT_CLIENT - 1;
 /// How long a client has to look at a token (Back-Channel Logout 1.0, 2.4).
 const TOKEN_LASTS: i64 = 120;
 
@@ -67,17 +69,12 @@ impl LogoutNotices {
 
     pub async fn run(self: Arc<Self>, mut stop: StopSignal) {
         let (mut posting, mut busy) = (JoinSet::new(), HashMap::<String, usize>::new());
-        while stop.pause(LOOK_EVERY).await {
+        loop {
             // An outage is reported by the probes, and what is noted stays.
-            while posting.len() < MOST_AT_ONCE {
-                let Ok(Some(notice)) = self.take().await else { break };
-                let at_client = busy.entry(notice.1.clone()).or_default();
-                if *at_client >= MOST_AT_CLIENT {
-                    // One that does not answer keeps no other waiting.
-                    let _ = self.put_back(&notice).await;
-                    continue;
-                }
-                *at_client += 1;
+            while posting.len() < MOST_AT_ONCE
+                && let Ok(Some(notice)) = self.take(&busy).await
+            {
+                *busy.entry(notice.1.clone()).or_default() += 1;
                 let notices = Arc::clone(&self);
                 posting.spawn(async move {
                     let client = notice.1.clone();
@@ -85,34 +82,35 @@ impl LogoutNotices {
                     client
                 });
             }
-            while let Some(done) = posting.try_join_next() {
-                if let Ok(client) = done
-                    && let Some(at_client) = busy.get_mut(&client)
-                {
-                    *at_client -= 1;
+            // Whoever has answered makes room at once.
+            tokio::select! {
+                going_on = stop.pause(LOOK_EVERY) => if !going_on { return },
+                Some(told) = posting.join_next() => {
+                    if let Ok(client) = told
+                        && let Some(at_client) = busy.get_mut(&client)
+                    {
+                        *at_client -= 1;
+                    }
+                    busy.retain(|_, at_client| *at_client > 0);
                 }
             }
-            busy.retain(|_, at_client| *at_client > 0);
         }
     }
 
-    async fn put_back(&self, (session, client, ..): &LogoutNotice) -> Result<(), DbError> {
-        const SQL: &str = "UPDATE oidc_logouts SET next_at = $1, attempts = attempts - 1
-            WHERE session = $2 AND client = $3";
-        let at = self.db.now(&self.clock).await?.plus(TIMEOUT).0;
-        execute!(&self.db => query(SQL).bind(at).bind(session).bind(client))?;
-        Ok(())
-    }
-
-    /// What is due longest. Of two instances that want it, one gets it.
-    async fn take(&self) -> Result<Option<LogoutNotice>, DbError> {
-        const DUE: &str =
-            "SELECT session, client FROM oidc_logouts WHERE next_at <= $1 ORDER BY next_at, session LIMIT 1";
+    /// What is due longest, but for clients that are told enough at once: one that does not answer keeps no other
+    /// waiting. Of two instances that want it, one gets it.
+    async fn take(&self, busy: &HashMap<String, usize>) -> Result<Option<LogoutNotice>, DbError> {
+        const DUE: &str = "SELECT session, client FROM oidc_logouts
+            WHERE next_at <= $1 AND client NOT IN ($2, $3, $4) ORDER BY next_at, session LIMIT 1";
         const TAKE: &str = "UPDATE oidc_logouts SET attempts = attempts + 1, next_at = $1
             WHERE session = $2 AND client = $3 AND next_at <= $4 RETURNING session, client, account, attempts";
         let now = self.db.now(&self.clock).await?;
-        let due: Option<(String, String)> =
-            on_db!(&self.db, pool => query_as(DUE).bind(now.0).fetch_optional(pool).await)?;
+        let mut full = busy.iter().filter(|(_, at_client)| **at_client >= MOST_AT_CLIENT);
+        let full: [&str; MOST_FULL] = std::array::from_fn(|_| full.next().map_or("", |(client, _)| client));
+        let due: Option<(String, String)> = on_db!(&self.db, pool => {
+            let due = full.iter().fold(query_as(DUE).bind(now.0), |due, client| due.bind(*client));
+            due.fetch_optional(pool).await
+        })?;
         let Some((session, client)) = due else { return Ok(None) };
         Ok(
             on_db!(&self.db, pool => query_as(TAKE).bind(now.plus(LEASE).0).bind(session).bind(client).bind(now.0)

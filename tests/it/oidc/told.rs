@@ -12,6 +12,7 @@ use crate::support::app::on_both_stores;
 on_both_stores! {
     a_client_is_told_of_the_end_of_a_session_however_it_ends,
     a_client_that_does_not_answer_is_told_again,
+    many_ends_at_once_are_told_at_once,
 }
 
 /// `wiki`, which listens at this address.
@@ -104,4 +105,33 @@ async fn a_client_that_does_not_answer_is_told_again(store: Store) {
     // A pause begins once an answer has been read, which may be after the clock was moved.
     let all = told_while(&receiver, 3, || app.advance(Duration::from_secs(61))).await;
     assert_ne!(all[0]["jti"], all[2]["jti"]);
+}
+
+/// As after a restore, or when somebody signs in and out as fast as they can.
+async fn many_ends_at_once_are_told_at_once(store: Store) {
+    let receiver = MockServer::start().await;
+    let listens = Mock::given(method("POST")).and(path("/logout"));
+    listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let app = start(TestApp::on(store).file(&listening(&receiver))).await;
+    let db = gatehouse::db::Db::connect(&app.database).await.unwrap();
+    // Of a client that hears of no session, too.
+    for client in ["wiki", "files-client"] {
+        let notes = format!(
+            "INSERT INTO oidc_logouts (session, client, account) WITH RECURSIVE notes (number) AS
+            (SELECT 1 UNION ALL SELECT number + 1 FROM notes WHERE number < 500)
+            SELECT 'session ' || number, '{client}', 'account' FROM notes"
+        );
+        match &db {
+            gatehouse::db::Db::Sqlite(pools) => {
+                sqlx::query(sqlx::AssertSqlSafe(notes)).execute(&pools.all).await.map(drop).unwrap()
+            }
+            gatehouse::db::Db::Postgres(pools) => {
+                sqlx::query(sqlx::AssertSqlSafe(notes)).execute(&pools.all).await.map(drop).unwrap()
+            }
+        }
+    }
+    let (browser, ..) = granted(&app, "ada").await;
+    assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
+    let all = told(&receiver, 501).await;
+    assert_eq!(all.len(), 501, "each once");
 }
