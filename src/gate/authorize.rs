@@ -20,6 +20,8 @@ pub struct AppRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Allowed,
+    /// To everybody, whoever it is: the application is not told of somebody whom it would not be told of elsewhere.
+    Public,
     /// To somebody who signs in, or does so anew.
     SignInFirst,
     /// To somebody who proves that, or does so anew.
@@ -39,12 +41,16 @@ pub enum TooOld {
 }
 
 pub fn authorize(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
-    let path = AskedPath::of(asked.target);
-    let parts = || parts_at(app, path);
     let reads = matches!(asked.method, "GET" | "HEAD");
-    if reads && is_public(app, path) {
-        return Verdict::Allowed;
+    match authorize_visitor(app, asked, visitor, now) {
+        Verdict::Allowed => Verdict::Allowed,
+        _ if reads && is_public(app, AskedPath::of(asked.target)) => Verdict::Public,
+        refused => refused,
     }
+}
+
+fn authorize_visitor(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
+    let parts = || parts_at(app, AskedPath::of(asked.target));
     let Some(visitor) = visitor.filter(|visitor| !visitor.must_change_password) else {
         return Verdict::SignInFirst;
     };

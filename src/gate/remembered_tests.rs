@@ -294,6 +294,8 @@ async fn a_token_that_was_never_given_out_at_a_host_asks_no_database(database: T
         assert!(gate.visitor(host, token).await.unwrap().is_none(), "{host}");
         assert!(gate.parent(host, token).await.unwrap().is_none(), "{host}");
     }
+    let redeemed = bench.app_sessions.redeem(&random, HOST, Some("state")).await.unwrap();
+    assert!(matches!(redeemed, RedeemedCode::Nothing));
 }
 
 async fn a_browser_without_a_state_gets_no_session_whatever_was_told_of_it(database: TestDatabase) {

@@ -72,7 +72,7 @@ fn stranger(method: &str, target: &str) -> Verdict {
 fn what_is_public_is_read_by_everybody_and_changed_by_nobody() {
     for open in ["/health", "/health?deep=1", "/static/", "/static/a/b.css", "/static/a?x=/../y"] {
         for method in ["GET", "HEAD"] {
-            assert_eq!(stranger(method, open), Verdict::Allowed, "{method} {open}");
+            assert_eq!(stranger(method, open), Verdict::Public, "{method} {open}");
         }
         for method in ["POST", "PUT", "OPTIONS", "get", "PROPFIND"] {
             assert_eq!(stranger(method, open), Verdict::SignInFirst, "{method} {open}");
@@ -317,5 +317,5 @@ fn an_application_gets_the_factor_that_it_asks_for() {
         Verdict::SetupFirst,
         "by the clock, also if remembered"
     );
-    assert_eq!(authorize(&both, asked("GET", "/health"), Some(&ada), NOW), Verdict::Allowed);
+    assert_eq!(authorize(&both, asked("GET", "/health"), Some(&ada), NOW), Verdict::Public);
 }

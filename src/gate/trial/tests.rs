@@ -136,7 +136,7 @@ fn may(apps: &Apps, host: &str, target: &str, visitor: &AppVisitor) -> bool {
 
 fn reads(apps: &Apps, host: &str, target: &str) -> bool {
     let asked = AppRequest { method: "GET", target };
-    apps.at(host).is_some_and(|(_, app)| authorize(app, asked, None, NOW) == Verdict::Allowed)
+    apps.at(host).is_some_and(|(_, app)| authorize(app, asked, None, NOW) == Verdict::Public)
 }
 
 #[derive(PartialEq)]

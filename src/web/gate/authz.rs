@@ -62,7 +62,7 @@ async fn answer(
         Some(token) => match services.gate.visitor(host, &token).await {
             Ok(visitor) => visitor,
             // What is public stays so.
-            Err(_) if authorize(app, of_app, None, sender.now()) == Verdict::Allowed => None,
+            Err(_) if authorize(app, of_app, None, sender.now()) == Verdict::Public => None,
             Err(error) => {
                 tracing::debug!(%error, "nobody can be recognised");
                 return text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment");
@@ -71,6 +71,7 @@ async fn answer(
     };
     match authorize(app, of_app, visitor.as_deref(), sender.now()) {
         Verdict::Allowed => admitted(visitor.as_deref()),
+        Verdict::Public => admitted(None),
         Verdict::SignInFirst => sign_in_first(dialect, sender, &asked, host, &live),
         Verdict::SetupFirst | Verdict::FactorFirst(_)
             if ProxiedRequest::shows_pages(sender.request().headers()) =>

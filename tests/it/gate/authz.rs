@@ -88,6 +88,18 @@ async fn who_is_told_to_the_application_and_nobody_where_it_is_public() {
     );
     assert!(admin.headers.get("set-cookie").is_none());
     assert_eq!(bob.ask_nginx("GET", &format!("{WIKI}/admin/users")).await.status, 403);
+
+    // Anybody can register; an application that makes users of whom it is told would make one of each.
+    account(&app, "mallory", &[]).await;
+    let mut mallory = Visitor::of(&app);
+    let start = mallory.ask("GET", &format!("{WIKI}/page")).await.header("location").to_owned();
+    let (sign_in, _) = mallory.follow(&start).await;
+    mallory.sign_in(&sign_in, "mallory").await;
+    assert_eq!(mallory.ask("GET", &format!("{WIKI}/page")).await.status, 403);
+    let public = mallory.ask("GET", &format!("{WIKI}/health")).await;
+    assert_eq!((public.status, remote(&public)), (200, ["", "", "", ""]));
+    let public = bob.ask("GET", &format!("{WIKI}/health")).await;
+    assert_eq!(remote(&public), ["bob", "backup,staff", "bob", ""], "who may use it is told there, too");
 }
 
 /// Windows drops dots at the end of a name, and what follows a colon; other servers differ in what else they read.
