@@ -48,6 +48,7 @@ struct TuningInner {
     previews: PreviewService,
     /// Of each administrator and each token that has a draft read: one at a time.
     draft_turns: DraftTurns,
+    preview_turns: DraftTurns,
 }
 
 /// What is in force in this instance.
@@ -115,6 +116,7 @@ impl Tuning {
             recorded: Mutex::new(None),
             previews: PreviewService::default(),
             draft_turns: DraftTurns::default(),
+            preview_turns: DraftTurns::default(),
         }))
     }
 
@@ -138,14 +140,18 @@ impl Tuning {
     }
 
     /// What the draft would have done to the attempts of the last `span`, beside the limits in force. One
-    /// preview runs at a time: a second one waits, or is told that another is running.
+    /// preview runs at a time: a second one waits, or is told that another is running. Of each reader, an account or a
+    /// token, one at a time waits among the others.
     pub async fn preview(
         &self,
+        reader: &str,
         draft: Limits,
         span: Duration,
         progress: PreviewProgress,
     ) -> Result<PreviewReport, PreviewError> {
-        let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
+        let TuningInner { live, db, clock, audit, previews, preview_turns, .. } = &*self.0;
+        let own = tokio::time::timeout(PATIENCE, preview_turns.of(reader).lock_owned()).await;
+        let _own = own.map_err(|_| PreviewError::Busy)?;
         audit.flush().await;
         let limits = live.snapshot().limits.clone();
         let since = self.changed_at().await?;

@@ -23,6 +23,8 @@ use crate::secret::SubKey;
 const CODE_LASTS: Duration = Duration::from_secs(60);
 /// Codes of one session at once: one for each tab. Of more, the newest are kept.
 const MOST_CODES: usize = 20;
+/// What tags a code; no host.
+const CODE: &[u8] = b"code of a sign-in";
 /// Before the hash of the state of a browser that begins a second time. A dot is in no hash.
 const SECOND_TRY: &str = "again.";
 
@@ -125,7 +127,7 @@ impl AppSessions {
             "DELETE FROM app_codes WHERE session = $1 AND code_hash <> $2 AND code_hash NOT IN (
             SELECT code_hash FROM app_codes WHERE session = $1 AND code_hash <> $2
             ORDER BY expires_at DESC, code_hash LIMIT $3)";
-        let code = SessionToken::random(&self.entropy);
+        let code = SessionToken::tagged(&self.entropy, &self.key, CODE);
         let expires_at = self.db.now(&self.clock).await?.plus(CODE_LASTS).0;
         let (hash, session) = (hash_text(self.hash_of_code(host, &code)), session.to_string());
         execute!(&self.db => query(SQL).bind(&hash).bind(&session).bind(state).bind(target)
@@ -149,6 +151,9 @@ impl AppSessions {
         const START: &str = "INSERT INTO app_sessions (token_hash, session, host, created_at)
             SELECT $1, id, $3, $4 FROM sessions WHERE id = $2 AND idle_until > $4";
         const END: &str = "DELETE FROM app_sessions WHERE session = $1 AND host = $2 AND created_at <= $3";
+        if !code.is_tagged(&self.key, CODE) {
+            return Ok(RedeemedCode::Nothing);
+        }
         let now = self.db.now(&self.clock).await?;
         let taken: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
             .bind(hash_text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;

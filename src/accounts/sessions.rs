@@ -249,10 +249,16 @@ impl Sessions {
         Ok(self.end_all(sql, &ids).await? > 0)
     }
 
-    /// Signs out. Harmless if the session has ended already.
+    /// Signs out. Harmless if the session has ended already. It is looked for before anything is written, because
+    /// anybody can send tokens that were never given out.
     pub async fn end(&self, token: &SessionToken) -> Result<(), DbError> {
-        let sql = "DELETE FROM sessions WHERE token_hash = $1 RETURNING account";
-        self.end_all(sql, &[self.hash(token)]).await.map(drop)
+        const FIND: &str = "SELECT COUNT(*) FROM sessions WHERE token_hash = $1";
+        let token = [self.hash(token)];
+        let found: i64 = on_db!(&self.db, pool => query_scalar(FIND).bind(&token[0]).fetch_one(pool).await)?;
+        if found > 0 {
+            self.end_all("DELETE FROM sessions WHERE token_hash = $1 RETURNING account", &token).await?;
+        }
+        Ok(())
     }
 
     /// Ends all of the account's sessions except `keep`, for example after a change of the password; returns

@@ -48,7 +48,7 @@ pub async fn tried(
     };
     let current = services.live.snapshot();
     let differs = |name: &String| current.limits.get(name) != limits.get(name);
-    Ok(Ok(match services.tuning.preview(limits.clone(), stretch.length, progress).await {
+    Ok(Ok(match services.tuning.preview(&admin.reader(), limits.clone(), stretch.length, progress).await {
         Ok(report) => {
             let untried = report.not_replayed.iter().any(differs);
             Trial::Done(view(report, stretch, untried, visit.locale))
@@ -245,7 +245,7 @@ pub async fn api_preview(
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = checked(&admin, body).await?.map_err(Problem::invalid_draft)?;
-    match admin.services.tuning.preview(limits, span, PreviewProgress::default()).await {
+    match admin.services.tuning.preview(&admin.reader(), limits, span, PreviewProgress::default()).await {
         Ok(report) => Ok(HttpResponse::Ok().json(report)),
         Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
