@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::accounts::{Accounts, DeviceId, PastSignIn, Phc, Roles, ShownBy, SignInClient, Username};
+use crate::db::DbLock;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
@@ -63,6 +64,7 @@ impl Bench {
 on_both_databases!(
     a_token_speaks_for_the_account_it_was_made_for,
     only_a_token_of_ours_is_one,
+    signing_out_with_what_is_no_session_waits_for_no_writer,
     a_session_id_opens_nothing,
     no_column_holds_the_token_in_clear,
     an_idle_session_ends_and_a_used_one_goes_on,
@@ -108,6 +110,17 @@ async fn only_a_token_of_ours_is_one(database: TestDatabase) {
         assert!(SessionToken::parse(text).is_none(), "{text}");
     }
     assert!(SessionToken::parse(&"A".repeat(10_000_000)).is_none());
+}
+
+/// Anybody can send tokens to be signed out.
+async fn signing_out_with_what_is_no_session_waits_for_no_writer(database: TestDatabase) {
+    let bench = bench(database).await;
+    let token = bench.start(bench.alice).await;
+    let writes = bench.sessions.db.begin_exclusive(DbLock::on("test")).await.unwrap();
+    bench.sessions.end(&SessionToken::random(&Entropy::Os)).await.unwrap();
+    writes.commit().await.unwrap();
+    bench.sessions.end(&token).await.unwrap();
+    assert_eq!(bench.session(&token).await, None);
 }
 
 async fn a_session_id_opens_nothing(database: TestDatabase) {
