@@ -297,7 +297,7 @@ impl CaptchaService {
     /// The verdict on an answer that this process has marked. A flood of wrong ones fills neither its memory nor the
     /// store.
     async fn judged(&self, body: &VerifiedId, right: bool) -> Result<(), RedeemResult> {
-        if !right && !self.local.keeps_wrong(self.ids.mark(body)) {
+        if !right && !self.local.was_wrong(self.ids.mark(body)) {
             return Err(RedeemResult::Wrong);
         }
         match (self.mark_everywhere(body).await, right) {
