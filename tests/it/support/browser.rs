@@ -285,6 +285,11 @@ struct Chromedriver {
 
 impl Chromedriver {
     fn start() -> Self {
+        (0..20).find_map(|_| Self::unless_taken()).expect("chromedriver says on which port it is")
+    }
+
+    /// It takes a free port of `::1`, then the same one of `127.0.0.1`, and ends if that is somebody else's.
+    fn unless_taken() -> Option<Self> {
         let mut command = Command::new("chromedriver");
         command.arg("--port=0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -294,8 +299,10 @@ impl Chromedriver {
             output.by_ref().lines().map_while(Result::ok).find_map(|line| {
                 line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
             });
-        let port = port.expect("chromedriver says on which port it is");
-        Self { process, port, _output: output }
+        if port.is_none() {
+            process.wait().unwrap();
+        }
+        Some(Self { process, port: port?, _output: output })
     }
 
     fn url(&self) -> String {
