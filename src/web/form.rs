@@ -379,6 +379,11 @@ impl Notice {
         matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
     }
 
+    /// Who is signed in gives the password: neither a passkey nor a code would do.
+    pub const fn wants_password(&self) -> bool {
+        matches!(self, Self::PasswordAgain | Self::PasswordForPart)
+    }
+
     pub fn errors(&self) -> FieldErrors {
         match self {
             Self::Invalid(errors) => errors.clone(),

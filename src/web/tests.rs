@@ -360,6 +360,22 @@ fn what_was_typed_is_kept_escaped_and_passwords_have_no_value() {
 }
 
 #[test]
+fn who_has_to_give_the_password_is_offered_no_other_way() {
+    for (notice, others) in
+        [(Notice::PasswordAgain, false), (Notice::PasswordForPart, false), (Notice::SignInAgain, true)]
+    {
+        let visit = visit(Locale::En);
+        let mut form =
+            FormPage::new(&visit, "/login", None, None).again(notice.clone(), CaptchaBlock::Absent);
+        (form.layout.passkeys, form.layout.sends_codes) = (true, true);
+        let html = LoginPage { form, login: String::new() }.render().unwrap();
+        for way in ["data-passkey=\"sign-in\"", "href=\"/login/code\""] {
+            assert_eq!(html.contains(way), others, "{notice:?} {way}");
+        }
+    }
+}
+
+#[test]
 fn a_wait_is_told_as_a_moment_that_stays_true() {
     let (_, page) =
         logins(&visit(Locale::En)).into_iter().find(|(name, _)| *name == "login-throttled").unwrap();
