@@ -111,9 +111,13 @@ impl SmsCodes {
                 });
                 Err(Denied::by(limit, &refusal))
             }
-            Ok(HoldDecision::OutOfPatience) | Err(_) => {
+            other => {
                 self.record_guess(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
-                Err(Denied::Unavailable { retry_after: TRY_AGAIN })
+                match other {
+                    // Strangers' guesses may be what fills its address. Whoever has solved a challenge passes them.
+                    Ok(HoldDecision::OutOfPatience) if !solved => Err(Denied::no_room(false, TRY_AGAIN)),
+                    _ => Err(Denied::Unavailable { retry_after: TRY_AGAIN }),
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::support::setup::max;
 on_both_stores!(
     of_two_hundred_at_once_three_are_looked_at_without_a_challenge,
     sixty_right_passwords_at_once_all_go,
+    whoever_waited_in_vain_for_those_in_flight_passes_them_by_a_challenge,
     a_challenge_is_asked_for_after_three_failures_and_is_good_once,
     a_challenge_belongs_to_its_realm_and_to_the_address_that_was_stated,
     twenty_failures_block_whatever_is_solved_and_a_new_password_opens_again,
@@ -50,6 +51,17 @@ async fn sixty_right_passwords_at_once_all_go(store: Store) {
         asking.spawn(async move { shop.succeed("ada").await });
     }
     assert_eq!(asking.join_all().await.len(), 60);
+}
+
+async fn whoever_waited_in_vain_for_those_in_flight_passes_them_by_a_challenge(store: Store) {
+    let (_app, _, shop) = start(store).await;
+    for _ in 0..3 {
+        shop.go("ada").await;
+    }
+    // Five seconds later: a store's line waits by the machine's clock.
+    let asked = shop.ask("ada").await;
+    assert_eq!(asked["decision"], "challenge", "{asked}");
+    shop.go_solved("ada", &asked).await;
 }
 
 async fn a_challenge_is_asked_for_after_three_failures_and_is_good_once(store: Store) {

@@ -15,6 +15,7 @@ on_each_store! {
     the_next_browser_has_the_place_once_the_last_code_and_its_guesses_are_over,
     known_devices_have_guesses_of_their_own,
     what_a_code_survives_is_counted_for_each_of_them_whatever_the_store_forgets,
+    whoever_waited_in_vain_for_guesses_at_the_address_passes_them_by_a_challenge,
     a_code_that_comes_between_look_and_comparison_is_not_compared,
     a_code_that_goes_between_look_and_comparison_costs_the_number_nothing,
 }
@@ -196,6 +197,25 @@ async fn what_a_code_survives_is_counted_for_each_of_them_whatever_the_store_for
     assert_eq!(told(by(&instance, &phone, &wrong, OWNER).await), "Wrong");
     forget().await;
     assert_eq!(told(by(&instance, &phone, &code, OWNER).await), "right", "but for who asked");
+}
+
+async fn whoever_waited_in_vain_for_guesses_at_the_address_passes_them_by_a_challenge(store: Store) {
+    let (rig, instance, phone) = rig(store, "").await;
+    let (typed, here, mut in_flight) = (any(), address(), Vec::new());
+    for _ in 0..20 {
+        let held = instance.codes.admit(instance.live(), guess(&neighbour(&phone), &typed, &here)).await;
+        in_flight.push(held.unwrap().unwrap());
+    }
+    sent(instance.send(&phone).await);
+    let code = rig.last_code();
+    // Five seconds later: a store's line waits by the machine's clock.
+    let unsolved = told(instance.guess(guess(&phone, &code, &here)).await);
+    assert!(unsolved.contains("Challenged"), "{unsolved}");
+    let solved = CodeGuess { solved: true, ..guess(&phone, &code, &here) };
+    assert_eq!(told(instance.guess(solved).await), "right");
+    for held in in_flight {
+        held.refund().await;
+    }
 }
 
 async fn a_code_that_comes_between_look_and_comparison_is_not_compared(store: Store) {
