@@ -162,13 +162,14 @@ impl SmsCodes {
         hex(&self.0.askers.hash(&[&phone.0, browser]))
     }
 
-    /// Deletes at most `batch` messages older than the ledger's retention, and as many codes and brakes;
+    /// Deletes at most `batch` messages older than the ledger's retention, and as many withheld ones, codes and brakes;
     /// returns the largest of these counts. Never deletes one that a window still needs.
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, DbError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
-        let before = now.minus(longest).min(self.message_limits(live).horizon(now));
-        self.0.ledger.purge(before, live.limits.sms_guess.longest_window(), batch).await
+        let counted = self.message_limits(live).horizon(now);
+        let before = now.minus(longest).min(counted);
+        self.0.ledger.purge(before, counted, live.limits.sms_guess.longest_window(), batch).await
     }
 
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {

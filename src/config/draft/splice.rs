@@ -233,7 +233,7 @@ fn merge_value(old: &mut Value, new: Value) {
 }
 
 /// Keys of durations. A name may look like one.
-const SPANS: [&str; 3] = ["window", "signed_in_within", "password_within"];
+const SPANS: [&str; 4] = ["window", "signed_in_within", "password_within", "factor_within"];
 
 fn span(value: &Value) -> Option<Duration> {
     humantime::parse_duration(value.as_str()?).ok()
@@ -480,6 +480,7 @@ who = ["group:on-call"]
 # Keys.
 [[apps.parts]]
 path = "/keys/*"
+factor_within = "60m"
 signed_in_within = "60m"
 
 # Sold in May.
@@ -500,6 +501,7 @@ who = ["group:staff"]
 public = ["/health"]
 [[apps.parts]]
 path = "/keys/*"
+factor_within = "1h"
 signed_in_within = "1h"
 [[apps.parts]]
 path = "/x"
@@ -513,7 +515,7 @@ who = []
             .replace("name = \"wiki\"", "name = \"notes\"")
             .replace("[\"wiki.example\"]", "[\"wiki.example\", \"notes.example\"]")
             .replace("'group:staff', \"ada\"]\n", "'group:staff']\npublic = [\"/health\"]\n")
-            .replace("\"60m\"\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n");
+            .replace("\"60m\"\n\n", "\"60m\"\n\n[[apps.parts]]\npath = \"/x\"\nwho = []\n\n");
         assert_eq!(changed, expected);
     }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::rig::*;
 use super::shortage::{after_a_loss, codes, owned, settled, short, solved_from, spent, store_writes};
 use gatehouse::clock::Micros;
+use gatehouse::sms::MessageState;
 
 /// Four of an address are open, eight of all messages, and three are reserved.
 const FOUR_OF_AN_ADDRESS: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]
@@ -71,6 +72,16 @@ async fn what_was_withheld_at_a_spent_address_spends_nothing(store: Store) {
         assert!(!sent(instance.send(&phone()).await).short);
     }
     assert_eq!(rig.sent().len(), 8);
+    settled(&instance).await;
+    // Nor does it stay as long as what was sent: a stranger causes as many as they solve challenges.
+    let purge = async || {
+        instance.codes.purge(instance.live(), 100).await.unwrap();
+        instance.ledger().await.iter().filter(|entry| entry.state == MessageState::Withheld).count()
+    };
+    rig.advance(24 * HOUR);
+    assert_eq!(purge().await, 20, "they count to their numbers until now");
+    rig.advance(MICRO);
+    assert_eq!((purge().await, instance.ledger().await.len()), (0, 8));
 }
 
 /// Everybody can see a brake trip, and only some of these were sent.
