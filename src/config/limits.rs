@@ -113,7 +113,7 @@ macro_rules! limits {
             }
 
             /// Each built-in limit replaced by what `change` makes of it.
-            fn map(&self, change: impl Fn(LimitName, &Limit) -> Limit) -> Self {
+            pub(crate) fn map(&self, change: impl Fn(LimitName, &Limit) -> Limit) -> Self {
                 Self {
                     $($field: change(LimitName::$variant, &self.$field),)+
                     custom: self.custom.clone(),
