@@ -5,43 +5,19 @@ use gatehouse_limiter::RuleAction;
 use super::truth::{Run, asked};
 use super::week::Attempt;
 use crate::config::{LimitName, Limits};
-use crate::tuning::replay::row::{self, ReplayAction};
+use crate::tuning::replay::row::{ReplayAction, replayed_limits};
+use crate::tuning::replay::tally::ReplayTally;
+use crate::tuning::replay::{AttemptCounts, ComparisonSide};
 
-/// The result of a run in the report's terms, for the attempts that came at `from` or later.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted {
-    pub attempts: u64,
-    pub admitted: u64,
-    pub challenged: u64,
-    pub throttled: u64,
-    pub bothered: u64,
-    pub guesses_verified: u64,
-    pub guesses_stopped: u64,
-    pub messages_sent: u64,
-    pub messages_stopped: u64,
-    pub unknown: u64,
-    pub noted: u64,
-    pub rules: Vec<u64>,
-}
-
-/// All, and each limit.
-pub fn count(
-    attempts: &[Attempt],
-    limits: &Limits,
-    recorded: &Run,
-    real: &Run,
-    from: i64,
-) -> (Counted, Vec<Counted>) {
-    let mut all = Counted::default();
-    let mut each: Vec<Counted> = row::replayed_limits(limits)
-        .iter()
-        .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
-        .collect();
+/// The result of a run as a report, for the attempts that came at `from` or later. Only its names and rules are the
+/// replay's own.
+pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run, from: i64) -> ComparisonSide {
+    let mut truth = ReplayTally::new(replayed_limits(limits)).finish();
     // Wrong answers are in no report: they are no attempts.
     let reported = |(_, attempt): &(usize, &Attempt)| !attempt.action.is_answer() && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);
-        let add = |counted: &mut Counted, of: Option<LimitName>| {
+        let add = |counted: &mut AttemptCounts, of: Option<LimitName>| {
             let refused =
                 is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
             let admitted = is.refused.is_none();
@@ -61,16 +37,16 @@ pub fn count(
             let asked_then = was.refused.is_some_and(|(_, why)| why.then == RuleAction::Captcha);
             let unknown = admitted && was.refused.is_some() || asked_now && !asked_then;
             counted.unknown += u64::from(unknown);
-            if let (Some(why), Some(_)) = (refused, of) {
-                counted.rules[why.rule] += 1;
-            }
-            counted.noted += u64::from(of.is_some() && is.noted == of);
         };
-        add(&mut all, None);
+        add(&mut truth.all, None);
         for (limit, _) in asked(is.action) {
-            add(&mut each[*limit as usize], Some(*limit));
+            let each = truth.limits.iter_mut().find(|it| it.name == limit.as_str()).expect("it is replayed");
+            add(&mut each.counts, Some(*limit));
+            each.noted += u64::from(is.noted == Some(*limit));
+            if let Some((_, why)) = is.refused.filter(|(of, _)| of == limit) {
+                each.rules[why.rule].refused += 1;
+            }
         }
     }
-    let replayed = LimitName::ALL.iter().zip(each).filter(|(name, _)| row::is_replayed(**name));
-    (all, replayed.map(|(_, counted)| counted).collect())
+    truth
 }

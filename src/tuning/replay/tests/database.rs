@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{Rule, RuleAction};
 
-use super::against_truth::{assert_exact, plenty, today};
+use super::against_truth::{plenty, today};
 use super::counted::count;
 use super::drafts::{enforced, limits};
 use super::truth::{Run, run};
@@ -113,7 +113,7 @@ async fn what_is_read_from_the_database_gives_the_decisions_that_were_made(datab
     let end = Micros(clock.now().0 + 1);
     let read = read(&db, Micros(BEGIN), end, DAY, |_, _| {}).await.unwrap();
     let replayed = replay(&read.recording, &today(), &today(), read.from);
-    assert_exact(&replayed.recorded, &truth);
+    assert_eq!(replayed.recorded, truth);
     assert_eq!(replayed.draft, replayed.recorded);
 }
 
@@ -126,7 +126,7 @@ async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided(da
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
     let read = read(&db, Micros(BEGIN), Micros(clock.now().0 + 1), DAY, |_, _| {}).await.unwrap();
     let replayed = replay(&read.recording, &plenty(), &today(), read.from);
-    assert_exact(&replayed.draft, &count(&attempts, &today(), &decided, &real, BEGIN));
+    assert_eq!(replayed.draft, count(&attempts, &today(), &decided, &real, BEGIN));
 }
 
 async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestDatabase) {
