@@ -27,6 +27,7 @@ pub struct Apps {
 
 // The comments of this and the next type are part of the API's description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[cfg_attr(test, derive(Default))]
 pub struct App {
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
@@ -69,6 +70,7 @@ impl AppFactor {
 
 /// Paths that require more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[cfg_attr(test, derive(Default))]
 pub struct AppPart {
     #[schema(value_type = String)]
     pub path: PathPattern,
@@ -401,6 +403,13 @@ fn is_plain(path: &str) -> bool {
         && !path.contains("//")
         && !path.split('/').any(dots)
         && !path.as_bytes().windows(3).any(short_name)
+}
+
+#[cfg(test)]
+impl Default for PathPattern {
+    fn default() -> Self {
+        Self { path: "/".to_owned(), below: true }
+    }
 }
 
 impl PathPattern {

@@ -26,21 +26,11 @@ fn wiki() -> App {
                 path: path("/admin/*"),
                 who: Some(vec![Who::Group("on-call".to_owned())]),
                 signed_in_within: Some(HOUR),
-                password_within: None,
-                factor: AppFactor::None,
-                factor_within: None,
+                ..AppPart::default()
             },
-            AppPart {
-                path: path("/keys"),
-                who: None,
-                signed_in_within: None,
-                password_within: Some(HOUR),
-                factor: AppFactor::None,
-                factor_within: None,
-            },
+            AppPart { path: path("/keys"), password_within: Some(HOUR), ..AppPart::default() },
         ],
-        factor: AppFactor::None,
-        oidc: None,
+        ..App::default()
     }
 }
 
@@ -277,11 +267,9 @@ proptest::proptest! {
 fn an_application_gets_the_factor_that_it_asks_for() {
     let part = |factor, factor_within| AppPart {
         path: path("/keys/*"),
-        who: None,
-        signed_in_within: None,
-        password_within: None,
         factor,
         factor_within,
+        ..AppPart::default()
     };
     let app = |factor, parts| App { who: vec![Who::Everyone], parts, factor, ..wiki() };
     let (none, second, passkey) = (AppFactor::None, AppFactor::Second, AppFactor::Passkey);

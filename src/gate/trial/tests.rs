@@ -66,20 +66,17 @@ impl Dice {
             who,
             signed_in_within: self.age(),
             password_within: self.age(),
-            factor: AppFactor::None,
-            factor_within: None,
+            ..AppPart::default()
         }
     }
 
     fn apps(&self) -> Apps {
         let app = |name: usize| App {
             name: format!("app-{name}"),
-            hosts: Vec::new(),
             who: self.who(),
             public: self.some(2, || self.path()),
             parts: self.some(2, || self.part()),
-            factor: AppFactor::None,
-            oidc: None,
+            ..App::default()
         };
         let mut apps = [app(0), app(1)];
         for host in HOSTS {
@@ -89,6 +86,11 @@ impl Dice {
         }
         Apps::new(apps.into_iter().filter(|app| !app.hosts.is_empty()).collect())
     }
+}
+
+/// An application that nobody may use.
+fn wiki() -> App {
+    App { name: "wiki".to_owned(), hosts: vec!["wiki.example".to_owned()], ..App::default() }
 }
 
 /// Everybody who may sign in, as `authorize` sees them an instant after they did.
@@ -238,22 +240,15 @@ async fn the_judge_and_the_trial_agree_about_everybody(database: TestDatabase) {
 async fn too_many_differences_are_counted_as_such(database: TestDatabase) {
     let accounts = accounts_in(database.open().await);
     let app = |who: &str, parts: usize| App {
-        name: "wiki".to_owned(),
-        hosts: vec!["wiki.example".to_owned()],
         who: vec![Who::Name(who.to_owned())],
-        public: Vec::new(),
         parts: (0..parts)
             .map(|number| AppPart {
                 path: PathPattern::parse(&format!("/{number}")).unwrap(),
                 who: Some(vec![Who::Group(format!("g{number}"))]),
-                signed_in_within: None,
-                password_within: None,
-                factor: AppFactor::None,
-                factor_within: None,
+                ..AppPart::default()
             })
             .collect(),
-        factor: AppFactor::None,
-        oidc: None,
+        ..wiki()
     };
     let apps = |who: &str, parts| Apps::new(vec![app(who, parts)]);
     let trial = compare_apps(&accounts, &apps("ada", 100), &apps("eve", 100)).await.unwrap();
@@ -283,19 +278,7 @@ async fn as_many_groups_as_the_database_takes_are_counted(database: TestDatabase
         let empty = (1..count).map(|number| Who::Group(format!("{of}-{number}-{}", "x".repeat(50))));
         empty.chain([Who::Group(of.to_owned())]).collect()
     };
-    let apps = |of: &str, count| {
-        let hosts = vec!["wiki.example".to_owned()];
-        let (name, who) = ("wiki".to_owned(), groups(of, count));
-        Apps::new(vec![App {
-            name,
-            hosts,
-            who,
-            public: Vec::new(),
-            parts: Vec::new(),
-            factor: AppFactor::None,
-            oidc: None,
-        }])
-    };
+    let apps = |of: &str, count| Apps::new(vec![App { who: groups(of, count), ..wiki() }]);
     let only = |of: &str, but: &str| {
         people.iter().filter(|it| it.groups.contains(of) && !it.groups.contains(but)).count() as u64
     };
@@ -315,20 +298,15 @@ async fn a_host_that_comes_or_goes_has_no_ages_and_closes_nothing(database: Test
     let path = |text: &str| PathPattern::parse(text).unwrap();
     let part = AppPart {
         path: path("/admin/*"),
-        who: None,
         signed_in_within: Some(HOUR),
         password_within: Some(HOUR),
-        factor: AppFactor::None,
-        factor_within: None,
+        ..AppPart::default()
     };
     let wiki = Apps::new(vec![App {
-        name: "wiki".to_owned(),
-        hosts: vec!["wiki.example".to_owned()],
         who: vec![Who::Everyone],
         public: vec![path("/health")],
         parts: vec![part],
-        factor: AppFactor::None,
-        oidc: None,
+        ..wiki()
     }]);
     for (before, after, opens) in [(&wiki, &Apps::default(), 0), (&Apps::default(), &wiki, 1)] {
         let trial = compare_apps(&accounts, before, after).await.unwrap();
@@ -351,19 +329,9 @@ async fn what_changes_alike_for_many_paths_is_said_once(database: TestDatabase) 
             path: PathPattern::parse(&format!("/{number}")).unwrap(),
             who: Some(vec![Who::Everyone]),
             signed_in_within: age.filter(|_| number == 7),
-            password_within: None,
-            factor: AppFactor::None,
-            factor_within: None,
+            ..AppPart::default()
         };
-        Apps::new(vec![App {
-            name: "wiki".to_owned(),
-            hosts: vec!["wiki.example".to_owned()],
-            who: vec![who],
-            public: Vec::new(),
-            parts: (0..200).map(part).collect(),
-            factor: AppFactor::None,
-            oidc: None,
-        }])
+        Apps::new(vec![App { who: vec![who], parts: (0..200).map(part).collect(), ..wiki() }])
     };
     let nobody = || Who::Name("nobody-has-it".to_owned());
     let trial =
@@ -462,16 +430,7 @@ async fn as_many_and_as_long_lists_as_the_configuration_takes_are_counted(databa
         accounts.find_listed(&borrowed, std::iter::empty()).await.unwrap();
     assert!(missing.len() >= 200 * 195, "{}", missing.len());
     for (who, entering) in lists.into_iter().zip(entering) {
-        let hosts = vec!["wiki.example".to_owned()];
-        let app = App {
-            name: "wiki".to_owned(),
-            hosts,
-            who,
-            public: Vec::new(),
-            parts: Vec::new(),
-            factor: AppFactor::None,
-            oidc: None,
-        };
+        let app = App { who, ..wiki() };
         let judged = people.iter().filter(|it| may_use(&app, it.login.as_str(), &it.groups)).count();
         assert_eq!(entering, judged as u64, "{:?}", &app.who[195..]);
     }
@@ -482,23 +441,10 @@ async fn what_is_asked_for_is_told(database: TestDatabase) {
     let apps = |factor: AppFactor, age: Option<Duration>| {
         let part = AppPart {
             path: PathPattern::parse("/keys/*").unwrap(),
-            who: None,
-            signed_in_within: None,
-            password_within: None,
-            factor: AppFactor::None,
             factor_within: age,
+            ..AppPart::default()
         };
-        let who = vec![Who::Everyone];
-        let hosts = vec!["wiki.example".to_owned()];
-        Apps::new(vec![App {
-            name: "wiki".to_owned(),
-            hosts,
-            who,
-            public: Vec::new(),
-            parts: vec![part],
-            factor,
-            oidc: None,
-        }])
+        Apps::new(vec![App { who: vec![Who::Everyone], parts: vec![part], factor, ..wiki() }])
     };
     let told = async |before: &Apps, after: &Apps| {
         let trial = compare_apps(&accounts, before, after).await.unwrap();
