@@ -340,7 +340,7 @@ from_row!(EventEntry, row => {
         let mask = maybe(mask)?.unwrap_or_default();
         Ok::<_, sqlx::Error>(key.map(|key| MaskedSubject { key, mask }))
     };
-        EventEntry {
+    EventEntry {
         at: Micros(number("at")?),
         id: number("id")?,
         until: Micros(number("until_at")?),
@@ -360,7 +360,7 @@ from_row!(EventEntry, row => {
         actor: maybe("actor")?,
         detail: maybe("detail")?,
         request: maybe("request")?,
-        }
+    }
 });
 
 /// Rows that are searched for the busiest subjects.
