@@ -23,8 +23,7 @@ pub const ADMIN: [&str; 5] =
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
 /// Of a program with a token, where an administrator could call as well.
 pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
-pub const GUARD: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
-pub const PROGRAM: [&str; 4] = GUARD;
+pub const PROGRAM: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
 pub const TOKEN: [&str; 5] =
     ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
 
