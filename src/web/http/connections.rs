@@ -118,12 +118,18 @@ impl Connections {
         let peer = (!self.trusted.contains(address.ip())).then(|| address.subject());
         let connection = Arc::new(Connection::new(self.uptime.clone(), handle));
         let mut table = self.table();
+        let mut refused = false;
         if table.open >= self.bounds.total {
             let is_over = peer.is_some() && table.open_of(peer) > self.bounds.per_peer;
             let closed = table.close_longest(is_over.then_some(peer));
-            count_closed("total", u64::from(closed));
+            // All of its others are being answered, and it must not take what is left.
+            refused = is_over && !closed;
+            count_closed("total", u64::from(closed || refused));
         }
         let id = table.insert(peer, Arc::clone(&connection));
+        if refused {
+            table.close(Waiting { since: 0, id, peer });
+        }
         drop(table);
         Open { connections: Arc::clone(self), connection, peer, id }
     }

@@ -58,6 +58,20 @@ fn whoever_has_too_many_gives_way_before_others_do() {
 }
 
 #[test]
+fn whoever_has_too_many_that_are_being_answered_gets_no_more_and_others_do() {
+    let connections = connections();
+    let greedy: Vec<_> = (0..12)
+        .map(|_| {
+            let open = connections.open(peer(2), None);
+            open.completed();
+            open
+        })
+        .collect();
+    assert_eq!(still_open(&greedy).iter().filter(|open| **open).count(), FEW.total);
+    assert!(connections.open(peer(1), None).is_open());
+}
+
+#[test]
 fn a_peer_keeps_no_more_than_its_bound_for_longer_than_a_second() {
     let connections = connections();
     let all: Vec<_> = (0..6).map(|_| connections.open(peer(1), None)).collect();
