@@ -256,7 +256,7 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
         .without(&["login-device"])
         .start()
         .await;
-    let held = Held::of(crate::sms::administration::admin(&app).await);
+    let held = Held::of(app.sign_in_admin("boss").await);
     let wrong = app.client().login("boss", WRONG).await;
     held.check("post", "/api/v1/login", &wrong);
     assert_eq!(held.get("/api/v1/session").await, 200);
@@ -291,7 +291,7 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
 async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
     let toml = "[limits.custom.reply]\nrules = [{ max = 5, per = \"day\" }]\n";
     let app = TestApp::with(Store::Memory, toml).await;
-    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let held = Held::of(app.sign_in_admin("boss").await);
     assert_eq!(held.get("/api/v1/admin/limits").await, 200);
     let call = async |method: Method, path: &str, tag: Option<&str>, body: Value| {
         let path = format!("/api/v1/admin/limits{path}");

@@ -11,7 +11,6 @@ use crate::guard::Program as Realm;
 use crate::oidc;
 use crate::relay::Logto;
 use crate::sign_in::devices::device_cookie;
-use crate::sms::administration::admin;
 use crate::sms::http::{NUMBER, enter, with_number};
 use crate::sms::rig::until;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
@@ -267,7 +266,7 @@ async fn with_owner(setup: Setup) -> (TestApp, Client) {
 
 async fn realm(setup: Setup) -> (TestApp, Realm) {
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = Realm::of(&app, &boss, "guard:shop").await;
     (app, shop)
 }

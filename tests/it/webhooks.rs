@@ -112,7 +112,7 @@ async fn of_two_instances_one_tells_what_happened(store: Store) {
     }
     received(&server, 2).await;
     // Whatever would be told twice is told before this one.
-    let boss = rig::admin(&one, "boss").await;
+    let boss = one.sign_in_admin("boss").await;
     let (version, _) = rig::shown(&boss).await;
     let limits = json!({ "sms-phone": { "rules": [] } });
     assert_eq!(rig::save(&boss, &version, &limits).await.status, 200);
@@ -123,7 +123,8 @@ async fn of_two_instances_one_tells_what_happened(store: Store) {
     assert_ne!(header(&requests[0], "webhook-id"), header(&requests[1], "webhook-id"));
     assert_eq!(messages[0]["data"]["device"], false);
     let person = messages[0]["data"]["console"].as_str().unwrap();
-    let page = rig::admin(&one, "chief")
+    let page = one
+        .sign_in_admin("chief")
         .await
         .get(person.strip_prefix(&*one.url).or(person.strip_prefix(&*other.url)).unwrap())
         .await;
@@ -172,7 +173,7 @@ async fn a_receiver_is_told_what_it_asked_for(store: Store) {
     app.register("alice").await;
     assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
     received(&all, 1).await;
-    let boss = rig::admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, _) = rig::shown(&boss).await;
     assert_eq!(rig::save(&boss, &version, &json!({ "sms-phone": { "rules": [] } })).await.status, 200);
     let told = received(&some, 1).await;
@@ -216,10 +217,9 @@ async fn what_becomes_of_second_factors_is_told(store: Store) {
     let used = &next(1).await[0];
     assert_eq!((&used["type"], &used["data"]["factor"]), (&json!("factor.removed"), &json!("recovery")));
 
-    let boss = rig::admin(&app, "boss").await;
-    let reset = boss.http.delete(format!("{}/api/v1/admin/accounts/{id}/factors", boss.url));
-    let reset = reset.json(&json!({ "reason": "a lost telephone" })).send().await.unwrap();
-    assert_eq!(reset.status(), 204);
+    let boss = app.sign_in_admin("boss").await;
+    let path = format!("/api/v1/admin/accounts/{id}/factors");
+    assert_eq!(boss.delete(&path, json!({ "reason": "a lost telephone" })).await.status, 204);
     assert_eq!(next(1).await[0]["type"], "factor.reset");
 
     let owner = factors::owner(&app, "boris").await;

@@ -6,9 +6,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{ELSEWHERE, THERE};
-use crate::support::app::{Answer, Client, Store, TestApp};
+use crate::support::app::{Client, Store, TestApp};
 use crate::support::setup::Setup;
-use crate::tuning::rig::admin_from;
 
 /// The bound is a second; loaded machines get more.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -26,10 +25,9 @@ async fn becomes(client: &Client, status: u16) {
 }
 
 async fn put(client: &Client, body: serde_json::Value) {
-    let path = format!("{}/api/v1/admin/access", client.url);
-    let tag = client.get("/api/v1/admin/access").await.header("etag").to_owned();
-    let answer = client.http.put(path).json(&body).header("if-match", tag).send().await.unwrap();
-    let answer = Answer::read(answer).await;
+    let path = "/api/v1/admin/access";
+    let shown = client.get(path).await.body;
+    let answer = client.put(path, shown["version"].as_str().unwrap(), body).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
@@ -37,7 +35,7 @@ async fn put(client: &Client, body: serde_json::Value) {
 async fn what_one_instance_saves_is_in_force_on_the_other() {
     let one = on_redis().start().await;
     let other = one.beside(on_redis()).await;
-    let boss = admin_from(&one, "boss", ELSEWHERE).await;
+    let boss = one.sign_in_admin_at("boss", ELSEWHERE).await;
     let stranger = other.client_at(THERE);
     assert_eq!(stranger.get("/login").await.status, 200);
     let entry = json!([{ "network": "203.0.113.0/24", "until": super::IN_AN_HOUR, "reason": "a flood" }]);

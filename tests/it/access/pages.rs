@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::{ELSEWHERE, THERE};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin_from;
 
 on_both_stores!(an_operator_refuses_a_network_in_one_form_and_ends_it_with_one_button,);
 
@@ -16,7 +15,7 @@ const HOUR: &str = "3600";
 
 async fn start(store: Store) -> (TestApp, Client) {
     let app = TestApp::on(store).behind_a_proxy().file("# Ours.\n").start().await;
-    let boss = admin_from(&app, "boss", ELSEWHERE).await;
+    let boss = app.sign_in_admin_at("boss", ELSEWHERE).await;
     (app, boss)
 }
 
@@ -175,7 +174,7 @@ async fn the_password_is_asked_for_and_the_form_goes_on_with_it() {
 #[tokio::test]
 async fn operators_who_act_at_once_all_succeed() {
     let (app, boss) = start(Store::Memory).await;
-    let other = admin_from(&app, "other", ELSEWHERE).await;
+    let other = app.sign_in_admin_at("other", ELSEWHERE).await;
     let networks = ["203.0.113.0/24", "192.0.2.0/24"];
     let deny = |network| [("do", "deny"), ("network", network), ("span", HOUR), ("reason", "they guess")];
     let (one, two) = (deny(networks[0]), deny(networks[1]));

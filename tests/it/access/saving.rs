@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ELSEWHERE, IN_AN_HOUR, THERE};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::{LIMITS, admin_from};
+use crate::tuning::rig::LIMITS;
 
 on_both_stores!(
     a_save_is_in_force_at_once_and_undone_by_another,
@@ -23,12 +23,7 @@ async fn start(store: Store) -> TestApp {
 
 /// An administrator who comes from elsewhere.
 async fn boss(app: &TestApp) -> Client {
-    admin_from(app, "boss", ELSEWHERE).await
-}
-
-async fn put(client: &Client, version: &str, body: Value) -> Answer {
-    let request = client.http.put(format!("{}{ACCESS}", client.url)).json(&body);
-    Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await
+    app.sign_in_admin_at("boss", ELSEWHERE).await
 }
 
 async fn version(client: &Client) -> String {
@@ -58,23 +53,24 @@ async fn a_save_is_in_force_at_once_and_undone_by_another(store: Store) {
     assert_eq!(stranger.get("/login").await.status, 200);
     let seen = version(&boss).await;
     let body = json!({ "deny": denying("203.0.113.0/24"), "reason": "they guess" });
-    let saved = put(&boss, &seen, body.clone()).await;
+    let saved = boss.put(ACCESS, &seen, body.clone()).await;
     assert_eq!((saved.status, &saved.body["changed"]), (200, &json!(true)), "{}", saved.text);
     assert_eq!(stranger.get("/login").await.status, 403);
     assert_eq!(shown(&boss).await["deny"], denying("203.0.113.0/24"));
     let text = std::fs::read_to_string(app.file()).unwrap();
     assert!(text.starts_with(DOCUMENT) && text.contains("[access]\ndeny = [\n"), "{text}");
     // Who has not seen it overwrites nothing.
-    let stale = put(&boss, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
+    let stale =
+        boss.put(ACCESS, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
     assert_eq!((stale.status, stale.problem()), (412, "precondition-failed"), "{}", stale.text);
     let diff = stale.body["diff"].as_str().unwrap();
     assert!(
         diff.contains("-    { network = \"203.0.113.0/24\"") && diff.contains("+challenge_everyone_until"),
         "{diff}"
     );
-    let same = put(&boss, &version(&boss).await, body).await;
+    let same = boss.put(ACCESS, &version(&boss).await, body).await;
     assert_eq!((same.status, &same.body["changed"]), (200, &json!(false)), "{}", same.text);
-    let undone = put(&boss, &version(&boss).await, json!({ "reason": "it is over" })).await;
+    let undone = boss.put(ACCESS, &version(&boss).await, json!({ "reason": "it is over" })).await;
     assert_eq!(undone.status, 200, "{}", undone.text);
     assert_eq!((stranger.get("/login").await.status, shown(&boss).await), (200, nothing));
 }
@@ -101,12 +97,12 @@ async fn what_may_not_be_saved_is_told_at_its_field_and_changes_nothing() {
     ];
     for (mut body, field) in wrong {
         body["reason"] = json!("r");
-        let answer = put(&boss, &seen, body.clone()).await;
+        let answer = boss.put(ACCESS, &seen, body.clone()).await;
         assert_eq!((answer.status, answer.problem()), (422, "invalid-input"), "{body}: {}", answer.text);
         assert_eq!(answer.body["errors"][0]["field"], field, "{body}: {}", answer.text);
     }
     for reason in [json!(""), json!(" "), json!("x".repeat(501))] {
-        let answer = put(&boss, &seen, json!({ "reason": reason })).await;
+        let answer = boss.put(ACCESS, &seen, json!({ "reason": reason })).await;
         assert_eq!(
             (answer.status, &answer.body["errors"][0]["field"]),
             (422, &json!("reason")).clone(),
@@ -114,16 +110,18 @@ async fn what_may_not_be_saved_is_told_at_its_field_and_changes_nothing() {
             answer.text
         );
     }
-    assert_eq!(put(&boss, &seen, json!({ "denyy": [], "reason": "r" })).await.status, 422);
+    assert_eq!(boss.put(ACCESS, &seen, json!({ "denyy": [], "reason": "r" })).await.status, 422);
     let bare = boss.http.put(format!("{}{ACCESS}", app.url)).json(&json!({ "reason": "r" }));
     assert_eq!(Answer::read(bare.send().await.unwrap()).await.problem(), "precondition-required");
     assert_eq!(version(&boss).await, seen);
     app.advance(Duration::from_secs(16 * 60));
-    let answer = put(&boss, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
+    let answer =
+        boss.put(ACCESS, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
     assert_eq!(answer.problem(), "confirmation-required", "the password was entered too long ago");
     let confirmed = boss.call("/admin/confirm", json!({ "password": PASSWORD })).await;
     assert_eq!(confirmed.status, 204, "{}", confirmed.text);
-    let answer = put(&boss, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
+    let answer =
+        boss.put(ACCESS, &seen, json!({ "challenge_everyone_until": IN_AN_HOUR, "reason": "r" })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
@@ -132,12 +130,12 @@ async fn the_history_says_who_set_what_and_why_and_returning_to_limits_leaves_it
     let boss = boss(&app).await;
     app.services.tuning.sync_once().await;
     let body = json!({ "deny": denying("203.0.113.0/24"), "reason": "they guess" });
-    assert_eq!(put(&boss, &version(&boss).await, body).await.status, 200);
+    assert_eq!(boss.put(ACCESS, &version(&boss).await, body).await.status, 200);
     app.advance(Duration::from_secs(60));
     let more = json!({
         "deny": denying("203.0.113.0/24"), "challenge_everyone_until": IN_AN_HOUR, "reason": "from everywhere",
     });
-    assert_eq!(put(&boss, &version(&boss).await, more).await.status, 200);
+    assert_eq!(boss.put(ACCESS, &version(&boss).await, more).await.status, 200);
     let changes = boss.get(&format!("{LIMITS}/history")).await.body["changes"].clone();
     assert_eq!(changes.as_array().unwrap().len(), 3, "{changes}");
     assert_eq!((&changes[0]["login"], &changes[0]["reason"]), (&json!("boss"), &json!("from everywhere")));
@@ -168,7 +166,8 @@ async fn what_has_ended_is_neither_shown_nor_kept() {
     let boss = boss(&app).await;
     assert_eq!(shown(&boss).await["allow"], json!([]));
     let stood = json!([{ "network": "203.0.113.0/24", "until": IN_AN_HOUR, "reason": "a test" }]);
-    let saved = put(&boss, &version(&boss).await, json!({ "allow": stood, "reason": "unchanged" })).await;
+    let saved =
+        boss.put(ACCESS, &version(&boss).await, json!({ "allow": stood, "reason": "unchanged" })).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
     assert!(!std::fs::read_to_string(app.file()).unwrap().contains("203.0.113"));
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::factors::{first_step, is_signed_in, owner, totp};
-use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -302,7 +301,7 @@ async fn the_second_click_may_reach_another_instance() {
 #[tokio::test]
 async fn a_token_is_made_once_and_the_second_answer_says_so() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let fields = [("name", "forum"), ("scopes", "*")];
     let form = PageForm::on(&boss, "/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(form.send(&boss).await.status, 201);

@@ -136,7 +136,7 @@ async fn who_was_signed_out_is_told_so_once_and_comes_back() {
 #[tokio::test]
 async fn a_session_that_was_idle_too_long_is_told_in_the_console_too() {
     let app = start().await;
-    let boss = crate::sms::administration::admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let token = boss.get("/admin/tokens").await.csrf_token();
     app.advance(Duration::from_secs(400 * 24 * 3600));
     let away = boss.get("/admin/events?action=sign-in").await;
@@ -166,7 +166,7 @@ async fn the_account_page_leads_administrators_to_the_console_and_nobody_else() 
     assert_eq!(client.submit("/login", "/login", &fields).await.header("location"), "/account");
     let page = client.get("/account").await;
     assert!(!page.text.contains("href=\"/admin\"") && !page.text.contains("id=\"goto\""));
-    let boss = crate::sms::administration::admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let page = boss.get("/account").await;
     let at = |what: &str| page.text.find(what).unwrap_or_else(|| panic!("{what}: {}", page.text));
     assert!(at("href=\"/admin\"") < at("id=\"profile\""), "before the profile");
@@ -198,7 +198,7 @@ async fn a_title_says_first_that_something_was_wrong() {
     assert_eq!(title(&client.submit("/login", "/login", &wrong).await), "Error: Sign in · Gatehouse");
     let missing = client.submit("/register?lang=zh-CN", "/register", &[("login", "")]).await;
     assert_eq!(title(&missing), "错误：注册账号 · Gatehouse");
-    let boss = crate::sms::administration::admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let wrong = boss.submit("/admin/tokens", "/admin/tokens", &[("name", "")]).await;
     assert!(title(&wrong).starts_with("Error: "), "{}", title(&wrong));
     let unreadable = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "1/2")]).await;

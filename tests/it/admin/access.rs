@@ -8,7 +8,6 @@ use gatehouse::audit::Outcome;
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::routes::{API, table};
 
@@ -181,7 +180,7 @@ struct Askers {
 }
 
 async fn askers(app: &TestApp) -> Askers {
-    let expired = admin(app).await;
+    let expired = app.sign_in_admin("boss").await;
     app.advance(Duration::from_secs(15 * 24 * 3600));
     let sign_in = async |login: &str| {
         let client = app.client();

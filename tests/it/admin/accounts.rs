@@ -6,7 +6,6 @@ use serde_json::json;
 use super::acts;
 use crate::sms::http::{NUMBER, enter};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin;
 
 on_both_stores!(
     a_disabled_account_is_opened_by_nothing_until_it_is_enabled,
@@ -50,7 +49,7 @@ async fn alice_with_a_number(app: &TestApp) -> Client {
 
 async fn a_disabled_account_is_opened_by_nothing_until_it_is_enabled(store: Store) {
     let app = TestApp::on(store).without(&["login-account", "login-device", "sms-phone"]).start().await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let client = alice_with_a_number(&app).await;
     assert_eq!(act(&app, &boss, "alice", "disable").await.status, 204);
     assert_eq!(client.get("/api/v1/session").await.status, 401, "it is signed out");
@@ -69,7 +68,7 @@ async fn a_disabled_account_is_opened_by_nothing_until_it_is_enabled(store: Stor
 
 async fn a_disabled_account_answers_like_a_wrong_password(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     assert_eq!(act(&app, &boss, "alice", "disable").await.status, 204);
     let (right, unknown) = (app.client(), app.client());
@@ -83,7 +82,7 @@ async fn a_disabled_account_answers_like_a_wrong_password(store: Store) {
 async fn ending_sessions_makes_every_browser_unknown(store: Store) {
     let app =
         TestApp::on(store).limit("login-account", &[crate::support::setup::max(1).per("1h")]).start().await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let hers = signed_in(&app, "alice").await;
     assert_eq!(act(&app, &boss, "alice", "end-sessions").await.status, 204);
@@ -94,7 +93,7 @@ async fn ending_sessions_makes_every_browser_unknown(store: Store) {
 
 async fn a_new_password_is_required_once(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let hers = signed_in(&app, "alice").await;
     assert_eq!(act(&app, &boss, "alice", "require-new-password").await.status, 204);
@@ -109,7 +108,7 @@ async fn a_new_password_is_required_once(store: Store) {
 
 async fn the_last_administrator_stays(store: Store) {
     let app = TestApp::start(store).await;
-    let (boss, other) = (admin(&app, "boss").await, admin(&app, "other").await);
+    let (boss, other) = (app.sign_in_admin("boss").await, app.sign_in_admin("other").await);
     for shut in ["disable", "delete"] {
         assert_eq!(act(&app, &boss, "boss", shut).await.problem(), "last-administrator", "{shut}: their own");
     }
@@ -131,7 +130,7 @@ async fn the_last_administrator_stays(store: Store) {
 
 async fn a_deleted_account_leaves_only_its_name(store: Store) {
     let app = TestApp::on(store).without(&["sms-phone"]).start().await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let client = alice_with_a_number(&app).await;
     assert_eq!(act(&app, &boss, "alice", "delete").await.status, 204);
     assert_eq!(act(&app, &boss, "alice", "enable").await.problem(), "not-found");
@@ -149,7 +148,7 @@ async fn a_deleted_account_leaves_only_its_name(store: Store) {
 
 async fn an_account_is_found_by_the_beginning_of_its_name_and_by_its_number(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     for name in ["adam", "adele", "bea"] {
         app.register(name).await;
     }
@@ -178,7 +177,7 @@ async fn an_account_is_found_by_the_beginning_of_its_name_and_by_its_number(stor
 
 async fn the_page_does_what_it_says_with_a_reason(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
     let target = format!("{page}/disable");
@@ -196,7 +195,7 @@ async fn the_page_does_what_it_says_with_a_reason(store: Store) {
 
 async fn an_account_is_deleted_on_the_page_only_by_its_name(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
     let target = format!("{page}/delete");
@@ -220,7 +219,7 @@ async fn an_account_is_deleted_on_the_page_only_by_its_name(store: Store) {
 
 async fn a_session_by_code_becomes_no_administrators(store: Store) {
     let app = TestApp::on(store).without(&["sms-phone"]).start().await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     alice_with_a_number(&app).await;
     let by_code = app.client();
     let code = by_code.code(NUMBER, "login").await;
@@ -251,7 +250,7 @@ async fn groups_of(app: &TestApp, name: &str) -> String {
 
 async fn groups_are_given_as_a_whole_and_end_with_the_account(store: Store) {
     let app = TestApp::start(store).await;
-    let (boss, id) = (admin(&app, "boss").await, {
+    let (boss, id) = (app.sign_in_admin("boss").await, {
         app.register("alice").await;
         account(&app, "alice").await.id
     });
@@ -285,7 +284,7 @@ async fn groups_are_given_as_a_whole_and_end_with_the_account(store: Store) {
 
 async fn groups_are_given_on_the_page(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
     let target = format!("{page}/groups");

@@ -6,7 +6,6 @@ use gatehouse::accounts::{AccountAct, Groups, Roles, Username};
 
 use super::acts;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin;
 
 on_both_stores!(
     accounts_are_listed_by_role_state_and_group,
@@ -25,7 +24,7 @@ async fn start(store: Store) -> (TestApp, Client) {
         .file("[[apps]]\nname = \"wiki\"\nhosts = [\"wiki.example\"]\nwho = [\"group:staff\"]\n[[apps.parts]]\npath = \"/admin/*\"\nwho = [\"group:ops\"]\n")
         .start()
         .await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     for name in ["ada", "bea", "cleo", "dora", "eve", "fay"] {
         app.register(name).await;
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
@@ -23,7 +22,7 @@ async fn confirm(client: &Client, password: &str) -> Answer {
 #[tokio::test]
 async fn a_change_takes_a_password_shown_within_the_quarter() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert_eq!(change(&boss).await.problem(), "not-found", "a sign-in by password shows it");
     app.advance(QUARTER - MICRO);
     assert_eq!(change(&boss).await.problem(), "not-found");
@@ -42,7 +41,7 @@ async fn a_change_takes_a_password_shown_within_the_quarter() {
 #[tokio::test]
 async fn how_long_it_counts_is_the_owners_to_say() {
     let app = TestApp::on(Store::Memory).set("session.confirm", "1m").start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.advance(Duration::from_secs(60) - MICRO);
     assert_eq!(change(&boss).await.problem(), "not-found");
     app.advance(MICRO);
@@ -52,7 +51,7 @@ async fn how_long_it_counts_is_the_owners_to_say() {
 #[tokio::test]
 async fn the_password_shown_gives_the_session_a_new_token_and_no_other_session_the_right() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let elsewhere = app.client();
     assert_eq!(elsewhere.login("boss", PASSWORD).await.status, 200);
     app.advance(QUARTER);
@@ -76,7 +75,7 @@ async fn the_password_shown_gives_the_session_a_new_token_and_no_other_session_t
 #[tokio::test]
 async fn the_password_is_tried_like_at_sign_in() {
     let app = TestApp::on(Store::Memory).without(&["login-device"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.advance(QUARTER);
     for _ in 0..2 {
         assert_eq!(confirm(&boss, "wrong").await.body["captcha_required"], false);
@@ -96,7 +95,7 @@ async fn the_password_is_tried_like_at_sign_in() {
 #[tokio::test]
 async fn the_page_leads_to_the_password_and_back() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert_eq!(boss.get("/admin/confirm?next=/admin/messages").await.header("location"), "/admin/messages");
     app.advance(QUARTER);
     let sent = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", "0")]).await;
@@ -117,7 +116,7 @@ async fn the_page_leads_to_the_password_and_back() {
 #[tokio::test]
 async fn showing_the_password_leads_nowhere_else() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for next in ["https://evil.example", "//evil.example", "/admin/confirm", "/admin/confirm?next=/account"] {
         app.advance(QUARTER);
         let fields = [("password", PASSWORD), ("next", next)];
@@ -129,7 +128,7 @@ async fn showing_the_password_leads_nowhere_else() {
 #[tokio::test]
 async fn signing_in_leads_back_to_the_page_with_its_query() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let stranger = app.client();
     let asked = "/admin/messages?state=refused&prefix=%2B861380013";
     let answer = stranger.get(asked).await;

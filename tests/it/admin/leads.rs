@@ -6,7 +6,6 @@ use gatehouse::accounts::Username;
 use gatehouse::sms::Phone;
 
 use super::acts;
-use crate::sms::administration::admin;
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -41,7 +40,7 @@ async fn unlock(boss: &Client, lead: &str, limit: &str) {
 
 async fn a_row_leads_to_the_account_behind_it_and_to_letting_it_in(store: Store) {
     let app = TestApp::on(store).limit("login-account", &[max(3).per("1h")]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for login in ["caroline", "carl", "alice"] {
         app.register(login).await;
     }
@@ -77,7 +76,7 @@ async fn a_number_and_an_address_stay_masked_and_are_let_in_all_the_same(store: 
         .limit("login-address", &[max(1).per("1h")])
         .start()
         .await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for address in ["203.0.113.77", "2001:db8:7:42::1"] {
         let client = app.client_at(address);
         client.ask_code(NUMBER, "login").await;
@@ -111,7 +110,7 @@ async fn a_number_and_an_address_stay_masked_and_are_let_in_all_the_same(store: 
 
 async fn a_name_without_an_account_has_its_events_and_no_more(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.client().login("nobody-at-all", WRONG).await;
     let lead = leads(&boss.get("/admin/events").await.text, "account").remove(0);
     let page = boss.get(&lead).await;
@@ -137,7 +136,7 @@ async fn a_name_without_an_account_has_its_events_and_no_more(store: Store) {
 
 async fn two_addresses_of_one_network_are_told_apart(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for host in [1, 2, 1] {
         app.client_at(&format!("203.0.113.{host}")).login("nobody", WRONG).await;
         app.advance(Duration::from_secs(1));

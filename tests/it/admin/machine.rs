@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use strum::VariantArray;
 
 use crate::support::app::{Answer, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -61,7 +60,7 @@ fn calls() -> Vec<(String, String, Vec<String>)> {
 
 async fn a_call_takes_a_token_with_its_scope_and_no_other(store: Store) {
     let app = TestApp::on(store).without(&["login-address", "login-network"]).start().await;
-    admin(&app, "boss").await;
+    app.sign_in_admin("boss").await;
     let calls = calls();
     assert!(calls.len() > 12, "{calls:?}");
     let every: Vec<&str> = AdminScope::VARIANTS.iter().map(|scope| scope.into_str()).collect();
@@ -111,7 +110,7 @@ async fn a_call_takes_a_token_with_its_scope_and_no_other(store: Store) {
 
 async fn a_change_by_a_program_is_in_the_history_with_who_made_its_token(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let token = token(&app, &["limits:write"]).await;
     let shown = call(&app, &token, "get", "/api/v1/admin/limits", None).await;
     assert_eq!(shown.status, 200, "{}", shown.text);
@@ -133,7 +132,7 @@ async fn a_change_by_a_program_is_in_the_history_with_who_made_its_token(store: 
 async fn no_token_touches_an_administrator(store: Store) {
     let app =
         TestApp::on(store).set("login.max_consecutive_failures", 1).without(&["login-device"]).start().await;
-    admin(&app, "boss").await;
+    app.sign_in_admin("boss").await;
     app.register("alice").await;
     for name in ["boss", "alice"] {
         assert_eq!(app.client().login(name, "a wrong password").await.status, 401);
@@ -151,8 +150,8 @@ async fn no_token_touches_an_administrator(store: Store) {
 /// Whoever made the token, and whether anything would change: one answer, as for what a token's scopes do not name.
 async fn a_token_gets_one_refusal_for_whatever_it_would_do_to_administrators(store: Store) {
     let app = TestApp::start(store).await;
-    admin(&app, "boss").await;
-    admin(&app, "other").await;
+    app.sign_in_admin("boss").await;
+    app.sign_in_admin("other").await;
     let token = token(&app, &["accounts:write"]).await;
     for name in ["boss", "other"] {
         let account = app.services.accounts.find(&Username::parse(name).unwrap()).await.unwrap().unwrap();
@@ -196,7 +195,7 @@ async fn a_token_is_as_good_as_who_made_it(store: Store) {
 #[tokio::test]
 async fn a_token_for_the_admin_api_has_to_expire() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let make = async |expires_in: Value| {
         boss.call(
             "/admin/tokens",

@@ -5,7 +5,6 @@ use gatehouse::audit::Outcome;
 use serde_json::{Value, json};
 
 use super::acts;
-use crate::sms::administration::admin;
 use crate::sms::flows::{NEW, ask, send_on};
 use crate::sms::http::{NUMBER, enter, with_number};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
@@ -33,8 +32,8 @@ async fn disable(app: &TestApp, login: &str) {
 }
 
 async fn enable(boss: &Client, login: &str) -> Answer {
-    let request = boss.http.delete(format!("{}/api/v1/admin/disabled-passwords/{login}", boss.url));
-    Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await
+    let path = format!("/api/v1/admin/disabled-passwords/{login}");
+    boss.delete(&path, json!({ "reason": "called us" })).await
 }
 
 #[tokio::test]
@@ -69,7 +68,7 @@ async fn a_code_signs_in_says_what_is_wrong_and_sets_a_password_that_is_good() {
 #[tokio::test]
 async fn an_account_without_a_number_is_sent_to_whoever_runs_the_site() {
     let app = app().await;
-    let (alice, boss) = (app.client(), admin(&app).await);
+    let (alice, boss) = (app.client(), app.sign_in_admin("boss").await);
     assert_eq!(alice.register("alice", PASSWORD).await.status, 201);
     disable(&app, "alice").await;
     disable(&app, "boss").await;
@@ -81,7 +80,7 @@ async fn an_account_without_a_number_is_sent_to_whoever_runs_the_site() {
 #[tokio::test]
 async fn an_administrator_sees_it_and_enables_it_again_by_api() {
     let app = app().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     let alice = async || boss.get("/api/v1/admin/subjects/login-account/alice").await.body["account"].clone();
     assert_eq!(app.client().login("alice", WRONG).await.status, 401);
@@ -112,7 +111,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     let app = app().await;
     with_number(&app, "alice", NUMBER).await;
     disable(&app, "alice").await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert!(boss.get("/admin").await.text.contains("Passwords disabled in 24 hours: 1"));
     let look = async |asked: &str| {
         boss.submit("/admin/lookup", "/admin/lookup", &[("asked", asked)]).await;

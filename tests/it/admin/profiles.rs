@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::acts;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin;
 
 on_both_stores!(
     a_profile_is_set_as_a_whole_and_ends_with_the_account,
@@ -34,7 +33,7 @@ async fn put(boss: &Client, id: AccountId, body: Value) -> Answer {
 
 async fn a_profile_is_set_as_a_whole_and_ends_with_the_account(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (alice, bea) = (registered(&app, "alice").await, registered(&app, "bea").await);
     let hers = app.client();
     assert_eq!(hers.login("alice", PASSWORD).await.status, 200);
@@ -79,7 +78,7 @@ async fn a_profile_is_set_as_a_whole_and_ends_with_the_account(store: Store) {
 
 async fn a_profile_that_no_application_could_be_told_is_refused(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let alice = registered(&app, "alice").await;
     for (body, field) in [
         (json!({ "email": "" }), "email"),
@@ -109,7 +108,7 @@ async fn a_profile_that_no_application_could_be_told_is_refused(store: Store) {
 
 async fn a_profile_is_set_on_the_page(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let alice = registered(&app, "alice").await;
     let page = format!("/admin/accounts/{alice}");
     let target = format!("{page}/profile");

@@ -8,8 +8,7 @@ use gatehouse::clock::Micros;
 use gatehouse::lookup::LookupActor;
 use serde_json::{Value, json};
 
-use crate::sms::administration::admin;
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores, subject_path};
 use crate::support::setup::{Setup, max};
 
 const NUMBER: &str = "+8613800138000";
@@ -26,25 +25,15 @@ on_both_stores!(
     subjects_of_every_kind_are_found_and_let_in_again,
 );
 
-fn path(limit: &str, subject: &str) -> String {
-    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
-    format!("/api/v1/admin/subjects/{limit}/{}", subject.replace('+', "%20"))
-}
-
 async fn log(boss: &Client, limit: &str, subject: &str) -> Value {
-    let answer = boss.get(&path(limit, subject)).await;
+    let answer = boss.get(&subject_path(limit, subject)).await;
     assert_eq!(answer.status, 200, "{limit} {subject}: {}", answer.text);
     answer.body
 }
 
-async fn clear(boss: &Client, limit: &str, subject: &str) -> Answer {
-    let request = boss.http.delete(format!("{}{}", boss.url, path(limit, subject)));
-    Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await
-}
-
 async fn an_account_is_shown_with_its_failures_and_let_in_again(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     for _ in 0..3 {
         app.client().login("alice", "wrong").await;
@@ -58,32 +47,32 @@ async fn an_account_is_shown_with_its_failures_and_let_in_again(store: Store) {
     let minute = json!({ "max": 3, "window_ms": 60_000, "then": "captcha", "count": 3, "frees_at": "2026-03-01T12:01:00.000000Z" });
     assert_eq!(log["rules"][0], minute);
     assert_eq!(log["rules"][1], json!({ "max": 20, "window_ms": 3_600_000, "then": "block", "count": 3 }));
-    assert_eq!(clear(&boss, "login-account", "alice").await.status, 204);
+    assert_eq!(boss.clear("login-account", "alice").await.status, 204);
     assert_eq!(super::subjects::log(&boss, "login-account", "alice").await["hits"], json!([]));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "at once, without a CAPTCHA");
 }
 
 async fn a_name_without_an_account_is_let_in_again_like_one_with(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for _ in 0..3 {
         app.client().login("nobody", "wrong").await;
     }
     assert_eq!(app.client().login("nobody", "wrong").await.problem(), "captcha-required");
     let log = log(&boss, "login-account", "nobody").await;
     assert_eq!((log["hits"].as_array().unwrap().len(), log.get("account")), (3, None));
-    assert_eq!(clear(&boss, "login-account", "nobody").await.status, 204);
+    assert_eq!(boss.clear("login-account", "nobody").await.status, 204);
     assert_eq!(app.client().login("nobody", "wrong").await.problem(), "invalid-credentials");
 }
 
 async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store: Store) {
     let app = sms(store).start().await;
-    let (boss, user) = (admin(&app).await, app.client());
+    let (boss, user) = (app.sign_in_admin("boss").await, app.client());
     let send = async || user.ask_code(NUMBER, "login").await.status;
     assert_eq!((send().await, send().await, send().await), (202, 202, 429));
     assert_eq!(log(&boss, "sms-phone", "138 0013 8000").await["rules"][0]["count"], 2);
     app.advance(Duration::from_secs(1));
-    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
+    assert_eq!(boss.clear("sms-phone", NUMBER).await.status, 204);
     app.advance(Duration::from_secs(1));
     let again = user.ask_code(NUMBER, "login").await;
     assert_eq!((again.status, &again.body["resend_after"]), (202, &json!(0)), "{}", again.text);
@@ -97,7 +86,7 @@ async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store:
 
 async fn wrong_codes_are_forgiven_on_the_code_itself_too(store: Store) {
     let app = sms(store).start().await;
-    let (boss, user) = (admin(&app).await, app.client());
+    let (boss, user) = (app.sign_in_admin("boss").await, app.client());
     user.call("/sms/login", json!({ "phone": NUMBER, "code": "000000" })).await;
     let code = user.code(NUMBER, "login").await;
     let wrong = if code == "111111" { "222222" } else { "111111" };
@@ -107,17 +96,17 @@ async fn wrong_codes_are_forgiven_on_the_code_itself_too(store: Store) {
     for _ in 0..4 {
         assert_eq!(enter(wrong).await, 401);
     }
-    assert_eq!(clear(&boss, "sms-guess", NUMBER).await.status, 204);
+    assert_eq!(boss.clear("sms-guess", NUMBER).await.status, 204);
     for _ in 0..4 {
         assert_eq!(enter(wrong).await, 401, "they begin anew");
     }
-    assert_eq!(clear(&boss, "sms-guess", NUMBER).await.status, 204);
+    assert_eq!(boss.clear("sms-guess", NUMBER).await.status, 204);
     assert_eq!(enter(&code).await, 200);
 }
 
 async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
     let app = sms(store).behind_a_proxy().limit("custom.reply", &[max(2).per("1h")]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let token = super::tokens::make(&boss, &["*"]).await;
     let asker = app.client_at("2001:db8:0:42::7");
     asker.login("nobody", "wrong").await;
@@ -141,7 +130,7 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
         ("custom.reply", odd),
     ] {
         assert_eq!(log(&boss, limit, subject).await["rules"][0]["count"], 1, "{limit}");
-        assert_eq!(clear(&boss, limit, subject).await.status, 204);
+        assert_eq!(boss.clear(limit, subject).await.status, 204);
         assert_eq!(log(&boss, limit, subject).await["rules"][0]["count"], 0, "{limit}");
     }
 }
@@ -149,7 +138,7 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
 #[tokio::test]
 async fn what_no_limit_counts_is_said_to_be_none() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for (limit, subject, problem) in [
         ("nothing", "x", "unknown-limit"),
         ("custom.nothing", "x", "unknown-limit"),
@@ -159,11 +148,11 @@ async fn what_no_limit_counts_is_said_to_be_none() {
         ("login-address", "203.0.113.300", "unknown-subject"),
         ("sms-total", "alice", "unknown-subject"),
     ] {
-        for answer in [boss.get(&path(limit, subject)).await, clear(&boss, limit, subject).await] {
+        for answer in [boss.get(&subject_path(limit, subject)).await, boss.clear(limit, subject).await] {
             assert_eq!((answer.status, answer.problem()), (404, problem), "{limit} {subject}");
         }
     }
-    let long = format!("{}?reason={}", path("login-account", "alice"), "x".repeat(501));
+    let long = format!("{}?reason={}", subject_path("login-account", "alice"), "x".repeat(501));
     let request = boss.http.delete(format!("{}{long}", app.url));
     assert_eq!(request.send().await.unwrap().status(), 422);
 }
@@ -205,8 +194,8 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
 #[tokio::test]
 async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
     let app = sms(Store::Memory).start().await;
-    let boss = admin(&app).await;
-    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
+    let boss = app.sign_in_admin("boss").await;
+    assert_eq!(boss.clear("sms-phone", NUMBER).await.status, 204);
     let audit = &app.services.audit;
     audit.flush().await;
     let key = audit.subject(&EventSubject::Phone(NUMBER));
@@ -230,9 +219,9 @@ async fn events(app: &TestApp) -> Vec<EventEntry> {
 #[tokio::test]
 async fn letting_in_that_fails_half_way_is_recorded_as_such() {
     let mut app = sms(Store::Redis).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.redis.as_mut().unwrap().kill();
-    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 503);
+    assert_eq!(boss.clear("sms-phone", NUMBER).await.status, 503);
     let events = events(&app).await;
     let [event] = events.as_slice() else { panic!("{events:#?}") };
     assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Refused));
@@ -243,7 +232,7 @@ async fn letting_in_that_fails_half_way_is_recorded_as_such() {
 #[tokio::test]
 async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let app = sms(Store::Memory).start().await;
-    admin(&app).await;
+    app.sign_in_admin("boss").await;
     let services = &app.services;
     let name = gatehouse::accounts::Username::parse("boss").unwrap();
     let account = services.accounts.find(&name).await.unwrap().unwrap();
@@ -274,7 +263,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
 #[tokio::test]
 async fn whom_somebody_looked_up_does_not_outlive_their_session() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let asked = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", NUMBER)]).await;
     assert!(asked.cookie("gh_lookup").is_some_and(|cookie| cookie.len() > "gh_lookup=; ".len()));
     let left = boss.submit("/account", "/logout", &[]).await;
@@ -291,7 +280,7 @@ async fn whom_somebody_looked_up_does_not_outlive_their_session() {
 #[tokio::test]
 async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it_is_cut() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let long = "x".repeat(9000);
     let back = json!({ "change": long, "reason": "because" });
     let request = boss.http.post(format!("{}/api/v1/admin/limits/rollback", boss.url)).json(&back);
@@ -306,11 +295,10 @@ async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it
 #[tokio::test]
 async fn what_no_name_can_hold_is_not_there() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let events = boss.get("/api/v1/admin/events?limited_by=%00").await;
     assert_eq!((events.status, &events.body["events"]), (200, &json!([])), "{}", events.text);
     assert_eq!(boss.get("/admin/limits/history/%00").await.status, 404);
     assert_eq!(boss.get("/api/v1/admin/messages?prefix=%00").await.status, 200);
-    let lift = boss.http.delete(format!("{}/api/v1/admin/brakes/%00", boss.url)).json(&json!({}));
-    assert_eq!(lift.send().await.unwrap().status(), 404);
+    assert_eq!(boss.delete("/api/v1/admin/brakes/%00", json!({})).await.status, 404);
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
 use crate::support::setup::{Setup, max};
 
@@ -28,7 +27,7 @@ pub async fn revoke(boss: &Client, id: &str) -> Answer {
 #[tokio::test]
 async fn a_token_is_told_once_and_listed_until_it_is_revoked() {
     let app = with_limits(&["reply", "leave"]).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert_eq!(boss.get("/api/v1/admin/tokens").await.body, json!({ "tokens": [] }));
     let wanted = json!({ "name": " forum ", "scopes": ["reply", "leave"], "expires_in": 3600 });
     let made = boss.call("/admin/tokens", wanted).await;
@@ -52,7 +51,7 @@ async fn a_token_is_told_once_and_listed_until_it_is_revoked() {
 #[tokio::test]
 async fn what_cannot_be_a_token_is_refused_field_by_field() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for (wanted, field) in [
         (json!({ "name": " ", "scopes": ["*"] }), "name"),
         (json!({ "name": "x".repeat(101), "scopes": ["*"] }), "name"),
@@ -74,7 +73,7 @@ async fn what_cannot_be_a_token_is_refused_field_by_field() {
 #[tokio::test]
 async fn a_scope_that_does_not_exist_is_refused_with_the_nearest_one() {
     let app = with_limits(&["reply"]).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for (typed, told) in [
         ("guard shop", "guard shop: no such scope; did you mean guard:shop?"),
         ("reply, verify shop", "verify shop: no such scope; did you mean verify:shop?"),
@@ -108,7 +107,7 @@ async fn a_scope_that_does_not_exist_is_refused_with_the_nearest_one() {
 #[tokio::test]
 async fn the_page_makes_shows_once_and_revokes() {
     let app = with_limits(&["reply", "leave"]).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];
     let made = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -140,7 +139,7 @@ async fn scopes_that_exist_are_boxes_and_others_are_typed() {
     const BOX: &str = "type=\"checkbox\" name=\"scopes\" value=";
     let shop = "[verify.shop]\nprogram = 'Shop'\n";
     let app = TestApp::on(Store::Memory).file(shop).limit("custom.reply", &[max(5).per("1s")]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let boxes = async || {
         let page = boss.get("/admin/tokens").await.text;
         let names = page.split(BOX).skip(1).map(|rest| rest.split('"').nth(1).unwrap().to_owned());
@@ -166,7 +165,7 @@ async fn scopes_that_exist_are_boxes_and_others_are_typed() {
 #[tokio::test]
 async fn a_token_shows_for_which_call_it_was_used_and_from_where() {
     let app = with_limits(&["reply"]).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let token = make(&boss, &["reply"]).await;
     let url = format!("{}/api/v1/admin/events", app.url);
     let refused = app.client().http.get(url).bearer_auth(&token).send().await.unwrap();
@@ -182,7 +181,7 @@ async fn a_token_shows_for_which_call_it_was_used_and_from_where() {
 #[tokio::test]
 async fn making_and_revoking_is_recorded_without_the_token() {
     let app = with_limits(&["reply"]).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let token = make(&boss, &["reply"]).await;
     let id = boss.get("/api/v1/admin/tokens").await.body["tokens"][0]["id"].as_str().unwrap().to_owned();
     app.advance(Duration::from_secs(1));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::sms::administration::admin;
 use crate::support::app::{Client, PASSWORD, Store, TestApp};
 
 const EVENTS: &str = "/api/v1/admin/events";
@@ -23,13 +22,13 @@ async fn events_are_for_administrators() {
     user.register("alice", PASSWORD).await;
     assert_eq!(app.client().get(EVENTS).await.problem(), "unauthenticated");
     assert_eq!(user.get(EVENTS).await.problem(), "forbidden");
-    assert_eq!(admin(&app).await.get(EVENTS).await.status, 200);
+    assert_eq!(app.sign_in_admin("boss").await.get(EVENTS).await.status, 200);
 }
 
 #[tokio::test]
 async fn events_are_found_by_what_they_are_about() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     app.advance(Duration::from_secs(1));
     for login in ["alice", "nobody", "nobody"] {
@@ -60,7 +59,7 @@ async fn events_are_found_by_what_they_are_about() {
 #[tokio::test]
 async fn a_filter_that_cannot_be_read_is_refused_with_its_name() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for (query, field) in [
         ("action=login", "action"),
         ("outcome=bad", "outcome"),
@@ -87,7 +86,7 @@ async fn a_filter_that_cannot_be_read_is_refused_with_its_name() {
 #[tokio::test]
 async fn a_lifted_brake_is_an_event_of_who_lifted_it() {
     let app = TestApp::on(Store::Memory).set("sms.brake.min_sent", 1).without(&["sms-phone"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for _ in 0..2 {
         boss.ask_code("13800138000", "login").await;
     }

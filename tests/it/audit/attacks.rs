@@ -5,7 +5,6 @@ use std::time::Duration;
 use gatehouse::audit::{Action, SubjectKind};
 
 use super::{events, told};
-use crate::sms::administration::admin;
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -28,7 +27,7 @@ async fn spray(app: &TestApp) {
 
 async fn an_attack_is_on_the_overview_at_once_and_goes_by_itself(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert!(!boss.get("/admin").await.text.contains(" attack\" id=\"attack-"));
     spray(&app).await;
     let page = boss.get("/admin").await.text;
@@ -61,7 +60,7 @@ async fn two_instances_report_one_attack(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
     let other = app.beside(TestApp::on(store).behind_a_proxy()).await;
     spray(&app).await;
-    let bosses = [admin(&app).await, Client::of(&other.url)];
+    let bosses = [app.sign_in_admin("boss").await, Client::of(&other.url)];
     assert_eq!(bosses[1].login("boss", PASSWORD).await.status, 200);
     app.services.audit.flush().await;
     let (one, two) = tokio::join!(app.services.attacks.check(), other.services.attacks.check());
@@ -97,7 +96,7 @@ async fn one_request_is_one_attempt(store: Store) {
     assert_eq!(busiest.of(SubjectKind::Address).next().unwrap().count, 260);
     let shared = busiest.shared.unwrap();
     assert_eq!((shared.count, shared.of), (260, 260));
-    let page = admin(&app).await.get("/admin").await.text;
+    let page = app.sign_in_admin("boss").await.get("/admin").await.text;
     let tile = |name: &str| {
         let (_, rest) = page.split_once(&format!("<dt>{name}</dt>\n<dd><strong>")).unwrap();
         rest.split('<').next().unwrap().parse::<u32>().unwrap()
@@ -115,7 +114,7 @@ async fn what_a_known_device_guesses_counts_at_its_own_limit(store: Store) {
     }
     owner.login("alice", PASSWORD).await;
     app.client().login("alice", WRONG).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.services.audit.flush().await;
     let page = boss.get("/admin/limits").await.text;
     let counted = |limit: &str| {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use gatehouse::audit::{Action, AuditEvent, EventSubject, Outcome};
 
 use super::{events, told};
-use crate::sms::administration::admin;
 use crate::support::app::{Client, Store, TestApp, on_both_stores};
 
 const API: &str = "/api/v1/admin/events";
@@ -31,7 +30,7 @@ async fn an_attack_is_one_line_that_leads_to_its_events(store: Store) {
         .set("sms.brake.enabled", false)
         .start()
         .await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.client().login("before", WRONG).await;
     app.advance(Duration::from_secs(600));
     for number in 0..40 {
@@ -64,7 +63,7 @@ async fn an_attack_is_one_line_that_leads_to_its_events(store: Store) {
 
 async fn events_are_filtered_by_several_things_and_by_time(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     for minute in 0..3 {
         app.advance(Duration::from_secs(60));
@@ -104,7 +103,7 @@ fn cells(line: &str) -> Vec<&str> {
 
 async fn the_record_is_exported_whole_and_that_is_recorded(store: Store) {
     let app = TestApp::on(store).set("sms.brake.enabled", false).start().await;
-    let (boss, user) = (admin(&app).await, app.client());
+    let (boss, user) = (app.sign_in_admin("boss").await, app.client());
     user.register("alice", "correct horse battery staple").await;
     user.ask_code("+8613800138000", "login").await;
     app.client().login("=cmd|calc", WRONG).await;
@@ -152,7 +151,7 @@ async fn the_record_is_exported_whole_and_that_is_recorded(store: Store) {
 /// More than several pages of the database.
 async fn a_file_is_cut_off_nowhere_but_at_its_end(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for name in 0..3_456 {
         let login = format!("somebody-{name}");
         app.services.audit.record(AuditEvent {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use gatehouse::audit::{Action, AuditEvent, EventFilter, EventSubject, Outcome};
 
-use crate::sms::administration::admin;
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const WRONG: &str = "a wrong password";
@@ -32,7 +31,7 @@ fn lines(page: &str) -> usize {
 
 async fn a_search_leads_to_the_filter_that_it_means(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let client = app.client_at("203.0.113.7");
     client.register("caroline", PASSWORD).await;
     client.ask_code(NUMBER, "login").await;
@@ -84,7 +83,7 @@ async fn a_search_leads_to_the_filter_that_it_means(store: Store) {
 
 async fn a_text_is_found_where_events_say_it_and_is_in_no_url(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for detail in
         ["{\"reason\":\"Mallory called, 100%\"}", "{\"reason\":\"a_b\"}", "{\"reason\":\"a-b 1000\"}"]
     {
@@ -168,7 +167,7 @@ async fn a_page_reads_no_more_rows_than_it_may_and_the_next_reads_on(store: Stor
 
 async fn what_is_filtered_is_a_chip_that_its_link_removes(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     app.client().login("nobody", WRONG).await;
     let page = boss
         .get(&format!("{HERE}?action=sign-in&outcome=wrong&outcome=ok&limit=login-account&span=24h"))

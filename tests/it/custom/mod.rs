@@ -7,7 +7,6 @@ mod tokens;
 use serde_json::{Value, json};
 
 use crate::admin::tokens::make;
-use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
 use crate::support::setup::Setup;
 
@@ -24,7 +23,7 @@ pub async fn start(store: Store, toml: &str) -> (TestApp, Client, Program) {
 
 pub async fn started(setup: Setup) -> (TestApp, Client, Program) {
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let token = make(&boss, &["*"]).await;
     let program = Program { client: app.client(), token };
     (app, boss, program)

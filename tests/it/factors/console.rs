@@ -5,7 +5,6 @@ use gatehouse::accounts::Username;
 use super::moving::add_passkey;
 use super::*;
 use crate::support::app::{Store, on_both_stores};
-use crate::tuning::rig;
 
 on_both_stores! {
     the_list_of_accounts_says_which_factor_each_has,
@@ -13,7 +12,7 @@ on_both_stores! {
 
 async fn the_list_of_accounts_says_which_factor_each_has(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = rig::admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     owner(&app, "alice").await;
     owner(&app, "clara").await;
     let proposed = app.client();

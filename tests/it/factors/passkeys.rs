@@ -379,8 +379,8 @@ async fn administrators_see_and_clear_passkeys(store: Store) {
     assert_eq!(shown.body["passkeys"], 1, "{}", shown.text);
     let page = admin.get(&format!("/admin/accounts/{alice}")).await;
     assert!(page.text.contains("clear-factors"), "{}", page.text);
-    let cleared = admin.http.delete(format!("{}/api/v1/admin/accounts/{alice}/factors", admin.url));
-    let cleared = Answer::read(cleared.json(&json!({ "reason": "lost" })).send().await.unwrap()).await;
+    let path = format!("/api/v1/admin/accounts/{alice}/factors");
+    let cleared = admin.delete(&path, json!({ "reason": "lost" })).await;
     assert_eq!(cleared.status, 204, "{}", cleared.text);
     assert!(!is_signed_in(&browser).await);
     assert_eq!(app.client().login_by_passkey(&passkey).await.problem(), "invalid-passkey");

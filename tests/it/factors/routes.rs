@@ -225,9 +225,8 @@ async fn an_administrator_with_an_app_confirms_by_a_code(store: Store) {
     assert_eq!(done.status, 303, "{}", done.text);
     assert_eq!(bob.get("/api/v1/session").await.status, 401);
     let (secret, _) = set_up(&app, &admin.clone()).await;
-    let cleared = admin.http.delete(format!("{}/api/v1/admin/accounts/{alice}/factors", admin.url));
-    let cleared =
-        Answer::read(cleared.json(&json!({ "reason": "another phone" })).send().await.unwrap()).await;
+    let path = format!("/api/v1/admin/accounts/{alice}/factors");
+    let cleared = admin.delete(&path, json!({ "reason": "another phone" })).await;
     assert_eq!(cleared.status, 204, "{}", cleared.text);
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "without {secret}");
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::page::Page;
-use crate::sms::administration::admin;
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::verify;
 
 const WRONG: &str = "a wrong password";
@@ -14,11 +13,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const UNTIL: &str = "2026-03-01T14:00:00Z";
 
 async fn answer(boss: &Client, mut body: Value) {
-    let version = boss.get("/api/v1/admin/access").await.body["version"].as_str().unwrap().to_owned();
+    let path = "/api/v1/admin/access";
+    let shown = boss.get(path).await.body;
     body["reason"] = json!("an attack");
-    let request = boss.http.put(format!("{}/api/v1/admin/access", boss.url)).json(&body);
-    let saved =
-        Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await;
+    let saved = boss.put(path, shown["version"].as_str().unwrap(), body).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
 }
 
@@ -44,7 +42,7 @@ fn largest(banner: &str) -> Vec<String> {
 /// A spray from everywhere; then another one, most of it from one network, which is refused.
 pub async fn sign_ins() -> Vec<&'static str> {
     let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let owner = app.client_at("192.0.2.1");
     owner.register("alice", PASSWORD).await;
     // Somebody mistypes now and then, which is no attack.
@@ -157,7 +155,7 @@ async fn second(app: &TestApp, boss: &Client) {
 pub async fn messages() -> Vec<&'static str> {
     let app = TestApp::on(Store::Memory).behind_a_proxy().set("sms.brake.enabled", false);
     let app = app.without(&["sms-address", "sms-network", "sms-prefix"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let number = |n: u32| format!("+86138{:03}13800", n);
     for n in 0..40 {
         assert_eq!(app.client_at("203.0.113.7").ask_code(&number(n), "login").await.status, 202);
@@ -187,7 +185,7 @@ pub async fn messages() -> Vec<&'static str> {
 
 pub async fn registrations() -> Vec<&'static str> {
     let app = TestApp::on(Store::Memory).behind_a_proxy().without(&["register-address"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for n in 0..35 {
         // Every seventh name is taken.
         let login = if n % 7 == 6 { "newcomer-0".to_owned() } else { format!("newcomer-{n}") };

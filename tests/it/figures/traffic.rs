@@ -8,7 +8,6 @@ use serde_json::json;
 use super::page::Page;
 use crate::guard;
 use crate::relay::{Logto, id_of};
-use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::support::until;
 use crate::verify;
@@ -47,7 +46,7 @@ pub async fn sign_ins_and_codes() -> Vec<&'static str> {
         assert_eq!(client.login(login, WRONG).await.problem(), "captcha-required");
     }
     app.advance(11 * SECOND);
-    let boss = admin(&app).await; // Signed in: 1.
+    let boss = app.sign_in_admin("boss").await; // Signed in: 1.
     // Registered: 2, the second of which the watching limit notes, and one that is not admitted by the policy.
     for (login, password) in [("alice", PASSWORD), ("bernhard", PASSWORD), ("carlotta", "passwordpassword")] {
         client.register(login, password).await;
@@ -240,7 +239,7 @@ async fn until_waiting(app: &TestApp, count: usize) {
 /// What other programs ask for is theirs alone.
 pub async fn programs() -> Vec<&'static str> {
     let app = TestApp::on(Store::Memory).behind_a_proxy().without(&["sms-phone"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = guard::Program::of(&app, &boss, "guard:shop").await;
     shop.succeed("bob").await;
     for _ in 0..3 {
@@ -269,7 +268,7 @@ pub async fn programs() -> Vec<&'static str> {
 pub async fn messages_that_no_gateway_takes() -> Vec<&'static str> {
     let setup = TestApp::on(Store::Memory).set("sms.gateway", "http");
     let app = setup.set("sms.http.url", "http://127.0.0.1:9/").start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     assert_eq!(app.client().ask_code(ALICES, "login").await.status, 503);
     let page = Page::of(&boss, "/admin").await;
     let messages = page.chart("messages-hour");
@@ -287,7 +286,7 @@ pub async fn two_days() -> Vec<&'static str> {
         .without(&["login-address", "login-network"])
         .start()
         .await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let guess = async |times: u32| {
         for host in 0..times {
             assert_eq!(app.client_at(&format!("198.51.{host}.7")).login("nobody", WRONG).await.status, 401);
@@ -315,7 +314,7 @@ pub async fn no_room() -> Vec<&'static str> {
     let setup = TestApp::on(Store::Memory).behind_a_proxy().set("password.workers", 1);
     let setup = setup.set("password.memory_kib", 7168).set("password.iterations", 1).set("password.queue", 8);
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let busy = app.services.hasher.keep_busy(true).await;
     // Half of the queue is for strangers.
     let mut waiting = Vec::new();

@@ -1,8 +1,7 @@
 //! A client of OpenID Connect in `/admin/apps/form`: tried, saved, refused, shown, and in the history.
 
-use super::{APPS, account, behind};
+use super::{APPS, account, start, written};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
-use crate::tuning::rig::admin_from;
 
 const LIST: &str = "/admin/apps";
 const FORM: &str = "/admin/apps/form";
@@ -14,16 +13,6 @@ const DASH: [(&str, &str); 6] = [
     ("oidc-groups", "*"),
     ("reason", "dash moves in"),
 ];
-
-async fn start() -> (TestApp, Client) {
-    let app = behind(TestApp::on(Store::Memory)).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
-    (app, boss)
-}
-
-fn written(app: &TestApp) -> String {
-    std::fs::read_to_string(app.file()).unwrap()
-}
 
 /// Sends the fields of an application's form, some with other values.
 async fn send(boss: &Client, app: &str, act: &str, other: &[(&str, &str)]) -> Answer {
@@ -37,7 +26,7 @@ async fn send(boss: &Client, app: &str, act: &str, other: &[(&str, &str)]) -> An
 
 #[tokio::test]
 async fn a_client_is_tried_saved_changed_and_taken_away_by_its_form() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     account(&app, "bob", &["staff"]).await;
     let tried = send(&boss, "", "try", &[]).await;
     assert_eq!(tried.status, 200, "{}", tried.text);
@@ -90,7 +79,7 @@ async fn a_client_is_tried_saved_changed_and_taken_away_by_its_form() {
 
 #[tokio::test]
 async fn a_mistake_of_a_client_is_told_at_its_field() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     let before = written(&app);
     for (field, typed, told) in [
         ("oidc-redirect_uris", "https://dash.example/*", "has a wildcard"),
@@ -126,7 +115,7 @@ async fn a_client_whose_secret_is_missing_is_warned_of_and_stops_nothing() {
          secret = 'env:GATEHOUSE_TEST_NOT_SET'\nredirect_uris = ['http://localhost:3000/cb']\n"
     );
     let app = TestApp::on(Store::Memory).behind_a_proxy().file(&apps).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     let list = boss.get(LIST).await;
     for told in ["cannot read its secret", "A redirect URI is http", "anyone who registers"] {
         assert!(list.text.contains(told), "{told}: {}", list.text);

@@ -4,21 +4,14 @@ use gatehouse::audit::EventFilter;
 use gatehouse::gate::ProxyFile;
 
 use super::proxies::server;
-use super::{APPS, account, behind, inside};
+use super::{APPS, account, inside, start, written};
 use crate::support::app::{Answer, Client, Store, TestApp, on_both_stores};
-use crate::tuning::rig::admin_from;
 
 on_both_stores!(a_draft_is_tried_saved_and_followed_by_the_gate,);
 
 const LIST: &str = "/admin/apps";
 const EDIT: &str = "/admin/apps/edit";
 const PAGE: &str = "https://wiki.example/page";
-
-async fn start(store: Store) -> (TestApp, Client) {
-    let app = behind(TestApp::on(store)).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
-    (app, boss)
-}
 
 async fn shown(boss: &Client) -> (String, String) {
     let page = boss.get(EDIT).await;
@@ -121,7 +114,7 @@ async fn a_draft_is_tried_saved_and_followed_by_the_gate(store: Store) {
         "{}",
         list.text
     );
-    assert!(std::fs::read_to_string(app.file()).unwrap().contains("\n# All of it.\n"));
+    assert!(written(&app).contains("\n# All of it.\n"));
 
     // Recorded with its reason, in the history and as an event.
     let history = boss.get("/admin/limits/history").await;
@@ -145,16 +138,16 @@ async fn whoever_has_not_seen_the_newest_document_overwrites_nothing() {
     {
         assert!(of(&late, told), "{told}: {}", late.text);
     }
-    assert!(std::fs::read_to_string(app.file()).unwrap().contains("'kim'"));
+    assert!(written(&app).contains("'kim'"));
     let now = late.hidden("version").unwrap();
     assert_eq!(send(&boss, "save", &now, &other, "lin came").await.status, 303);
-    assert!(std::fs::read_to_string(app.file()).unwrap().contains("'lin'"));
+    assert!(written(&app).contains("'lin'"));
 }
 
 #[tokio::test]
 async fn a_mistake_is_told_with_its_line_and_what_was_typed_is_kept() {
     let (app, boss) = start(Store::Memory).await;
-    let before = std::fs::read_to_string(app.file()).unwrap();
+    let before = written(&app);
     let (version, toml) = shown(&boss).await;
     let own_host = app.url.split("//").nth(1).unwrap().split(':').next().unwrap().to_owned();
     for (draft, line, told) in [
@@ -182,13 +175,13 @@ async fn a_mistake_is_told_with_its_line_and_what_was_typed_is_kept() {
     let foreign =
         boss.post(EDIT, &[("csrf_token", "x"), ("do", "save"), ("toml", "# mine"), ("reason", "r")]).await;
     assert!(foreign.status == 403 && of(&foreign, "# mine"), "{}", foreign.text);
-    assert_eq!(std::fs::read_to_string(app.file()).unwrap(), before);
+    assert_eq!(written(&app), before);
 }
 
 #[tokio::test]
 async fn where_there_is_no_application_yet_an_example_shows_how_to_begin() {
     let app = TestApp::on(Store::Memory).behind_a_proxy().file("# Ours.\n").start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     for page in [LIST, EDIT] {
         assert!(of(&boss.get(page).await, "wiki.example"), "{page}");
     }
@@ -198,7 +191,7 @@ async fn where_there_is_no_application_yet_an_example_shows_how_to_begin() {
     let tried = send(&boss, "try", &version, first, "").await;
     assert!(of(&tried, "new host") && of(&tried, "Nobody may enter."), "{}", tried.text);
     assert_eq!(send(&boss, "save", &version, first, "the first").await.status, 303);
-    let written = std::fs::read_to_string(app.file()).unwrap();
+    let written = written(&app);
     assert!(written.contains("# Ours.\n") && written.contains("[[apps]]\nname"), "{written}");
     let (version, _) = shown(&boss).await;
     let tried = send(&boss, "try", &version, "", "").await;
@@ -209,7 +202,7 @@ async fn where_there_is_no_application_yet_an_example_shows_how_to_begin() {
 async fn applications_that_a_variable_sets_are_shown_as_such_and_not_saved() {
     let apps = "[{ name = \"env\", hosts = [\"env.example\"], who = [\"everyone\"] }]";
     let app = TestApp::on(Store::Memory).behind_a_proxy().file("# Ours.\n").set("apps", apps).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     assert!(of(&boss.get(LIST).await, "env.example"));
     assert!(of(&boss.get(EDIT).await, "GATEHOUSE__APPS"));
     let (version, _) = shown(&boss).await;

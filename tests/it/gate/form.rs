@@ -1,24 +1,13 @@
 //! `/admin/apps/form`: an application that is added, changed and deleted by a form.
 
 use super::console::plain;
-use super::{APPS, account, behind, inside};
+use super::{APPS, account, inside, start, written};
 use crate::support::app::{Answer, Client, Store, TestApp};
-use crate::tuning::rig::admin_from;
 
 const LIST: &str = "/admin/apps";
 const FORM: &str = "/admin/apps/form";
 const WIKI: &str = "/admin/apps/form?app=wiki";
 const PAGE: &str = "https://wiki.example/page";
-
-async fn start() -> (TestApp, Client) {
-    let app = behind(TestApp::on(Store::Memory)).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
-    (app, boss)
-}
-
-fn written(app: &TestApp) -> String {
-    std::fs::read_to_string(app.file()).unwrap()
-}
 
 /// The elements of that name, each as its attributes and its text.
 fn elements<'p>(page: &'p str, name: &str) -> Vec<(&'p str, &'p str)> {
@@ -72,7 +61,7 @@ fn ticks(page: &Answer, who: &str) -> bool {
 
 #[tokio::test]
 async fn an_application_is_added_by_a_form_tried_and_saved() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     account(&app, "bob", &["staff"]).await;
     account(&app, "eve", &["sales"]).await;
     assert!(shows(&boss.get(LIST).await, "a", &["href=\"/admin/apps/form\""]));
@@ -111,7 +100,7 @@ async fn an_application_is_added_by_a_form_tried_and_saved() {
 
 #[tokio::test]
 async fn a_change_of_one_application_leaves_the_rest_of_the_document_alone() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     account(&app, "bob", &["staff"]).await;
     let bob = inside(&app, PAGE, "bob").await;
     let before = written(&app);
@@ -134,7 +123,7 @@ async fn a_change_of_one_application_leaves_the_rest_of_the_document_alone() {
 
 #[tokio::test]
 async fn enter_adds_who_is_typed_before_it_saves() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     account(&app, "eve", &[]).await;
     let before = written(&app);
     let typed = [("more", "eve"), ("reason", "eve has come")];
@@ -147,7 +136,7 @@ async fn enter_adds_who_is_typed_before_it_saves() {
 
 #[tokio::test]
 async fn parts_come_and_go_without_a_script() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     let page = boss.get(WIKI).await;
     let more = send(&boss, &page, "add", &[("name", "kept as typed")]).await;
     assert!(
@@ -169,7 +158,7 @@ async fn parts_come_and_go_without_a_script() {
 
 #[tokio::test]
 async fn a_mistake_is_told_at_its_field_and_nothing_typed_is_lost() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     let before = written(&app);
     let page = boss.get(WIKI).await;
     for (field, typed, id, told) in [
@@ -212,7 +201,7 @@ async fn a_mistake_is_told_at_its_field_and_nothing_typed_is_lost() {
 
 #[tokio::test]
 async fn an_application_is_deleted_with_a_reason_and_nobody_gets_in_any_more() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     account(&app, "bob", &["staff"]).await;
     let bob = inside(&app, PAGE, "bob").await;
     let page = boss.get(WIKI).await;
@@ -232,7 +221,7 @@ async fn an_application_is_deleted_with_a_reason_and_nobody_gets_in_any_more() {
 
 #[tokio::test]
 async fn a_form_of_an_older_document_overwrites_nothing() {
-    let (app, boss) = start().await;
+    let (app, boss) = start(Store::Memory).await;
     let (one, other) = (boss.get(WIKI).await, boss.get(WIKI).await);
     assert_eq!(send(&boss, &one, "save", &[("public", "/one"), ("reason", "one")]).await.status, 303);
     let late = send(&boss, &other, "save", &[("public", "/other"), ("reason", "other")]).await;
@@ -245,7 +234,7 @@ async fn a_form_of_an_older_document_overwrites_nothing() {
 async fn what_a_variable_sets_is_read_only_in_the_form() {
     let apps = "[{ name = \"env\", hosts = [\"env.example\"], who = [\"everyone\"] }]";
     let app = TestApp::on(Store::Memory).behind_a_proxy().file("# Ours.\n").set("apps", apps).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     let list = boss.get(LIST).await;
     assert!(
         list.text.contains("GATEHOUSE__APPS") && !shows(&list, "a", &["href=\"/admin/apps/form\""]),

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use gatehouse::accounts::{AccountId, Groups, Roles, Username};
 
-use crate::support::app::{Answer, PASSWORD, TestApp, http};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, http};
 use crate::support::setup::Setup;
 
 /// Two applications at different domains; the proxy is this machine.
@@ -38,6 +38,18 @@ parts = [{ path = '/keys/*', password_within = '15m' }]
 
 pub fn behind(setup: Setup) -> Setup {
     setup.file(APPS).behind_a_proxy()
+}
+
+/// Both applications, and an administrator.
+async fn start(store: Store) -> (TestApp, Client) {
+    let app = behind(TestApp::on(store)).start().await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
+    (app, boss)
+}
+
+/// The configuration file as it is now.
+fn written(app: &TestApp) -> String {
+    std::fs::read_to_string(app.file()).unwrap()
 }
 
 /// A browser behind a proxy: its cookies at each host, and what the proxy says for it.

@@ -6,7 +6,7 @@ use gatehouse::audit::SubjectKind;
 use serde_json::{Value, json};
 
 use super::{Program, start};
-use crate::support::app::{Answer, Client, Store, on_both_stores};
+use crate::support::app::{Client, Store, on_both_stores, subject_path};
 
 on_both_stores!(
     a_name_of_a_realm_is_shown_with_its_failures_and_let_in_again,
@@ -16,21 +16,10 @@ on_both_stores!(
     what_a_known_device_fails_is_counted_at_its_own_limit,
 );
 
-pub fn path(limit: &str, subject: &str) -> String {
-    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
-    format!("/api/v1/admin/subjects/{limit}/{subject}")
-}
-
 pub async fn hits(boss: &Client, limit: &str, subject: &str) -> usize {
-    let answer = boss.get(&path(limit, subject)).await;
+    let answer = boss.get(&subject_path(limit, subject)).await;
     assert_eq!(answer.status, 200, "{limit} {subject}: {}", answer.text);
     answer.body["hits"].as_array().unwrap().len()
-}
-
-pub async fn clear(boss: &Client, limit: &str, subject: &str) {
-    let request = boss.http.delete(format!("{}{}", boss.url, path(limit, subject)));
-    let answer = Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await;
-    assert_eq!(answer.status, 204, "{}", answer.text);
 }
 
 async fn a_name_of_a_realm_is_shown_with_its_failures_and_let_in_again(store: Store) {
@@ -50,7 +39,7 @@ async fn a_name_of_a_realm_is_shown_with_its_failures_and_let_in_again(store: St
         "{}",
         page.text
     );
-    clear(&boss, "guard-account", subject).await;
+    assert_eq!(boss.clear("guard-account", subject).await.status, 204);
     assert_eq!(hits(&boss, "guard-account", subject).await, 0);
     assert_eq!(shop.ask("ada@example.com").await["decision"], "go");
     // A store that comes back empty does not bring it back, and the event says who it was.
@@ -78,7 +67,7 @@ async fn an_address_of_a_realm_is_let_in_again_there(store: Store) {
     assert_eq!(hits(&boss, "guard-address", subject).await, 20);
     assert_eq!(hits(&boss, "guard-network", subject).await, 20);
     assert_eq!(hits(&boss, "login-address", "203.0.113.7").await, 0, "not at our own sign-in");
-    clear(&boss, "guard-address", subject).await;
+    assert_eq!(boss.clear("guard-address", subject).await.status, 204);
     assert_eq!(shop.ask("ada").await["decision"], "go");
     assert_eq!(mail.ask("ada").await["decision"], "challenge");
     assert_eq!(hits(&boss, "guard-network", subject).await, 20);
@@ -192,7 +181,7 @@ async fn a_subject_of_a_realm_names_the_realm() {
         ("guard-address", "guard:shop:ada"),
         ("guard-network", "guard:shop:203.0.113.0/24"),
     ] {
-        let answer = boss.get(&path(limit, subject)).await;
+        let answer = boss.get(&subject_path(limit, subject)).await;
         assert_eq!((answer.status, answer.problem()), (404, "unknown-subject"), "{limit} {subject}");
     }
 }

@@ -13,7 +13,6 @@ mod wforce;
 use serde_json::{Value, json};
 
 use crate::admin::tokens::make;
-use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Answer, Client, Store, TestApp};
 use crate::support::setup::Setup;
 
@@ -30,7 +29,7 @@ pub async fn start(store: Store) -> (TestApp, Client, Program) {
 
 pub async fn started(setup: Setup) -> (TestApp, Client, Program) {
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = Program::of(&app, &boss, "guard:shop").await;
     (app, boss, shop)
 }

@@ -163,7 +163,7 @@ async fn what_has_ended_is_told_so_however_often(store: Store) {
 
 async fn a_change_of_the_rules_is_in_force_at_once(store: Store) {
     let app = start(on(store).behind_a_proxy()).await;
-    let boss = rig::admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let change = async |name: &str, limit: serde_json::Value| {
         let (version, mut limits) = rig::shown(&boss).await;
         limits[name] = limit;
@@ -180,8 +180,7 @@ async fn a_change_of_the_rules_is_in_force_at_once(store: Store) {
         told
     };
     assert_eq!(statuses().await, [400, 400, 429]);
-    let cleared = boss.http.delete(format!("{}/api/v1/admin/subjects/oidc-address/{ADDRESS}", app.url));
-    assert_eq!(cleared.json(&json!({ "reason": "a test" })).send().await.unwrap().status(), 204);
+    assert_eq!(boss.clear("oidc-address", ADDRESS).await.status, 204);
     assert_eq!(statuses().await, [400, 400, 429]);
     change("oidc-address", json!({ "rules": [] })).await;
     assert_eq!(statuses().await, [400; 3]);
@@ -222,7 +221,7 @@ async fn what_the_limit_only_notes_and_counts_is_shown(store: Store) {
             .limit("oidc-repeat", &[max(1).per("48h")]),
     )
     .await;
-    let boss = rig::admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     for _ in 0..5 {
         refreshed_from(&app, ADDRESS, "nonsense").await;
     }
@@ -280,7 +279,7 @@ async fn an_outage_lets_nobody_wait_for_what_is_wrong() {
 #[tokio::test]
 async fn a_consent_is_an_event() {
     let app = start(on(Store::Memory).behind_a_proxy()).await;
-    let boss = rig::admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let browser = app.client_at(ADDRESS);
     assert_eq!(browser.register("ada", PASSWORD).await.status, 201);
     let spa = request(&[("client_id", "spa"), ("redirect_uri", SPA)]);

@@ -1,7 +1,6 @@
 //! Redirect URIs that were refused, as administrators see them.
 
 use super::*;
-use crate::tuning::rig::admin_from;
 
 const APPS: &str = "/admin/apps";
 
@@ -20,7 +19,7 @@ async fn shown(boss: &Client) -> Vec<String> {
 #[tokio::test]
 async fn an_administrator_sees_what_was_received_when_and_the_nearest_that_is_registered() {
     let app = on(Store::Memory).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     assert_eq!(shown(&boss).await, Vec::<String>::new());
     ask(&app, "https://wiki.example/otter").await;
     let [only] = &shown(&boss).await[..] else { panic!("one") };
@@ -45,7 +44,7 @@ async fn an_administrator_sees_what_was_received_when_and_the_nearest_that_is_re
 #[tokio::test]
 async fn strangers_fill_nothing_and_what_they_send_does_nothing() {
     let app = on(Store::Memory).start().await;
-    let boss = admin_from(&app, "boss", "198.51.100.7").await;
+    let boss = app.sign_in_admin_at("boss", "198.51.100.7").await;
     for number in 0..20 {
         ask(&app, &format!("https://evil.example/{number}")).await;
     }

@@ -9,7 +9,7 @@ use crate::support::app::{Answer, Store, TestApp};
 #[tokio::test]
 async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
     let app = TestApp::on(Store::Memory).file(crate::gate::APPS).start().await;
-    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let held = Held::of(app.sign_in_admin("boss").await);
     crate::gate::account(&app, "ada", &["staff"]).await;
     let path = "/api/v1/admin/apps";
     let call = async |tag: Option<&str>, body: Value| held.put(&app, path, tag, body).await;
@@ -78,7 +78,7 @@ async fn answers_about_applications_carry_what_is_described_and_nothing_else() {
 #[tokio::test]
 async fn answers_about_access_carry_what_is_described_and_nothing_else() {
     let app = TestApp::start(Store::Memory).await;
-    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let held = Held::of(app.sign_in_admin("boss").await);
     let path = "/api/v1/admin/access";
     let call = async |tag: Option<&str>, body: Value| held.put(&app, path, tag, body).await.status;
     let tag = held.client.get(path).await.header("etag").to_owned();
@@ -96,7 +96,7 @@ async fn answers_about_access_carry_what_is_described_and_nothing_else() {
 #[tokio::test]
 async fn answers_about_profiles_carry_what_is_described_and_nothing_else() {
     let app = TestApp::start(Store::Memory).await;
-    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let held = Held::of(app.sign_in_admin("boss").await);
     let ada = crate::gate::account(&app, "ada", &[]).await;
     const ONE: &str = "/api/v1/admin/accounts/{id}";
     const PROFILE: &str = "/api/v1/admin/accounts/{id}/profile";

@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::{Logto, id_of, refused};
-use crate::sms::administration::admin;
 use crate::support::app::{Store, TestApp, on_both_stores};
 
 on_both_stores!(
@@ -17,7 +16,7 @@ const BRAKE: &str =
 
 async fn where_outcomes_are_never_told_conversion_is_not_judged_but_the_prefix_holds(store: Store) {
     let app = TestApp::on(store).file(BRAKE).start().await;
-    let logto = Logto::of(&app, &admin(&app).await, "relay:idp").await;
+    let logto = Logto::of(&app, &app.sign_in_admin("boss").await, "relay:idp").await;
     let mut last = None;
     for n in 0..45 {
         let answer = logto.send(&format!("861380013{n:04}"), "012345").await;
@@ -31,7 +30,7 @@ async fn where_outcomes_are_never_told_conversion_is_not_judged_but_the_prefix_h
 
 async fn where_outcomes_are_told_a_brake_judges_by_them(store: Store) {
     let app = TestApp::on(store).file(BRAKE).without(&["sms-phone"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let logto = Logto::of(&app, &boss, "relay:idp").await;
     let proven = id_of(&logto.send("8613800139999", "012345").await);
     assert_eq!(logto.tell(&proven, "used").await, 204);
@@ -72,7 +71,7 @@ async fn a_range_is_braked_for_a_relay_by_both_rungs_together(store: Store) {
     let limits = ["sms-phone", "sms-address", "sms-network", "sms-prefix"];
     let setup = TestApp::on(store).file("[sms.brake]\nmin_sent_range = 20\nmin_solved_range = 100\n");
     let app = setup.without(&limits).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let logto = Logto::of(&app, &boss, "relay:idp").await;
     let told = id_of(&logto.send("8613900130000", "012345").await);
     assert_eq!(logto.tell(&told, "failed").await, 204);

@@ -11,7 +11,6 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use super::supabase::{call, hook, now, post, relay};
 use super::{BARE, Logto, PHONE, Secret, id_of, refused};
 use crate::access::IN_AN_HOUR;
-use crate::sms::administration::admin;
 use crate::support::app::{Answer, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -43,7 +42,7 @@ async fn a_call_cannot_be_replayed_when_its_message_is_forgotten(store: Store) {
 
 async fn the_same_body_of_two_relays_is_two_messages(store: Store) {
     let app = TestApp::on(store).without(&["sms-phone"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let (one, two) = (Logto::of(&app, &boss, "relay:one").await, Logto::of(&app, &boss, "relay:two").await);
     let body = json!({ "to": BARE, "payload": { "code": "012345" } });
     let ids = [
@@ -119,7 +118,7 @@ async fn several_lines_of_a_header_are_one_list() {
 async fn a_number_is_never_one_of_our_own_region() {
     let app =
         TestApp::on(Store::Memory).set("sms.default_region", "CN").without(&["sms-phone"]).start().await;
-    let logto = Logto::of(&app, &admin(&app).await, "relay:idp").await;
+    let logto = Logto::of(&app, &app.sign_in_admin("boss").await, "relay:idp").await;
     // With 86 before it, each would be a mobile number of China.
     let spellings = [
         "15012345678",
@@ -190,7 +189,7 @@ async fn a_message_in_flight_at_another_instance_is_answered_in_time_and_sent_on
 async fn a_relay_that_is_no_longer_configured_is_one_that_never_was() {
     let secret = Secret::of(1);
     let app = relay(Store::Memory, &[&secret]).without(&["sms-phone"]).start().await;
-    let token = Logto::of(&app, &admin(&app).await, "relay:main").await;
+    let token = Logto::of(&app, &app.sign_in_admin("boss").await, "relay:main").await;
     let id = id_of(&call(&app, &secret, "x", &hook("012345")).await);
     let without = app.beside(TestApp::on(Store::Memory).without(&["sms-phone"])).await;
     assert_eq!(refused(&call(&without, &secret, "x", &hook("54321")).await), (401, "invalid-signature"));
@@ -218,7 +217,7 @@ async fn a_client_that_access_denies_leaves_an_event_in_both() {
     let access =
         "[access]\ndeny = [{ network = '203.0.113.0/24', until = '2096-01-01T00:00:00Z', reason = 'x' }]\n";
     let app = TestApp::on(Store::Memory).file(access).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let idp = Logto::of(&app, &boss, "relay:idp").await;
     let body = json!({ "to": BARE, "payload": { "code": "012345" }, "ip": "203.0.113.7" });
     for _ in 0..3 {
@@ -248,7 +247,7 @@ async fn what_the_gateway_refuses_still_counts_for_the_relay() {
     let setup =
         TestApp::on(Store::Memory).set("sms.gateway", "http").limit("relay-token", &[max(2).per("1h")]);
     let app = setup.set("sms.http.url", "http://127.0.0.1:9/").start().await;
-    let logto = Logto::of(&app, &admin(&app).await, "relay:idp").await;
+    let logto = Logto::of(&app, &app.sign_in_admin("boss").await, "relay:idp").await;
     // Without an address nothing else would count it.
     for _ in 0..2 {
         assert_eq!(refused(&logto.send(BARE, "012345").await), (503, "unavailable"));
@@ -264,7 +263,7 @@ async fn answers_to_an_attack_hold_for_relays() {
         pause_sms = [{{ prefix = '+86139', until = '{IN_AN_HOUR}', reason = 'x' }}]\n"
     );
     let before = TestApp::start(Store::Memory).await;
-    let token = Logto::of(&before, &admin(&before).await, "relay:idp").await.token;
+    let token = Logto::of(&before, &before.sign_in_admin("boss").await, "relay:idp").await.token;
     let app = before.beside(TestApp::on(Store::Memory).file(&access)).await;
     let logto = Logto { client: app.client(), token };
     let challenged = logto.send(BARE, "012345").await;

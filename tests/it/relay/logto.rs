@@ -6,7 +6,6 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{BARE, Logto, PHONE, id_of, refused};
-use crate::sms::administration::admin;
 use crate::support::app::{Client, Store, TestApp, on_both_stores};
 use crate::support::setup::{Setup, max};
 
@@ -14,7 +13,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 async fn started(setup: Setup) -> (TestApp, Client, Logto) {
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let logto = Logto::of(&app, &boss, "relay:idp").await;
     (app, boss, logto)
 }

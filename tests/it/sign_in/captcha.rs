@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::challenged;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
-use crate::support::setup::{Setup, max};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 
@@ -19,16 +20,6 @@ on_both_stores!(
     images_are_drawn_at_a_limited_rate,
     a_pages_challenge_gets_its_form_past,
 );
-
-/// An account that requires a CAPTCHA.
-async fn challenged(setup: Setup) -> TestApp {
-    let app = setup.start().await;
-    app.register("alice").await;
-    for _ in 0..3 {
-        assert_eq!(app.client().login("alice", WRONG).await.status, 401);
-    }
-    app
-}
 
 fn assert_refused(answer: &Answer) {
     assert_eq!((answer.status, answer.problem()), (403, "captcha-invalid"), "{}", answer.text);

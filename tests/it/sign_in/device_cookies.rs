@@ -6,8 +6,7 @@ use gatehouse::audit::EventEntry;
 use serde_json::{Value, json};
 
 use super::throttling::{fail_solved, fail_until_blocked};
-use crate::sms::administration::admin;
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores, subject_path};
 use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
@@ -123,16 +122,9 @@ async fn events(app: &TestApp) -> Vec<EventEntry> {
     sign_ins.filter(|entry| entry.name.as_deref() == Some("device")).collect()
 }
 
-async fn subject(boss: &Client, method: &str, subject: &str) -> Answer {
-    let subject = subject.replace('@', "%40");
-    let url = format!("{}/api/v1/admin/subjects/login-device/{subject}", boss.url);
-    let request = boss.http.request(method.parse().unwrap(), url);
-    Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await
-}
-
 async fn an_administrator_finds_a_device_and_lets_it_in_again(store: Store) {
     let app = TestApp::start(store).await;
-    let (boss, owner) = (admin(&app).await, app.client());
+    let (boss, owner) = (app.sign_in_admin("boss").await, app.client());
     owner.register("alice", PASSWORD).await;
     for _ in 0..3 {
         assert_eq!(owner.login("alice", WRONG).await.status, 401);
@@ -147,13 +139,14 @@ async fn an_administrator_finds_a_device_and_lets_it_in_again(store: Store) {
     assert!(details.iter().all(|detail| *detail == details[0]), "one and the same: {details:?}");
     let device = details[0]["device"].as_str().unwrap();
     let name = format!("alice@{device}");
-    let log = subject(&boss, "GET", &name).await;
+    let look_up = async |subject: &str| boss.get(&subject_path("login-device", subject)).await;
+    let log = look_up(&name).await;
     assert_eq!((log.status, &log.body["rules"][0]["count"]), (200, &json!(3)), "{}", log.text);
     assert_eq!(log.body["account"]["login"], "alice");
-    assert_eq!(subject(&boss, "DELETE", &name).await.status, 204);
-    assert_eq!(subject(&boss, "GET", &name).await.body["hits"], json!([]));
+    assert_eq!(boss.clear("login-device", &name).await.status, 204);
+    assert_eq!(look_up(&name).await.body["hits"], json!([]));
     assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
     for none in ["alice", device, "alice@example.com", &format!("{name}0")] {
-        assert_eq!(subject(&boss, "GET", none).await.problem(), "unknown-subject", "{none}");
+        assert_eq!(look_up(none).await.problem(), "unknown-subject", "{none}");
     }
 }

@@ -294,7 +294,7 @@ async fn a_wrong_password_is_written_once_whomever_it_is_for() {
 #[tokio::test]
 async fn a_wrong_current_password_counts_wherever_it_is_typed() {
     let app = up_to(4, Store::Memory).start().await;
-    let boss = crate::sms::administration::admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let phone = serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": WRONG });
     assert_eq!(boss.call("/account/phone", phone.clone()).await.status, 401);
     let change = [("current_password", WRONG), ("new_password", "quiet lanterns drift above marble")];

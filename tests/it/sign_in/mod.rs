@@ -20,6 +20,17 @@ use gatehouse::login::{
 };
 
 use crate::support::app::TestApp;
+use crate::support::setup::Setup;
+
+/// An app where alice's account requires a challenge.
+async fn challenged(setup: Setup) -> TestApp {
+    let app = setup.start().await;
+    app.register("alice").await;
+    for _ in 0..3 {
+        assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    }
+    app
+}
 
 /// A slot of alice's that is held as long as her password is verified.
 pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use gatehouse::accounts::{Roles, Username};
 use serde_json::{Value, json};
 
+use super::challenged;
 use crate::access::IN_AN_HOUR;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::proof::{encoded, solution, solve, solve_by_npm};
@@ -27,16 +28,6 @@ on_both_stores!(
 
 fn offering(store: Store) -> Setup {
     TestApp::on(store).set("captcha.proof_of_work", true)
-}
-
-/// An account that requires a challenge.
-async fn challenged(setup: Setup) -> TestApp {
-    let app = setup.start().await;
-    app.register("alice").await;
-    for _ in 0..3 {
-        assert_eq!(app.client().login("alice", WRONG).await.status, 401);
-    }
-    app
 }
 
 /// A fresh challenge of the login.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::flows::{NEW, no_limits};
 use super::http::{NUMBER, OTHER};
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{Answer, PASSWORD, Store, TestApp, on_both_stores, subject_path};
 use crate::support::setup::max;
 
 #[tokio::test]
@@ -38,14 +38,6 @@ async fn a_one_time_password_opens_nothing_but_its_change() {
     assert_eq!(client.get("/api/v1/admin/messages").await.status, 200);
 }
 
-/// Somebody who may look into the ledger, signed in.
-pub async fn admin(app: &TestApp) -> Client {
-    app.administrator("boss").await;
-    let client = app.client();
-    assert_eq!(client.login("boss", PASSWORD).await.status, 200);
-    client
-}
-
 on_both_stores!(
     the_ledger_is_for_administrators,
     a_message_shows_what_its_number_has_used_as_the_look_up_does,
@@ -67,7 +59,7 @@ async fn the_ledger_is_for_administrators(store: Store) {
     let lift = user.submit("/account", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
     assert_eq!(lift.status, 403);
 
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for n in 0..55 {
         app.advance(Duration::from_secs(1));
         assert_eq!(user.ask_code(if n < 2 { OTHER } else { NUMBER }, "login").await.status, 202);
@@ -105,7 +97,7 @@ async fn the_ledger_is_for_administrators(store: Store) {
 async fn a_message_shows_what_its_number_has_used_as_the_look_up_does(store: Store) {
     let rules = [max(5).per("1h"), max(9).per("1d")];
     let app = TestApp::on(store).limit("sms-phone", &rules).set("sms.brake.enabled", false).start().await;
-    let (user, boss) = (app.client(), admin(&app).await);
+    let (user, boss) = (app.client(), app.sign_in_admin("boss").await);
     for phone in [NUMBER, NUMBER, OTHER, NUMBER] {
         app.advance(Duration::from_secs(1));
         assert_eq!(user.ask_code(phone, "login").await.status, 202);
@@ -116,8 +108,7 @@ async fn a_message_shows_what_its_number_has_used_as_the_look_up_does(store: Sto
         cells.map(|rest| rest.split('<').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let counted = async |phone: &str| {
-        let path = format!("/api/v1/admin/subjects/sms-phone/{}", phone.replace('+', "%2B"));
-        let log = boss.get(&path).await;
+        let log = boss.get(&subject_path("sms-phone", phone)).await;
         log.body["rules"][0]["count"].as_u64().unwrap_or_else(|| panic!("{}", log.text))
     };
     assert_eq!(used().await, ["3", "1", "3", "3"].map(|sent| format!("{sent} of 5")));
@@ -136,7 +127,7 @@ async fn a_message_shows_what_its_number_has_used_as_the_look_up_does(store: Sto
 #[tokio::test]
 async fn a_braked_prefix_is_shown_and_lifted() {
     let app = no_limits().set("sms.brake.min_sent", 1).start().await;
-    let (user, boss) = (app.client(), admin(&app).await);
+    let (user, boss) = (app.client(), app.sign_in_admin("boss").await);
     let brake = async || {
         for _ in 0..10 {
             // A registration is refused; a sign-in requires a challenge.
@@ -187,7 +178,6 @@ async fn a_braked_prefix_is_shown_and_lifted() {
     let events = boss.get("/api/v1/admin/events?action=admin&limit=1").await;
     assert!(events.text.contains(r#"\"reason\":\"called\""#), "{}", events.text);
     let long = json!({ "reason": "x".repeat(501) });
-    let request = boss.http.delete(format!("{}/api/v1/admin/brakes/%2B861380013", app.url)).json(&long);
-    assert_eq!(request.send().await.unwrap().status(), 422);
+    assert_eq!(boss.delete("/api/v1/admin/brakes/%2B861380013", long).await.status, 422);
     assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
 }

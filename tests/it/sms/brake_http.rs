@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::administration::admin;
 use super::http::bare;
 use crate::relay::Logto;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
@@ -40,7 +39,7 @@ async fn others_are_served(app: &TestApp, boss: &Client, phone: &str) {
 
 async fn strangers_who_ask_for_a_range_stop_no_program_and_challenge_registration(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for n in 0..100 {
         let stranger = app.client_at(&format!("198.51.{}.{}", n % 25, n));
         let asked = stranger.ask_code(&format!("+8613800{n:02}0{n:03}"), "login").await;
@@ -51,7 +50,7 @@ async fn strangers_who_ask_for_a_range_stop_no_program_and_challenge_registratio
 
 async fn strangers_who_ask_for_a_block_stop_no_program_and_challenge_registration(store: Store) {
     let app = TestApp::on(store).behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for n in 0..20 {
         let stranger = app.client_at(&format!("198.51.{}.{n}", n % 5));
         let asked = stranger.ask_code(&format!("+86138009900{:02}", 50 + n), "login").await;
@@ -63,7 +62,7 @@ async fn strangers_who_ask_for_a_block_stop_no_program_and_challenge_registratio
 async fn a_braked_verifier_serves_the_numbers_that_it_has_verified_and_answers_all_alike(store: Store) {
     let setup = TestApp::on(store).set("sms.brake.min_sent", 10);
     let app = setup.without(&["sms-phone", "sms-address", "sms-network", "sms-prefix"]).start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = Program::of(&app, &boss, "verify:shop").await;
     let (old, young, new) = ("+8613800138010", "+8613800138011", "+8613800138012");
     let (id, code) = shop.sent(old).await;

@@ -7,7 +7,6 @@ use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::administration::admin;
 use super::flows::{ask, send_on};
 use super::http::NUMBER;
 use crate::support::app::{Store, TestApp};
@@ -33,7 +32,7 @@ async fn a_code_that_reached_a_handset_through_kannel_signs_in_and_its_report_is
     let entered = json!({ "phone": NUMBER, "code": code_in(&delivered[0].text) });
     assert_eq!(client.call("/sms/login", entered).await.status, 200);
 
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     for _ in 0..500 {
         let ledger = boss.get("/api/v1/admin/messages").await;
         let message = &ledger.body["messages"][0];
@@ -71,7 +70,8 @@ async fn what_may_have_gone_out_is_told_as_such_counts_and_opens() {
     let page = app.client();
     let told = page.submit("/login/code", "/login/code", &[("phone", "+8613900139000")]).await;
     assert!(told.status == 200 && told.text.contains("The message may be delayed"), "{}", told.text);
-    let state = &admin(&app).await.get("/api/v1/admin/messages").await.body["messages"][0]["state"];
+    let state =
+        &app.sign_in_admin("boss").await.get("/api/v1/admin/messages").await.body["messages"][0]["state"];
     assert_eq!(state, "unknown");
 }
 

@@ -337,9 +337,7 @@ async fn a_number_is_given_to_an_account_and_taken_away() {
     other.register("bob", PASSWORD).await;
     assert_eq!(give(&other, NUMBER).await.problem(), "phone-taken");
     let remove = async |client: &Client| {
-        let request = client.http.delete(format!("{}/api/v1/account/phone", app.url));
-        let request = request.json(&json!({ "current_password": PASSWORD }));
-        Answer::read(request.send().await.unwrap()).await
+        client.delete("/api/v1/account/phone", json!({ "current_password": PASSWORD })).await
     };
     let kept = remove(&new).await;
     assert_eq!((kept.status, kept.problem()), (409, "only-way-in"));

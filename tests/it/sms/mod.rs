@@ -1,6 +1,6 @@
 //! SMS codes: what is sent, what counts, what carries it, and what an entered code can do.
 
-pub mod administration;
+mod administration;
 mod brake_http;
 mod brake_scopes;
 mod braking;

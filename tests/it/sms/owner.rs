@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::administration::admin;
 use super::flows::{NEW, ask, no_limits, send_on};
 use super::http::{NUMBER, OTHER, enter, with_number};
-use crate::support::app::{Answer, Client, PASSWORD, TestApp};
+use crate::support::app::PASSWORD;
+
+const PHONE: &str = "/api/v1/account/phone";
 
 fn giving(code: &str, password: Option<&str>) -> Value {
     let mut body = json!({ "phone": OTHER, "code": code });
@@ -13,11 +14,6 @@ fn giving(code: &str, password: Option<&str>) -> Value {
         body["current_password"] = json!(password);
     }
     body
-}
-
-async fn remove(app: &TestApp, client: &Client, body: Value) -> Answer {
-    let request = client.http.delete(format!("{}/api/v1/account/phone", app.url)).json(&body);
-    Answer::read(request.send().await.unwrap()).await
 }
 
 #[tokio::test]
@@ -29,13 +25,13 @@ async fn a_stolen_session_without_the_password_neither_sets_nor_removes_a_number
     assert_eq!((refused.status, &refused.body["errors"][0]["field"]), (422, &json!("current_password")));
     let refused = thief.call("/account/phone", giving(&code, Some(NEW))).await;
     assert_eq!((refused.status, refused.problem()), (401, "invalid-credentials"));
-    assert_eq!(remove(&app, &thief, json!({})).await.status, 422);
-    assert_eq!(remove(&app, &thief, json!({ "current_password": NEW })).await.status, 401);
+    assert_eq!(thief.delete(PHONE, json!({})).await.status, 422);
+    assert_eq!(thief.delete(PHONE, json!({ "current_password": NEW })).await.status, 401);
     assert_eq!(thief.get("/api/v1/session").await.body["user"]["phone"], NUMBER);
     // The code was used up by none of these.
     assert_eq!(thief.call("/account/phone", giving(&code, Some(PASSWORD))).await.status, 204);
     assert_eq!(thief.get("/api/v1/session").await.body["user"]["phone"], OTHER);
-    assert_eq!(remove(&app, &thief, json!({ "current_password": PASSWORD })).await.status, 204);
+    assert_eq!(thief.delete(PHONE, json!({ "current_password": PASSWORD })).await.status, 204);
 }
 
 #[tokio::test]
@@ -45,11 +41,11 @@ async fn wrong_passwords_there_count_as_failed_sign_ins_to_the_account() {
     for _ in 0..2 {
         assert_eq!(client.call("/account/phone", giving("123456", Some(NEW))).await.status, 401);
     }
-    let third = remove(&app, &client, json!({ "current_password": NEW })).await;
+    let third = client.delete(PHONE, json!({ "current_password": NEW })).await;
     assert_eq!((third.status, &third.body["captcha_required"]), (401, &json!(true)));
     for answer in [
         client.call("/account/phone", giving("123456", Some(PASSWORD))).await,
-        remove(&app, &client, json!({ "current_password": PASSWORD })).await,
+        client.delete(PHONE, json!({ "current_password": PASSWORD })).await,
         app.client().login("alice", PASSWORD).await,
     ] {
         assert_eq!((answer.status, answer.problem()), (403, "captcha-required"), "{}", answer.text);
@@ -73,7 +69,7 @@ async fn an_account_without_a_password_keeps_its_number_until_it_has_one() {
 #[tokio::test]
 async fn an_administrator_is_opened_by_no_code() {
     let app = no_limits().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let code = boss.code(OTHER, "verify").await;
     assert_eq!(boss.call("/account/phone", giving(&code, Some(PASSWORD))).await.status, 204);
     let thief = app.client();

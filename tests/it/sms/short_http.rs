@@ -2,7 +2,6 @@
 
 use serde_json::json;
 
-use super::administration::admin;
 use super::flows::{ask, send_on};
 use super::http::{NUMBER, OTHER, bare, enter, with_number};
 use crate::support::app::{ANSWER, Answer, Client, Store, TestApp, on_both_stores};
@@ -94,7 +93,7 @@ async fn the_pages_say_that_codes_are_short(store: Store) {
 
 async fn the_overview_says_that_codes_are_short(store: Store) {
     let app = short(store).await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let page = boss.get("/admin").await;
     assert!(page.text.contains("SMS budget short: 3 of 5 messages used"), "{}", page.text);
     ask_solved(&app.client(), OTHER, "login").await;

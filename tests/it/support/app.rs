@@ -248,6 +248,22 @@ impl TestApp {
         services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
     }
 
+    /// A new administrator's client.
+    pub async fn sign_in_admin(&self, name: &str) -> Client {
+        self.admit(name, self.client()).await
+    }
+
+    /// The same at an address, behind a proxy.
+    pub async fn sign_in_admin_at(&self, name: &str, address: &str) -> Client {
+        self.admit(name, self.client_at(address)).await
+    }
+
+    async fn admit(&self, name: &str, client: Client) -> Client {
+        self.administrator(name).await;
+        assert_eq!(client.login(name, PASSWORD).await.status, 200);
+        client
+    }
+
     pub async fn register(&self, login: &str) {
         let answer = self.client().register(login, PASSWORD).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -317,6 +333,12 @@ impl Answer {
     }
 }
 
+/// Where a subject of a limit is looked up and let in again.
+pub fn subject_path(limit: &str, subject: &str) -> String {
+    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
+    format!("/api/v1/admin/subjects/{limit}/{}", subject.replace('+', "%20"))
+}
+
 /// A client that only reaches this machine.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -339,6 +361,21 @@ impl Client {
     pub async fn call(&self, path: &str, body: serde_json::Value) -> Answer {
         let request = self.http.post(format!("{}/api/v1{path}", self.url)).json(&body);
         Answer::read(request.send().await.unwrap()).await
+    }
+
+    /// Saves over what has that version.
+    pub async fn put(&self, path: &str, version: &str, body: serde_json::Value) -> Answer {
+        let request = self.http.put(format!("{}{path}", self.url)).json(&body);
+        Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await
+    }
+
+    pub async fn delete(&self, path: &str, body: serde_json::Value) -> Answer {
+        Answer::read(self.http.delete(format!("{}{path}", self.url)).json(&body).send().await.unwrap()).await
+    }
+
+    /// Lets a subject of a limit in again.
+    pub async fn clear(&self, limit: &str, subject: &str) -> Answer {
+        self.delete(&subject_path(limit, subject), serde_json::json!({ "reason": "called us" })).await
     }
 
     /// A form, sent as a browser sends it from a page of ours.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use super::rig::{LIMITS, put, save, shown, with_max};
+use super::rig::{LIMITS, save, shown, with_max};
 use crate::support::app::{Client, PASSWORD};
 use crate::support::process::{Home, Running};
 
@@ -129,7 +129,7 @@ async fn what_a_variable_sets_is_shown_as_such_and_not_saved() {
         json!({ "toml": "[limits.sms-phone]\nrules = []\n", "reason": "r" }),
     ] {
         let line = if body["toml"].is_string() { json!(1) } else { Value::Null };
-        let answer = put(&client, version, body).await;
+        let answer = client.put(LIMITS, version, body).await;
         let error = &answer.body["errors"][0];
         assert_eq!(
             (answer.status, &error["field"], &error["line"]),

@@ -4,7 +4,6 @@ use gatehouse::accounts::{NewToken, TokenScopes, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::rig::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
 
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
@@ -85,7 +84,7 @@ async fn send(app: &TestApp, client: &Client, token: Option<&str>, way: &(&str, 
 #[tokio::test]
 async fn a_draft_of_nothing_but_mistakes_is_answered_with_a_hundred_of_them_at_most() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     for way in drafts() {
         let refused = send(&app, &boss, None, &way).await;
         let what = format!("{} {} {:.100}", way.0, way.1, way.2.to_string());
@@ -103,7 +102,7 @@ async fn a_draft_of_nothing_but_mistakes_is_answered_with_a_hundred_of_them_at_m
 #[tokio::test]
 async fn a_token_that_only_reads_tries_no_more_limits_than_there_may_be() {
     let app = TestApp::start(Store::Memory).await;
-    admin(&app, "boss").await;
+    app.sign_in_admin("boss").await;
     let account = app.services.accounts.find(&Username::parse("boss").unwrap()).await.unwrap().unwrap();
     let scopes = TokenScopes::parse(["limits:read"]).unwrap();
     let new = NewToken { name: "monitor".into(), scopes, expires_in: Some(DAY) };
@@ -124,7 +123,7 @@ async fn a_token_that_only_reads_tries_no_more_limits_than_there_may_be() {
 #[tokio::test]
 async fn many_drafts_at_once_are_all_answered() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let way = ("POST", "/api/v1/admin/apps/preview", json!({ "apps": empty(4_000) }));
     let answers = futures_util::future::join_all((0..8).map(|_| send(&app, &boss, None, &way))).await;
     for answer in answers {
@@ -136,7 +135,7 @@ async fn many_drafts_at_once_are_all_answered() {
 #[tokio::test]
 async fn the_editors_say_the_same_as_the_calls() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let custom = (0..3_000).map(|name| format!("[limits.custom.l{name}]\nrules = []\n")).collect::<String>();
     for (page, toml, told) in [
         ("/admin/apps/edit", "[[apps]]\n".repeat(4_000), "there are more mistakes"),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{LIMITS, admin, max, save, shown, with_max};
+use super::rig::{LIMITS, max, save, shown, with_max};
 use super::service::{document, ready};
 use super::shared::{SEED, Three, save_again, saved_through_each};
 use crate::support::app::{PASSWORD, Store, TestApp};
@@ -59,7 +59,7 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
 async fn of_two_saves_at_once_one_is_overtaken() {
     let nacos = NacosServer::start().await;
     let (one, other) = tokio::join!(on(&nacos, ""), on(&nacos, ""));
-    let (boss, rival) = tokio::join!(admin(&one, "boss"), admin(&other, "rival"));
+    let (boss, rival) = tokio::join!(one.sign_in_admin("boss"), other.sign_in_admin("rival"));
     for round in 0..8 {
         let (version, limits) = shown(&boss).await;
         until("both have seen it", async || shown(&rival).await.0 == version).await;
@@ -95,7 +95,7 @@ async fn an_empty_place_is_filled_with_the_live_part_of_the_file_alone() {
 async fn nonsense_changes_nothing_and_is_told() {
     let nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     filled(&nacos, &app).await;
     let nonsense = [
         ("[limits", "is not TOML"),
@@ -125,7 +125,7 @@ async fn nonsense_changes_nothing_and_is_told() {
 async fn what_was_in_force_is_put_back_where_it_was_deleted() {
     let nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     filled(&nacos, &app).await;
     nacos.set(&document(7)).await;
     until("it is followed", async || max(&app) == 7).await;
@@ -142,7 +142,7 @@ async fn what_was_in_force_is_put_back_where_it_was_deleted() {
 async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     let mut nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     filled(&nacos, &app).await;
     let (version, limits) = shown(&boss).await;
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
@@ -172,7 +172,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     let account = format!("username = \"gate\"\npassword = \"file:{}\"\n", password.display());
     // Without the secret the file applies, and the reason is reported.
     let app = on(&nacos, &account).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let down = async || boss.get(LIMITS).await.body["backend_down"].as_str().unwrap_or_default().to_owned();
     until("it is told", async || down().await.contains("the sign-in at")).await;
     assert!(down().await.contains("cannot be read"), "{}", down().await);
@@ -180,7 +180,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     drop(app);
     std::fs::write(&password, "keeper\n").unwrap();
     let (app, stranger) = tokio::join!(on(&nacos, &account), on(&nacos, ""));
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     until("it is let in", async || ready(&boss).await["backend"] == "up").await;
     let (version, limits) = shown(&boss).await;
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;

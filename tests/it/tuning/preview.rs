@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::rig::{admin, shown, with_max};
+use super::rig::{shown, with_max};
 use crate::factors;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
@@ -54,7 +54,7 @@ async fn assert_current(app: &TestApp, boss: &Client, decided: [u64; 3]) {
 
 async fn the_record_is_shown_as_it_is_and_a_draft_decides_otherwise(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     assert_eq!(attempts(&app, "alice", &[WRONG; 5]).await, [401, 401, 401, 403, 403]);
     // Of the boss, of the registration, of alice.
@@ -73,12 +73,12 @@ async fn the_record_is_shown_as_it_is_and_a_draft_decides_otherwise(store: Store
 
 async fn a_replay_clears_the_log_that_an_administrator_cleared(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     assert_eq!(attempts(&app, "boss", &[WRONG; 3]).await, [401; 3]);
     assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403]);
     app.advance(SECOND);
-    clear(&boss, "login-account", "alice").await;
+    assert_eq!(boss.clear("login-account", "alice").await.status, 204);
     assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403]);
     assert_eq!(attempts(&app, "boss", &[WRONG]).await, [403], "their own failures stay");
     assert_current(&app, &boss, [1 + 1 + 3 + 6, 3, 0]).await;
@@ -86,7 +86,7 @@ async fn a_replay_clears_the_log_that_an_administrator_cleared(store: Store) {
 
 async fn a_replay_clears_no_log_for_a_subject_that_it_has_none_of(store: Store) {
     let app = TestApp::on(store).limit("custom.reply", &[max(2).per("1h")]).start().await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     assert_eq!(attempts(&app, "nobody", &[WRONG; 3]).await, [401; 3]);
     app.advance(SECOND);
     let others = [
@@ -100,7 +100,7 @@ async fn a_replay_clears_no_log_for_a_subject_that_it_has_none_of(store: Store) 
         ("login-account", "boss"),
     ];
     for (limit, subject) in others {
-        clear(&boss, limit, subject).await;
+        assert_eq!(boss.clear(limit, subject).await.status, 204, "{limit}");
     }
     assert_eq!(attempts(&app, "nobody", &[WRONG; 2]).await, [403; 2]);
     assert_current(&app, &boss, [1 + 3, 2, 0]).await;
@@ -108,7 +108,7 @@ async fn a_replay_clears_no_log_for_a_subject_that_it_has_none_of(store: Store) 
 
 async fn a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in(store: Store) {
     let app = TestApp::start(store).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let user = app.client();
     let code = user.code(NUMBER, "register").await;
     let made = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
@@ -134,17 +134,10 @@ async fn a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in(store: St
     assert_eq!(resets.body["events"].as_array().unwrap().len(), 1, "{}", resets.text);
 }
 
-async fn clear(boss: &Client, limit: &str, subject: &str) {
-    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
-    let url = format!("{}/api/v1/admin/subjects/{limit}/{subject}", boss.url);
-    let answer = boss.http.delete(url).json(&json!({ "reason": "called us" })).send().await.unwrap();
-    assert_eq!(answer.status(), 204, "{limit}");
-}
-
 #[tokio::test]
 async fn a_bad_draft_is_refused_at_its_field() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (_, limits) = shown(&boss).await;
     let told = async |body: Value| {
         let answer = preview(&boss, body).await;
@@ -162,7 +155,7 @@ async fn a_bad_draft_is_refused_at_its_field() {
 #[tokio::test]
 async fn a_form_is_answered_with_a_page_whether_or_not_a_script_asked_for_its_progress() {
     let app = TestApp::start(Store::Memory).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     app.register("alice").await;
     assert_eq!(attempts(&app, "alice", &[WRONG; 5]).await, [401, 401, 401, 403, 403]);
     app.advance(SECOND);
@@ -195,7 +188,7 @@ async fn drafts_are_tried_by_administrators_only() {
 
 async fn codes_of_an_app_are_replayed_for_the_account_and_for_each_known_device(store: Store) {
     let app = TestApp::start(store).await;
-    let (boss, owner) = (admin(&app, "boss").await, factors::owner(&app, "alice").await);
+    let (boss, owner) = (app.sign_in_admin("boss").await, factors::owner(&app, "alice").await);
     let thief = app.client();
     for (browser, guesses) in [(&thief, 7), (&owner.browser, 3)] {
         factors::first_step(browser, "alice").await;
@@ -252,7 +245,7 @@ async fn codes_of_an_app_are_replayed_for_the_account_and_for_each_known_device(
 
 async fn a_known_device_has_its_own_log_and_its_own_figures_in_a_replay(store: Store) {
     let app = TestApp::start(store).await;
-    let (boss, owner) = (admin(&app, "boss").await, app.client());
+    let (boss, owner) = (app.sign_in_admin("boss").await, app.client());
     assert_eq!(owner.register("alice", PASSWORD).await.status, 201);
     for (password, status) in [(WRONG, 401), (PASSWORD, 200), (WRONG, 401), (WRONG, 401)] {
         app.advance(SECOND);

@@ -123,10 +123,7 @@ async fn what_was_forgiven_or_cleared_in_a_realm_is_so_in_a_replay(store: Store)
     app.advance(SECOND);
     assert_eq!(shop.ask("ada").await["decision"], "challenge");
     app.advance(SECOND);
-    let path = "/api/v1/admin/subjects/guard-account/guard%3Ashop%3Aada";
-    let request = boss.http.delete(format!("{}{path}", boss.url));
-    let cleared = request.json(&json!({ "reason": "called us" })).send().await.unwrap();
-    assert_eq!(cleared.status(), 204);
+    assert_eq!(boss.clear("guard-account", "guard:shop:ada").await.status, 204);
     fail(&app, &shop, "ada", 1).await;
     assert_current(&app, &boss, "guard-account", [8, 7, 1]).await;
     let report = with_max(&boss, "guard-account", 2).await;

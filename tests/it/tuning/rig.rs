@@ -1,26 +1,10 @@
-//! The common parts of tests that change limits: an administrator, and the calls that they make.
+//! The common parts of tests that change limits: the calls of an administrator.
 
 use serde_json::{Value, json};
 
-use crate::support::app::{Answer, Client, PASSWORD, TestApp};
+use crate::support::app::{Answer, Client, TestApp};
 
 pub const LIMITS: &str = "/api/v1/admin/limits";
-
-/// Signs in an administrator.
-pub async fn admin(app: &TestApp, name: &str) -> Client {
-    sign_in(app, name, app.client()).await
-}
-
-/// The same at an address, behind a proxy.
-pub async fn admin_from(app: &TestApp, name: &str, address: &str) -> Client {
-    sign_in(app, name, app.client_at(address)).await
-}
-
-async fn sign_in(app: &TestApp, name: &str, client: Client) -> Client {
-    app.administrator(name).await;
-    assert_eq!(client.login(name, PASSWORD).await.status, 200);
-    client
-}
 
 /// The version, and the limits in the form that can be sent back.
 pub async fn shown(client: &Client) -> (String, Value) {
@@ -30,13 +14,8 @@ pub async fn shown(client: &Client) -> (String, Value) {
     (answer.body["version"].as_str().unwrap().to_owned(), answer.body["limits"].clone())
 }
 
-pub async fn put(client: &Client, version: &str, body: Value) -> Answer {
-    let request = client.http.put(format!("{}{LIMITS}", client.url)).json(&body);
-    Answer::read(request.header("if-match", format!("\"{version}\"")).send().await.unwrap()).await
-}
-
 pub async fn save(client: &Client, version: &str, limits: &Value) -> Answer {
-    put(client, version, json!({ "limits": limits, "reason": "a test" })).await
+    client.put(LIMITS, version, json!({ "limits": limits, "reason": "a test" })).await
 }
 
 /// `max` failures of an account before a CAPTCHA, everything else unchanged.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use super::rig::{LIMITS, admin, max, put, save, shown, with_max};
+use super::rig::{LIMITS, max, save, shown, with_max};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const DOCUMENT: &str = "# Ours.\n[sms] # codes\ncode_ttl = \"4m\"\n\n# Night shift.\n[limits.login-account]\n\
@@ -19,7 +19,7 @@ fn text(app: &TestApp) -> String {
 async fn a_save_is_in_force_when_it_is_answered_and_touches_nothing_else() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
     std::fs::set_permissions(app.file(), std::fs::Permissions::from_mode(0o640)).unwrap();
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     let answer = save(&boss, &version, &with_max(&limits, 7)).await;
     assert_eq!((answer.status, max(&app)), (200, 7), "{}", answer.text);
@@ -41,13 +41,13 @@ async fn a_save_is_in_force_when_it_is_answered_and_touches_nothing_else() {
 #[tokio::test]
 async fn what_changes_nothing_is_saved_and_says_so() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     let answer = save(&boss, &version, &limits).await;
     assert_eq!((answer.status, &answer.body), (200, &json!({ "version": version, "changed": false })));
     assert_eq!(text(&app), DOCUMENT);
     let toml = boss.get(LIMITS).await.body["toml"].as_str().unwrap().replace("60s", "1m");
-    let answer = put(&boss, &version, json!({ "toml": toml, "reason": "in other words" })).await;
+    let answer = boss.put(LIMITS, &version, json!({ "toml": toml, "reason": "in other words" })).await;
     assert_eq!((answer.status, &answer.body["changed"]), (200, &json!(false)), "{}", answer.text);
     assert_eq!(text(&app), DOCUMENT.replace("60s", "1m"));
 }
@@ -55,7 +55,7 @@ async fn what_changes_nothing_is_saved_and_says_so() {
 #[tokio::test]
 async fn of_two_who_save_at_once_one_is_told_what_the_other_did() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let (ada, bea) = (admin(&app, "ada").await, admin(&app, "bea").await);
+    let (ada, bea) = (app.sign_in_admin("ada").await, app.sign_in_admin("bea").await);
     for round in 0..10 {
         let (version, limits) = shown(&ada).await;
         let drafts = [with_max(&limits, 100 + round), with_max(&limits, 200 + round)];
@@ -75,7 +75,7 @@ async fn of_two_who_save_at_once_one_is_told_what_the_other_did() {
 #[tokio::test]
 async fn who_has_not_seen_an_edit_by_hand_does_not_undo_it() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     let edited = DOCUMENT.replace("4m", "3m");
     std::fs::write(app.file(), &edited).unwrap();
@@ -88,7 +88,7 @@ async fn who_has_not_seen_an_edit_by_hand_does_not_undo_it() {
 #[tokio::test]
 async fn a_bad_draft_is_told_at_its_field_and_changes_nothing() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, _) = shown(&boss).await;
     let rules = |rules: Value| json!({ "limits": { "login-account": { "rules": rules } }, "reason": "r" });
     let toml = |toml: &str| json!({ "toml": toml, "reason": "r" });
@@ -119,7 +119,7 @@ async fn a_bad_draft_is_told_at_its_field_and_changes_nothing() {
         (json!({ "limits": {} }), "reason", Value::Null),
     ];
     for (body, field, line) in mistakes {
-        let answer = put(&boss, &version, body.clone()).await;
+        let answer = boss.put(LIMITS, &version, body.clone()).await;
         assert_eq!((answer.status, answer.problem()), (422, "invalid-input"), "{body}: {}", answer.text);
         let error = &answer.body["errors"][0];
         assert_eq!((&error["field"], &error["line"]), (&json!(field), &line), "{body}: {}", answer.text);
@@ -131,7 +131,7 @@ async fn a_bad_draft_is_told_at_its_field_and_changes_nothing() {
 #[tokio::test]
 async fn a_save_names_what_it_replaces_and_is_for_administrators() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let user = app.client();
     user.register("user", PASSWORD).await;
     let (version, limits) = shown(&boss).await;
@@ -165,12 +165,12 @@ on_both_stores!(what_was_in_force_is_remembered_and_comes_back,);
 
 async fn what_was_in_force_is_remembered_and_comes_back(store: Store) {
     let app = TestApp::with(store, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     for max in [7, 3, 8] {
         let (version, _) = shown(&boss).await;
         let body = json!({ "limits": with_max(&limits, max), "reason": format!("make it {max}") });
-        assert_eq!(put(&boss, &version, body).await.status, 200);
+        assert_eq!(boss.put(LIMITS, &version, body).await.status, 200);
     }
     let history = boss.get(&format!("{LIMITS}/history")).await.body["changes"].clone();
     let reasons: Vec<_> = history.as_array().unwrap().iter().map(|change| &change["reason"]).collect();
@@ -210,7 +210,7 @@ async fn what_was_in_force_is_remembered_and_comes_back(store: Store) {
 #[tokio::test]
 async fn what_cannot_be_written_says_why_and_changes_nothing() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     let folder = app.file().parent().unwrap().to_owned();
     // A ConfigMap: the file is a link through ..data.
@@ -240,7 +240,7 @@ async fn what_cannot_be_written_says_why_and_changes_nothing() {
 #[tokio::test]
 async fn what_administrators_did_and_would_have_done_is_recorded() {
     let app = TestApp::with(Store::Memory, DOCUMENT).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     assert_eq!(save(&boss, &version, &with_max(&limits, 7)).await.status, 200);
     assert_eq!(save(&boss, &version, &with_max(&limits, 8)).await.status, 412);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::rig::{LIMITS, admin, max, save, shown, with_max};
+use super::rig::{LIMITS, max, save, shown, with_max};
 use crate::support::app::{Client, PASSWORD, Store, TestApp};
 use crate::support::ports::free_port;
 use crate::support::process::Home;
@@ -71,7 +71,7 @@ async fn what_disables_a_password_is_followed_there_too() {
 async fn nonsense_changes_nothing_and_is_told() {
     let redis = RedisServer::start();
     let app = on(redis.port).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let nonsense = [
         ("[limits", "is not TOML"),
         ("", "is empty"),
@@ -113,7 +113,7 @@ async fn nonsense_changes_nothing_and_is_told() {
 async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     let mut redis = RedisServer::start();
     let app = on(redis.port).await;
-    let boss = admin(&app, "boss").await;
+    let boss = app.sign_in_admin("boss").await;
     let (version, limits) = shown(&boss).await;
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
     assert_eq!(saved.status, 200, "{}", saved.text);
@@ -171,7 +171,7 @@ async fn it_may_stand_on_sentinels_or_a_cluster() {
         let live = format!("[live]\nbackend = \"redis\"\nurl = \"{url}\"\npoll = \"1h\"\n{}", document(50));
         let (app, other) =
             (TestApp::with(Store::Memory, &live).await, TestApp::with(Store::Memory, &live).await);
-        let boss = admin(&app, "boss").await;
+        let boss = app.sign_in_admin("boss").await;
         assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "backend": "up" }));
         let (version, limits) = shown(&boss).await;
         // The other instance listens by now; a change before that would be found by reading.

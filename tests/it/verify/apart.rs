@@ -9,7 +9,6 @@ use tokio::task::JoinSet;
 use super::{PHONE, Program};
 use crate::guard::console::hits;
 use crate::relay::Logto;
-use crate::sms::administration::admin;
 use crate::sms::http::with_number;
 use crate::sms::rig::until;
 use crate::support::app::{ANSWER, Answer, Client, Store, TestApp, on_both_stores};
@@ -38,7 +37,7 @@ pub struct Ways {
 
 pub async fn started(setup: Setup) -> Ways {
     let app = setup.behind_a_proxy().start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = Program::of(&app, &boss, "verify:shop").await;
     let idp = Logto::of(&app, &boss, "relay:idp").await;
     Ways { app, boss, shop, idp }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{PHONE, Program, id_of, other_than, start};
-use crate::guard::console::{clear, hits, path};
-use crate::support::app::{Store, on_both_stores};
+use crate::guard::console::hits;
+use crate::support::app::{Store, on_both_stores, subject_path};
 
 on_both_stores!(
     wrong_codes_in_a_program_are_looked_up_and_cleared_there,
@@ -41,10 +41,10 @@ async fn wrong_codes_in_a_program_are_looked_up_and_cleared_there(store: Store) 
     assert_eq!(asked.status, 303, "{}", asked.text);
     let page = boss.get("/admin/lookup").await.text;
     assert!(page.contains("Number in another program") && page.contains("5 of 5 used"), "{page}");
-    clear(&boss, "sms-guess", PHONE).await;
+    assert_eq!(boss.clear("sms-guess", PHONE).await.status, 204);
     assert_eq!(counts().await, [5, 1, 0], "only what it names");
     assert_eq!(shop.check(&id, &code).await.status, 429);
-    clear(&boss, "sms-guess", IN_SHOP).await;
+    assert_eq!(boss.clear("sms-guess", IN_SHOP).await.status, 204);
     assert_eq!(counts().await, [0, 1, 0]);
     shop.approve(&id, &code).await;
     mail.approve(&theirs, &their_code).await;
@@ -60,7 +60,7 @@ async fn what_a_program_has_sent_is_looked_up_and_cleared(store: Store) {
     let sent = async |name| hits(&boss, "verify-token", name).await;
     assert_eq!((sent("verify:shop").await, sent("verify:mail").await), (3, 1));
     assert_eq!(hits(&boss, "relay-token", "relay:shop").await, 0);
-    clear(&boss, "verify-token", "verify:shop").await;
+    assert_eq!(boss.clear("verify-token", "verify:shop").await.status, 204);
     assert_eq!((sent("verify:shop").await, sent("verify:mail").await), (0, 1));
     let unknown = [
         ("verify-token", "shop"),
@@ -76,7 +76,7 @@ async fn what_a_program_has_sent_is_looked_up_and_cleared(store: Store) {
         ("program-prefix", "+861380013"),
     ];
     for (limit, subject) in unknown {
-        let answer = boss.get(&path(limit, subject)).await;
+        let answer = boss.get(&subject_path(limit, subject)).await;
         assert_eq!((answer.status, answer.problem()), (404, "unknown-subject"), "{limit} {subject}");
     }
 }

@@ -8,7 +8,6 @@ use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::{PHONE, Program, id_of, start, started};
-use crate::guard::console::clear;
 use crate::support::app::{Answer, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -60,7 +59,7 @@ async fn a_store_that_forgets_gives_a_number_no_new_guesses(store: Store) {
             shop.guess(&id, &code).await;
         }
         // Neither does letting the number in again at our own sign-in.
-        clear(&boss, "sms-guess", PHONE).await;
+        assert_eq!(boss.clear("sms-guess", PHONE).await.status, 204);
         after.extend(forget(&app, &mut shop).await);
         let sixth = answered(&shop, &id, &code).await;
         assert_eq!((sixth.status, &sixth.body["limit"]), (429, &json!("sms-guess")), "{}", sixth.text);
@@ -72,7 +71,7 @@ async fn a_store_that_forgets_gives_a_number_no_new_guesses(store: Store) {
     }
     // What was let in again at the program stays so.
     let (id, _) = from(&shop, "203.0.113.7").await;
-    clear(&boss, "sms-guess", &format!("verify:shop:{PHONE}")).await;
+    assert_eq!(boss.clear("sms-guess", &format!("verify:shop:{PHONE}")).await.status, 204);
     after.extend(forget(&app, &mut shop).await);
     let (newer, code) = from(&shop, "203.0.113.7").await;
     assert_eq!(answered(&shop, &newer, &super::other_than(&code)).await.status, 401);

@@ -11,7 +11,6 @@ mod windows;
 use serde_json::{Value, json};
 
 use crate::admin::tokens::make;
-use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
 use crate::support::setup::Setup;
 
@@ -31,7 +30,7 @@ async fn start(store: Store) -> (TestApp, Client, Program) {
 
 async fn started(setup: Setup) -> (TestApp, Client, Program) {
     let app = setup.start().await;
-    let boss = admin(&app).await;
+    let boss = app.sign_in_admin("boss").await;
     let shop = Program::of(&app, &boss, "verify:shop").await;
     (app, boss, shop)
 }
