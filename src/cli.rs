@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
 use gatehouse::entropy::Entropy;
@@ -26,6 +26,9 @@ use log::tell;
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
+    /// Configuration file [default: gatehouse.toml, if it exists]
+    #[arg(long, global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -33,42 +36,31 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run the server (the default command).
-    Serve(ConfigOption),
+    Serve,
     /// Check a configuration file and report its mistakes; exit status 0 or 2.
     CheckConfig {
-        /// Configuration file [default: gatehouse.toml]
+        /// Configuration file, as after --config
+        #[arg(conflicts_with = "config")]
         file: Option<PathBuf>,
     },
     /// Manage administrators.
-    Admin {
-        #[command(subcommand)]
-        command: AdminCommand,
-    },
+    #[command(subcommand)]
+    Admin(AdminCommand),
     /// Bring accounts from another system.
-    Accounts {
-        #[command(subcommand)]
-        command: AccountsCommand,
-    },
+    #[command(subcommand)]
+    Accounts(AccountsCommand),
     /// Check the clients of OpenID Connect.
-    Apps {
-        #[command(subcommand)]
-        command: AppsCommand,
-    },
+    #[command(subcommand)]
+    Apps(AppsCommand),
     /// Set up the reverse proxy in front of applications.
-    Gate {
-        #[command(subcommand)]
-        command: GateCommand,
-    },
+    #[command(subcommand)]
+    Gate(GateCommand),
     /// Replace the key that signs cookies, forms, challenges and codes.
-    Key {
-        #[command(subcommand)]
-        command: KeyCommand,
-    },
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Show the limits in force.
-    Limits {
-        #[command(subcommand)]
-        command: LimitsCommand,
-    },
+    #[command(subcommand)]
+    Limits(LimitsCommand),
 }
 
 #[derive(Subcommand)]
@@ -80,25 +72,19 @@ enum AdminCommand {
         /// Read the password from the first line of standard input.
         #[arg(long)]
         password_stdin: bool,
-        #[command(flatten)]
-        at: ConfigOption,
     },
     /// Re-enable a password that was disabled after too many wrong ones in a row.
     Enable {
         /// Username of the account.
         name: String,
-        #[command(flatten)]
-        at: ConfigOption,
     },
     /// Remove the second factors of an account whose owner has lost them; ends its sessions.
     ClearFactors {
         /// Username of the account.
         name: String,
-        #[command(flatten)]
-        at: ConfigOption,
     },
     /// End all sessions of all accounts, before the server starts on a restored database.
-    EndSessions(ConfigOption),
+    EndSessions,
 }
 
 #[derive(Subcommand)]
@@ -110,11 +96,9 @@ enum AccountsCommand {
         /// Only check the file and the database.
         #[arg(long)]
         dry_run: bool,
-        #[command(flatten)]
-        at: ConfigOption,
     },
     /// Count the imported password hashes that no sign-in has replaced yet.
-    Imported(ConfigOption),
+    Imported,
 }
 
 #[derive(Subcommand)]
@@ -132,8 +116,6 @@ enum AppsCommand {
         /// Certificates of your own authority, in PEM.
         #[arg(long, value_name = "FILE")]
         ca_file: Option<PathBuf>,
-        #[command(flatten)]
-        at: ConfigOption,
     },
 }
 
@@ -147,48 +129,38 @@ enum GateCommand {
         /// Name of an application [default: all of [[apps]]]
         #[arg(long)]
         app: Option<String>,
-        #[command(flatten)]
-        at: ConfigOption,
     },
 }
 
 #[derive(Subcommand)]
 enum KeyCommand {
     /// Say which step is next.
-    Show(ConfigOption),
+    Show,
     /// Make a new key, which is accepted and does not sign yet.
-    Add(ConfigOption),
+    Add,
     /// Sign with the new key; the old one is accepted.
-    Use(ConfigOption),
+    Use,
     /// Remove the old key.
-    Drop(ConfigOption),
+    Drop,
     /// Seal secrets of authenticator apps anew, after the whole key file was replaced.
     Reseal {
         /// The key file under which they were sealed before.
         old: PathBuf,
-        #[command(flatten)]
-        at: ConfigOption,
     },
-}
-
-#[derive(Args, Default)]
-struct ConfigOption {
-    /// Configuration file [default: gatehouse.toml, if it exists]
-    #[arg(long)]
-    config: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum LimitsCommand {
     /// List every limit with its rules.
-    Show(ConfigOption),
+    Show,
 }
 
 /// Bad input: the command line, the configuration, a name or a password.
 const UNUSABLE: u8 = 2;
 
 pub fn run() -> ExitCode {
-    match carry_out(Arguments::parse().command.unwrap_or(Command::Serve(ConfigOption::default()))) {
+    let Arguments { config, command } = Arguments::parse();
+    match carry_out(config.as_deref(), command.unwrap_or(Command::Serve)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(CliFailure { message, code }) => {
             // If this cannot be printed, the exit status still says that it failed.
@@ -198,46 +170,42 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn carry_out(command: Command) -> Result<(), CliFailure> {
+fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> {
+    let file = match &command {
+        Command::CheckConfig { file: Some(file) } => Some(file.as_path()),
+        _ => config,
+    };
+    let (source, loaded) = load(file)?;
     match command {
-        Command::Serve(at) => load(&at).and_then(|(source, loaded)| serve::run(source, loaded)),
-        Command::CheckConfig { file } => check_config(file.as_deref()),
-        Command::Admin { command: AdminCommand::Create { name, password_stdin, at } } => {
-            block_on(accounts::create(&load(&at)?.1, &name, password_stdin))?
+        Command::Serve => serve::run(source, loaded),
+        Command::CheckConfig { .. } => {
+            check_config(&loaded, source.path());
+            Ok(())
         }
-        Command::Admin { command: AdminCommand::Enable { name, at } } => {
-            block_on(accounts::enable(&load(&at)?.1, &name))?
+        Command::Admin(AdminCommand::Create { name, password_stdin }) => {
+            block_on(accounts::create(&loaded, &name, password_stdin))?
         }
-        Command::Admin { command: AdminCommand::ClearFactors { name, at } } => {
-            block_on(accounts::clear_factors(&load(&at)?.1, &name))?
+        Command::Admin(AdminCommand::Enable { name }) => block_on(accounts::enable(&loaded, &name))?,
+        Command::Admin(AdminCommand::ClearFactors { name }) => {
+            block_on(accounts::clear_factors(&loaded, &name))?
         }
-        Command::Admin { command: AdminCommand::EndSessions(at) } => {
-            block_on(accounts::end_sessions(&load(&at)?.1))?
+        Command::Admin(AdminCommand::EndSessions) => block_on(accounts::end_sessions(&loaded))?,
+        Command::Accounts(AccountsCommand::Import { file, dry_run }) => {
+            block_on(accounts::import(&loaded, &file, dry_run))?
         }
-        Command::Accounts { command: AccountsCommand::Import { file, dry_run, at } } => {
-            block_on(accounts::import(&load(&at)?.1, &file, dry_run))?
-        }
-        Command::Accounts { command: AccountsCommand::Imported(at) } => {
-            block_on(accounts::imported(&load(&at)?.1))?
-        }
-        Command::Apps { command: AppsCommand::Check { name, login, password_stdin, ca_file, at } } => {
-            let (_, loaded) = load(&at)?;
+        Command::Accounts(AccountsCommand::Imported) => block_on(accounts::imported(&loaded))?,
+        Command::Apps(AppsCommand::Check { name, login, password_stdin, ca_file }) => {
             read_live(&loaded)?;
             let how = (password_stdin, ca_file.as_deref());
             block_on(apps::check(&loaded, &name, login.as_deref(), how))?
         }
-        Command::Gate { command: GateCommand::Print { proxy, app, at } } => {
-            print_gate(&load(&at)?.1, &proxy, app.as_deref())
-        }
-        Command::Key { command: KeyCommand::Show(at) } => show_key_step(&load(&at)?.1),
-        Command::Key { command: KeyCommand::Add(at) } => take_key_step(&load(&at)?.1, KeyStep::Add),
-        Command::Key { command: KeyCommand::Use(at) } => take_key_step(&load(&at)?.1, KeyStep::Use),
-        Command::Key { command: KeyCommand::Drop(at) } => take_key_step(&load(&at)?.1, KeyStep::Drop),
-        Command::Key { command: KeyCommand::Reseal { old, at } } => {
-            block_on(accounts::reseal(&load(&at)?.1, &old))?
-        }
-        Command::Limits { command: LimitsCommand::Show(at) } => {
-            let (source, loaded) = load(&at)?;
+        Command::Gate(GateCommand::Print { proxy, app }) => print_gate(&loaded, &proxy, app.as_deref()),
+        Command::Key(KeyCommand::Show) => show_key_step(&loaded),
+        Command::Key(KeyCommand::Add) => take_key_step(&loaded, KeyStep::Add),
+        Command::Key(KeyCommand::Use) => take_key_step(&loaded, KeyStep::Use),
+        Command::Key(KeyCommand::Drop) => take_key_step(&loaded, KeyStep::Drop),
+        Command::Key(KeyCommand::Reseal { old }) => block_on(accounts::reseal(&loaded, &old))?,
+        Command::Limits(LimitsCommand::Show) => {
             show_limits(&loaded, source.path());
             Ok(())
         }
@@ -267,31 +235,25 @@ fn database_failure(error: ConnectError) -> CliFailure {
     }
 }
 
-fn load(at: &ConfigOption) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
-    load_file(at.config.as_deref())
-}
-
-fn load_file(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
+fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
     let source = ConfigSource::new(file, config::environment_of_process());
     let loaded = source.load().map_err(CliFailure::unusable)?;
     Ok((source, loaded))
 }
 
-fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
-    let (source, loaded) = load_file(file)?;
+fn check_config(loaded: &LoadedConfig, file: &Path) {
     for warning in &loaded.warnings {
         tell!("warning: {warning}");
     }
     if let Some(mismatch) = loaded.settings.server.url_mismatch() {
         tell!("warning: {mismatch}");
     }
-    tell!("{}: ok", source.path().display());
-    if let Some(place) = service(&loaded) {
+    tell!("{}: ok", file.display());
+    if let Some(place) = service(loaded) {
         tell!(
             "[limits] and the other live sections are read from {place}; this file fills it if it is empty"
         );
     }
-    Ok(())
 }
 
 /// The service that keeps the limits; `None` if the file does.

@@ -87,10 +87,15 @@ fn a_file_that_was_named_must_be_there() {
         &["serve", "--config", "none.toml"],
         &["admin", "create", "ada", "--password-stdin", "--config", "none.toml"],
         &["limits", "show", "--config", "none.toml"],
+        &["--config", "none.toml", "limits", "show"],
+        &["--config", "none.toml"],
+        &["check-config", "--config", "none.toml"],
     ] {
         let ended = home.run(arguments);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "none.toml: there is no such file\n"));
     }
+    let two = home.run(&["check-config", "none.toml", "--config", "other.toml"]);
+    assert!(two.code == Some(2) && two.stderr.contains("cannot be used with"), "{}", two.stderr);
     assert!(!home.path("data").exists(), "no account was created");
 }
 
