@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::{Refusal, RuleAction};
 
-/// What asks for a challenge if no limit does: there is more to hash than there is room for.
+/// What asks for a challenge if no limit does: there is no room to hash, or others in flight hold all slots for too long.
 pub const BUSY: &str = "busy";
 /// The same while an administrator has everybody challenged (`[access]`).
 pub const ACCESS: &str = "access";
@@ -35,17 +35,12 @@ impl Denied {
         }
     }
 
-    /// There is no room to hash. Without a challenge one is asked for, so that a flood has to pay.
+    /// There is no room to hash, or no slot became free in time. Without a challenge one is asked for, so that a flood has to pay.
     pub const fn no_room(solved: bool, retry_after: Duration) -> Self {
         match solved {
             true => Self::Busy { retry_after },
             false => Self::Challenged { limit: Cow::Borrowed(BUSY), retry_after },
         }
-    }
-
-    /// Whether there was no room to hash.
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Busy { .. }) || matches!(self, Self::Challenged { limit, .. } if limit == BUSY)
     }
 
     /// While everybody is challenged.

@@ -161,12 +161,12 @@ impl GuardedAttempts {
             }
             GuardAdmission::Busy => {
                 self.audit().record(self.event(&attempt, &account, mode));
-                let (limit, retry_after) = (LimitName::GuardAccount.as_str().into(), BUSY_RETRY);
-                // Whoever has solved a challenge passes those that strangers keep in flight.
-                Err(match attempt.means.challenges && !attempt.solved {
-                    true => Denied::Challenged { limit, retry_after },
-                    false => Denied::Throttled { limit, retry_after },
-                })
+                if attempt.means.challenges && !attempt.solved {
+                    // Whoever has solved a challenge passes those that strangers keep in flight.
+                    return Err(Denied::no_room(false, BUSY_RETRY));
+                }
+                let limit = LimitName::GuardAccount.as_str().into();
+                Err(Denied::Throttled { limit, retry_after: BUSY_RETRY })
             }
         }
     }

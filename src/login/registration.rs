@@ -99,14 +99,16 @@ impl Registration {
                 return Ok(RegistrationOutcome::Denied(Denied::by(LIMIT, &refusal)));
             }
         };
-        let registered = match self.hash(newcomer).await {
+        let hash = self.hash(newcomer).await;
+        let hashed = hash.is_ok();
+        let registered = match hash {
             Ok(hash) => self.with_hash(live, newcomer, &hash).await?,
             Err(unhashed) => {
                 guard.uncount_address(limit, &origin.address, hit).await;
                 unhashed
             }
         };
-        self.record(newcomer, counted, &registered);
+        self.record(newcomer, counted, hashed, &registered);
         Ok(registered)
     }
 
@@ -182,6 +184,7 @@ impl Registration {
         &self,
         newcomer: RegistrationRequest<'_>,
         counted: CountedAttempt,
+        hashed: bool,
         registered: &RegistrationOutcome,
     ) {
         let audit = self.guard.audit();
@@ -190,7 +193,7 @@ impl Registration {
             RegistrationOutcome::LoginTaken => Some("login-taken"),
             RegistrationOutcome::PhoneTaken => Some("phone-taken"),
             RegistrationOutcome::Unfit(_) => Some("unfit-password"),
-            RegistrationOutcome::Denied(denied) if denied.is_busy() => Some("busy"),
+            RegistrationOutcome::Denied(_) if !hashed => Some("busy"),
             // Which is an event of its own.
             RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => Some("code"),
         };

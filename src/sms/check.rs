@@ -114,8 +114,11 @@ impl SmsCodes {
             other => {
                 self.record_guess(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 match other {
-                    // Strangers' guesses may be what fills its address. Whoever has solved a challenge passes them.
-                    Ok(HoldDecision::OutOfPatience) if !solved => Err(Denied::no_room(false, TRY_AGAIN)),
+                    // Strangers' guesses may be what fills its address. Whoever has solved a challenge passes them, but not
+                    // those at the number.
+                    Ok(HoldDecision::OutOfPatience) if !solved && buckets.len() > 1 => {
+                        Err(Denied::no_room(false, TRY_AGAIN))
+                    }
                     _ => Err(Denied::Unavailable { retry_after: TRY_AGAIN }),
                 }
             }

@@ -108,8 +108,8 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, as many withheld ones from before `counted`, since anybody
-    /// causes them as fast as they solve challenges, as many expired codes and brakes, and as many wrong codes and askers
+    /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld
+    /// before `counted`, since anybody causes them as fast as they solve challenges, as many expired codes and brakes, and as many wrong codes and askers
     /// that are older than `guess_window`, which nothing counts any more; returns the largest of these counts. Less than a
     /// batch means that none are left.
     pub async fn purge(
@@ -122,7 +122,7 @@ impl Ledger {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
         const WITHHELD: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
-            WHERE state = 'withheld' AND created_at < $1 ORDER BY created_at LIMIT $2)";
+            WHERE state = 'withheld' AND scope = '' AND created_at < $1 ORDER BY created_at LIMIT $2)";
         const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
             WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes

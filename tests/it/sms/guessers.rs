@@ -16,6 +16,7 @@ on_each_store! {
     known_devices_have_guesses_of_their_own,
     what_a_code_survives_is_counted_for_each_of_them_whatever_the_store_forgets,
     whoever_waited_in_vain_for_guesses_at_the_address_passes_them_by_a_challenge,
+    a_known_device_that_waited_in_vain_is_asked_for_none,
     a_code_that_comes_between_look_and_comparison_is_not_compared,
     a_code_that_goes_between_look_and_comparison_costs_the_number_nothing,
 }
@@ -213,6 +214,22 @@ async fn whoever_waited_in_vain_for_guesses_at_the_address_passes_them_by_a_chal
     assert!(unsolved.contains("Challenged"), "{unsolved}");
     let solved = CodeGuess { solved: true, ..guess(&phone, &code, &here) };
     assert_eq!(told(instance.guess(solved).await), "right");
+    for held in in_flight {
+        held.refund().await;
+    }
+}
+
+/// A challenge does not pass what is in flight at a number, so that nobody solves one in vain.
+async fn a_known_device_that_waited_in_vain_is_asked_for_none(store: Store) {
+    let (rig, instance, phone) = rig(store, "").await;
+    sent(instance.send(&phone).await);
+    let (wrong, here, mut in_flight) = (other_than(&rig.last_code()), address(), Vec::new());
+    let known = CodeGuess { known: true, ..guess(&phone, &wrong, &here) };
+    for _ in 0..5 {
+        in_flight.push(instance.codes.admit(instance.live(), known).await.unwrap().unwrap());
+    }
+    let answer = told(instance.guess(known).await);
+    assert!(answer.contains("Unavailable"), "{answer}");
     for held in in_flight {
         held.refund().await;
     }
