@@ -35,7 +35,8 @@ impl Denied {
         }
     }
 
-    /// There is no room to hash, or no slot became free in time. Without a challenge one is asked for, so that a flood has to pay.
+    /// There is no room to hash, or no slot became free in time. Without a challenge one is asked for, so that a flood
+    /// has to pay.
     pub const fn no_room(solved: bool, retry_after: Duration) -> Self {
         match solved {
             true => Self::Busy { retry_after },

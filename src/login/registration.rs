@@ -99,13 +99,11 @@ impl Registration {
                 return Ok(RegistrationOutcome::Denied(Denied::by(LIMIT, &refusal)));
             }
         };
-        let hash = self.hash(newcomer).await;
-        let hashed = hash.is_ok();
-        let registered = match hash {
-            Ok(hash) => self.with_hash(live, newcomer, &hash).await?,
+        let (hashed, registered) = match self.hash(newcomer).await {
+            Ok(hash) => (true, self.with_hash(live, newcomer, &hash).await?),
             Err(unhashed) => {
                 guard.uncount_address(limit, &origin.address, hit).await;
-                unhashed
+                (false, unhashed)
             }
         };
         self.record(newcomer, counted, hashed, &registered);

@@ -108,10 +108,10 @@ impl Ledger {
         Ok(rows.into_iter().map(parsed).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld
-    /// before `counted`, since anybody causes them as fast as they solve challenges, as many expired codes and brakes, and as many wrong codes and askers
-    /// that are older than `guess_window`, which nothing counts any more; returns the largest of these counts. Less than a
-    /// batch means that none are left.
+    /// Deletes at most `batch` messages from before that time, as many of our own pages that were withheld before
+    /// `counted` (anybody causes those as fast as they solve challenges), as many expired codes and brakes, and as many
+    /// wrong codes and askers that are older than `guess_window`, which nothing counts any more; returns the largest of
+    /// these counts. Less than a batch means that none are left.
     pub async fn purge(
         &self,
         before: Micros,

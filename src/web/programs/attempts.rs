@@ -105,7 +105,8 @@ const TOLD: [AttemptOutcome; 3] =
 ///
 /// The attempt is counted at the name, or at the device that is known there, and at the client's address and network,
 /// each in the realm of the token. While others at the same name are in flight and hold what is left, it waits for them,
-/// at most five seconds, and is then asked for a challenge, which passes them. A challenge that was answered wrongly, late or twice is answered by another.
+/// at most five seconds, and is then asked for a challenge. A challenge that was answered wrongly, late or twice is
+/// answered by another.
 #[utoipa::path(
     post,
     path = "/api/v1/attempts",
