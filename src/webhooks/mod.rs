@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use gatehouse_limiter::RedisLink;
 use metrics::counter;
+use parking_lot::Mutex;
 use serde_json::json;
 use sqlx::{query, query_as, query_scalar};
 use tokio::task::JoinSet;
@@ -55,21 +56,49 @@ const RETRIES: [Duration; 9] = {
         minutes(24 * 60),
     ]
 };
-/// Notices that wait in memory for a database that is out.
+/// For how long a receiver that did not answer is told nothing more; twice as long each time, up to the longest.
+const FIRST_REST: Duration = Duration::from_secs(5);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+/// Notices of a receiver that wait in memory for a database that is out.
 const MOST_UNSAVED: usize = 16;
 
 pub struct Webhooks {
-    endpoints: Vec<WebhookEndpoint>,
+    receivers: Vec<WebhookReceiver>,
     sources: NoticeSources,
     table: DeliveryTable,
     dependencies: WatchedDependencies,
 }
 
+struct WebhookReceiver {
+    endpoint: WebhookEndpoint,
+    unsaved: Mutex<VecDeque<UnsavedNotice>>,
+}
+
+#[derive(Clone)]
 struct UnsavedNotice {
     notice: WebhookNotice,
-    missing: Vec<usize>,
     attempts: usize,
     next_at: Micros,
+}
+
+/// Until when a receiver is told nothing.
+#[derive(Default)]
+struct ReceiverRest {
+    /// Times in a row without an answer.
+    silent: u32,
+    until: Micros,
+}
+
+impl ReceiverRest {
+    fn posted(&mut self, posted: &PostResult, now: Micros) {
+        *self = match posted {
+            PostResult::Silent { .. } => {
+                let rest = FIRST_REST * 2_u32.pow(self.silent.min(8));
+                Self { silent: self.silent + 1, until: now.plus(rest.min(LONGEST_REST)) }
+            }
+            _ => Self::default(),
+        };
+    }
 }
 
 impl Webhooks {
@@ -81,31 +110,32 @@ impl Webhooks {
     ) -> Result<Option<Self>, EndpointError> {
         let opened =
             settings.iter().enumerate().map(|(index, webhook)| WebhookEndpoint::open(index, webhook));
-        let endpoints = opened.collect::<Result<Vec<_>, _>>()?;
+        let receiver = |endpoint| WebhookReceiver { endpoint, unsaved: Mutex::default() };
+        let receivers = opened.map(|opened| opened.map(receiver)).collect::<Result<Vec<_>, _>>()?;
         let WatchedDependencies { db, clock, .. } = &dependencies;
         let table = DeliveryTable { db: db.clone(), clock: clock.clone() };
-        let webhooks = Self { endpoints, sources, table, dependencies };
-        Ok((!webhooks.endpoints.is_empty()).then_some(webhooks))
+        let webhooks = Self { receivers, sources, table, dependencies };
+        Ok((!webhooks.receivers.is_empty()).then_some(webhooks))
     }
 
     /// Runs until it is stopped: one task that looks for news, and one for each receiver, so that one that is
     /// slow delays no other.
     pub fn start(self, tasks: &mut JoinSet<()>, stopper: &StopSender) {
         let shared = Arc::new(self);
-        for index in 0..shared.endpoints.len() {
+        for index in 0..shared.receivers.len() {
             let (webhooks, stop) = (Arc::clone(&shared), stopper.stop());
-            tasks.spawn(async move { webhooks.post_due(&webhooks.endpoints[index], stop).await });
+            tasks.spawn(async move { webhooks.post_due(&webhooks.receivers[index], stop).await });
         }
         let stop = stopper.stop();
         tasks.spawn(async move { shared.collect(stop).await });
     }
 
     async fn collect(&self, mut stop: StopSignal) {
-        let (mut unsaved, mut failing) = (VecDeque::new(), false);
+        let mut failing = false;
         let mut seen = [DependencyState::default(); 2];
         while stop.pause(COLLECT_EVERY).await {
             let round = async {
-                self.tell_dependencies(&mut seen, &mut unsaved).await;
+                self.tell_dependencies(&mut seen).await;
                 self.collect_once().await
             };
             let collected = tokio::select! {
@@ -127,66 +157,38 @@ impl Webhooks {
     async fn collect_once(&self) -> Result<(), DbError> {
         let now = self.table.now().await?;
         for notice in self.sources.since(now.minus(LOOK_BACK)).await? {
-            for endpoint in self.wanting(&notice) {
-                self.table.add(&notice, &self.endpoints[endpoint].id, now).await?;
+            for receiver in self.wanting(&notice) {
+                self.table.add(&notice, &receiver.endpoint.id, now).await?;
             }
         }
         self.table.purge(now).await
     }
 
-    fn wanting(&self, notice: &WebhookNotice) -> Vec<usize> {
-        (0..self.endpoints.len()).filter(|index| self.endpoints[*index].wants(notice.event)).collect()
+    fn wanting(&self, notice: &WebhookNotice) -> impl Iterator<Item = &WebhookReceiver> {
+        let event = notice.event;
+        self.receivers.iter().filter(move |receiver| receiver.endpoint.wants(event))
     }
 
-    /// Says what went out or came back. What cannot be written down is posted from here.
-    async fn tell_dependencies(
-        &self,
-        seen: &mut [DependencyState; 2],
-        unsaved: &mut VecDeque<UnsavedNotice>,
-    ) {
+    /// Says what went out or came back.
+    async fn tell_dependencies(&self, seen: &mut [DependencyState; 2]) {
         for notice in self.dependencies.changes(seen).await {
-            let missing = self.wanting(&notice);
             let next_at = self.table.clock.now();
-            unsaved.push_back(UnsavedNotice { notice, missing, attempts: 0, next_at });
-        }
-        while unsaved.len() > MOST_UNSAVED {
-            unsaved.pop_front();
-        }
-        for entry in unsaved.iter_mut() {
-            if self.save(entry).await.is_ok() {
-                entry.missing.clear();
-            } else if entry.next_at <= self.table.clock.now() {
-                self.post_unsaved(entry).await;
+            for receiver in self.wanting(&notice) {
+                let mut unsaved = receiver.unsaved.lock();
+                unsaved.push_back(UnsavedNotice { notice: notice.clone(), attempts: 0, next_at });
+                if unsaved.len() > MOST_UNSAVED {
+                    unsaved.pop_front();
+                }
             }
         }
-        unsaved.retain(|entry| !entry.missing.is_empty());
     }
 
-    async fn save(&self, entry: &UnsavedNotice) -> Result<(), DbError> {
-        let now = self.table.now().await?;
-        for index in &entry.missing {
-            self.table.add(&entry.notice, &self.endpoints[*index].id, now).await?;
-        }
-        Ok(())
-    }
-
-    async fn post_unsaved(&self, entry: &mut UnsavedNotice) {
-        let mut missing = Vec::new();
-        for index in std::mem::take(&mut entry.missing) {
-            let posted = self.post(&self.endpoints[index], &entry.notice.id, &entry.notice.body()).await;
-            if matches!(posted, PostResult::Failed { .. }) {
-                missing.push(index);
-            }
-        }
-        entry.next_at = self.table.clock.now().plus(RETRIES[entry.attempts.min(RETRIES.len() - 1)]);
-        (entry.missing, entry.attempts) = (missing, entry.attempts + 1);
-    }
-
-    async fn post_due(&self, endpoint: &WebhookEndpoint, mut stop: StopSignal) {
+    async fn post_due(&self, receiver: &WebhookReceiver, mut stop: StopSignal) {
+        let mut rest = ReceiverRest::default();
         loop {
             let posted = tokio::select! {
                 () = stop.told() => return,
-                posted = self.post_next(endpoint) => posted,
+                posted = self.post_next(receiver, &mut rest) => posted,
             };
             // A database that does not answer is told by the task that looks for news.
             if !posted.unwrap_or(false) && !stop.pause(POST_EVERY).await {
@@ -196,15 +198,24 @@ impl Webhooks {
     }
 
     /// Posts what is due; false if nothing is.
-    async fn post_next(&self, endpoint: &WebhookEndpoint) -> Result<bool, DbError> {
+    async fn post_next(&self, receiver: &WebhookReceiver, rest: &mut ReceiverRest) -> Result<bool, DbError> {
+        let endpoint = &receiver.endpoint;
+        let unsaved = receiver.unsaved.lock().pop_front();
+        if let Some(unsaved) = unsaved {
+            return Ok(self.take_unsaved(receiver, unsaved, rest).await);
+        }
+        if rest.until > self.table.clock.now() {
+            return Ok(false);
+        }
         let Some(due) = self.table.take(&endpoint.id).await? else { return Ok(false) };
+        let posted = self.post(endpoint, &due.notice, &due.body, rest).await;
         let mut again = None;
-        match self.post(endpoint, &due.notice, &due.body).await {
+        match posted {
             PostResult::Delivered => {}
             PostResult::Gone => {
                 tracing::warn!(webhook = %endpoint, "webhooks: the receiver is gone (410); remove it from the configuration");
             }
-            PostResult::Failed { reason } => {
+            PostResult::Failed { reason } | PostResult::Silent { reason } => {
                 again =
                     usize::try_from(due.attempts - 1).ok().and_then(|failed| RETRIES.get(failed)).copied();
                 if again.is_some() {
@@ -218,10 +229,47 @@ impl Webhooks {
         Ok(true)
     }
 
-    async fn post(&self, endpoint: &WebhookEndpoint, notice: &str, body: &str) -> PostResult {
+    /// Writes it down. What cannot be written down is posted from here, once it is due; true if that was done with it.
+    async fn take_unsaved(
+        &self,
+        receiver: &WebhookReceiver,
+        mut unsaved: UnsavedNotice,
+        rest: &mut ReceiverRest,
+    ) -> bool {
+        if self.save(&unsaved.notice, &receiver.endpoint).await.is_ok() {
+            return true;
+        }
+        let now = self.table.clock.now();
+        if unsaved.next_at <= now && rest.until <= now {
+            let (id, body) = (&unsaved.notice.id, unsaved.notice.body());
+            match self.post(&receiver.endpoint, id, &body, rest).await {
+                PostResult::Delivered | PostResult::Gone => return true,
+                PostResult::Failed { .. } | PostResult::Silent { .. } => {
+                    let wait = RETRIES[unsaved.attempts.min(RETRIES.len() - 1)];
+                    (unsaved.next_at, unsaved.attempts) =
+                        (self.table.clock.now().plus(wait), unsaved.attempts + 1);
+                }
+            }
+        }
+        receiver.unsaved.lock().push_back(unsaved);
+        false
+    }
+
+    async fn save(&self, notice: &WebhookNotice, endpoint: &WebhookEndpoint) -> Result<(), DbError> {
+        let now = self.table.now().await?;
+        self.table.add(notice, &endpoint.id, now).await
+    }
+
+    async fn post(
+        &self,
+        endpoint: &WebhookEndpoint,
+        notice: &str,
+        body: &str,
+        rest: &mut ReceiverRest,
+    ) -> PostResult {
         let posted = endpoint.post(notice, body, self.table.clock.now()).await;
-        let result: &str = (&posted).into();
-        counter!("gatehouse_webhook_attempts_total", "result" => result).increment(1);
+        rest.posted(&posted, self.table.clock.now());
+        counter!("gatehouse_webhook_attempts_total", "result" => posted.word()).increment(1);
         posted
     }
 }

@@ -12,7 +12,6 @@ use hmac::{Hmac, KeyInit, Mac};
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
-use strum::IntoStaticStr;
 use url::Url;
 use zeroize::Zeroizing;
 
@@ -38,16 +37,30 @@ pub enum EndpointError {
     Client { index: usize, reason: String },
 }
 
-/// By these words in the metrics.
-#[derive(Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
+#[derive(Debug, PartialEq, Eq)]
 pub enum PostResult {
     Delivered,
     /// 410: the receiver wants nothing more.
     Gone,
+    /// It answered something else.
     Failed {
         reason: String,
     },
+    /// It did not answer.
+    Silent {
+        reason: String,
+    },
+}
+
+impl PostResult {
+    /// In the metrics.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Gone => "gone",
+            Self::Failed { .. } | Self::Silent { .. } => "failed",
+        }
+    }
 }
 
 pub struct WebhookEndpoint {
@@ -97,7 +110,7 @@ impl WebhookEndpoint {
                 410 => PostResult::Gone,
                 status => PostResult::Failed { reason: format!("answered {status}") },
             },
-            Err(wrong) => PostResult::Failed { reason: failure(&wrong) },
+            Err(wrong) => PostResult::Silent { reason: failure(&wrong) },
         }
     }
 }

@@ -17,6 +17,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use crate::factors;
 use crate::oidc;
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::hanging::HangingServer;
 use crate::support::setup::Setup;
 use crate::tuning::rig;
 
@@ -318,6 +319,28 @@ async fn a_database_that_is_out_is_told_without_it() {
     app.postgres.as_mut().unwrap().restart().await;
     let up = message(&received(&server, 2).await[1]);
     assert_eq!((&up["type"], &up["data"]["part"]), (&json!("dependency.up"), &json!("database")));
+}
+
+#[tokio::test]
+async fn receivers_that_hang_delay_no_other_while_the_database_is_out() {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hanging = [HangingServer::start().await, HangingServer::start().await];
+    let hooks = hanging
+        .iter()
+        .map(|server| &server.url)
+        .chain([&server.uri()])
+        .map(|url| secret.webhook(&format!("{url}/hook"), PRIVATE))
+        .collect::<Vec<_>>();
+    let mut app = TestApp::on(Store::Memory)
+        .own_postgres()
+        .set("webhooks", format!("[{}]", hooks.join(", ")))
+        .start()
+        .await;
+    app.postgres.as_mut().unwrap().stop();
+    let down = message(&received(&server, 1).await[0]);
+    assert_eq!((&down["type"], &down["data"]["part"]), (&json!("dependency.down"), &json!("database")));
+    let each = hanging.each_ref().map(|server| (server.taken(), server.waiting()));
+    assert!(each.iter().all(|(taken, waiting)| taken == waiting), "they were given up before: {each:?}");
 }
 
 /// As every instance does each ten seconds.

@@ -8,11 +8,14 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::*;
 use crate::support::app::on_both_stores;
+use crate::support::hanging::HangingServer;
+use crate::support::until;
 
 on_both_stores! {
     a_client_is_told_of_the_end_of_a_session_however_it_ends,
     a_client_that_does_not_answer_is_told_again,
     many_ends_at_once_are_told_at_once,
+    clients_that_do_not_answer_delay_no_other,
 }
 
 /// `wiki`, which listens at this address.
@@ -113,13 +116,22 @@ async fn many_ends_at_once_are_told_at_once(store: Store) {
     let listens = Mock::given(method("POST")).and(path("/logout"));
     listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
     let app = start(TestApp::on(store).file(&listening(&receiver))).await;
-    let db = gatehouse::db::Db::connect(&app.database).await.unwrap();
     // Of a client that hears of no session, too.
-    for client in ["wiki", "files-client"] {
+    note(&app, &["wiki", "files-client"], 500).await;
+    let (browser, ..) = granted(&app, "ada").await;
+    assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
+    let all = told(&receiver, 501).await;
+    assert_eq!(all.len(), 501, "each once");
+}
+
+/// Notes for each of these clients, as ended sessions leave them.
+async fn note(app: &TestApp, clients: &[&str], count: u32) {
+    let db = gatehouse::db::Db::connect(&app.database).await.unwrap();
+    for client in clients {
         let notes = format!(
             "INSERT INTO oidc_logouts (session, client, account) WITH RECURSIVE notes (number) AS
-            (SELECT 1 UNION ALL SELECT number + 1 FROM notes WHERE number < 500)
-            SELECT 'session ' || number, '{client}', 'account' FROM notes"
+            (SELECT 1 UNION ALL SELECT number + 1 FROM notes WHERE number < {count})
+            SELECT '0 session ' || number, '{client}', 'account' FROM notes"
         );
         match &db {
             gatehouse::db::Db::Sqlite(pools) => {
@@ -130,8 +142,40 @@ async fn many_ends_at_once_are_told_at_once(store: Store) {
             }
         }
     }
+}
+
+/// However much there is to tell them.
+async fn clients_that_do_not_answer_delay_no_other(store: Store) {
+    let (receiver, hanging) = (MockServer::start().await, HangingServer::start().await);
+    let listens = Mock::given(method("POST")).and(path("/logout"));
+    listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let names: Vec<String> = (0..4).map(|number| format!("hangs-{number}")).collect();
+    let app = |name: &String| {
+        format!(
+            "[[apps]]\nname = '{name}'\nwho = ['everyone']\n[apps.oidc]\nredirect_uris = ['https://{name}.example/']
+            backchannel_logout_uri = '{}/logout'\nallow_private = true\n",
+            hanging.url
+        )
+    };
+    let others: String = names.iter().map(app).collect();
+    let app = start(TestApp::on(store).file(&format!("{}{others}", listening(&receiver)))).await;
     let (browser, ..) = granted(&app, "ada").await;
+    note(&app, &names.iter().map(String::as_str).collect::<Vec<_>>(), 80).await;
+    until("all that hang are told something", async || hanging.taken() >= 4).await;
     assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
-    let all = told(&receiver, 501).await;
-    assert_eq!(all.len(), 501, "each once");
+    assert_eq!(told(&receiver, 1).await.len(), 1);
+    assert!(hanging.taken() <= 32, "told {} times before", hanging.taken());
+    // What waits for them is not told in vain one by one.
+    let counts = async || {
+        let db = gatehouse::db::Db::connect(&app.database).await.unwrap();
+        const SQL: &str = "SELECT COUNT(*) FROM oidc_logouts WHERE attempts = 0";
+        match &db {
+            gatehouse::db::Db::Sqlite(pools) => sqlx::query_scalar::<_, i64>(SQL).fetch_one(&pools.all).await,
+            gatehouse::db::Db::Postgres(pools) => {
+                sqlx::query_scalar::<_, i64>(SQL).fetch_one(&pools.all).await
+            }
+        }
+    };
+    until("all count as tried", async || counts().await.unwrap() == 0).await;
+    assert!(hanging.taken() <= 64, "told {} times", hanging.taken());
 }

@@ -12,6 +12,7 @@ pub mod browser;
 pub mod database;
 pub mod dovecot;
 pub mod fast_cgi;
+pub mod hanging;
 pub mod kannel;
 #[cfg(feature = "nacos")]
 pub mod nacos;
