@@ -1,5 +1,6 @@
-//! Folds refusals into episodes: a refusal that repeats while nothing else changes is one row with a count,
-//! so that a flood of any size writes a bounded number of rows and takes a bounded amount of memory.
+//! Folds events into episodes, so that a flood of any size writes a bounded number of rows and takes a bounded amount of
+//! memory: a refusal that repeats while nothing else changes is one row with a count, and so is, past a number a minute,
+//! what one account or network does that nothing else bounds.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -8,7 +9,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::event::{Action, AuditEvent, EventEntry, Outcome, UNCOUNTED_REGISTRATIONS};
+use super::event::{
+    Action, AuditEvent, DEVICE_FIRST, EventEntry, OWN_DATA, Outcome, UNCOUNTED_REGISTRATIONS,
+};
 use super::writer::EventKeys;
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
@@ -21,12 +24,19 @@ const DETAILED: usize = 256;
 /// Open episodes of a shard; beyond this, no subject is named.
 const MOST: usize = 1024;
 /// Open episodes at one subject of one rule, each with a different partner (an address at an account, an
-/// account from an address).
+/// account from an address). As many addresses of one network are told apart.
 const MOST_AT_ONE: u32 = 64;
 /// How long an episode stays open before it is written.
 const LIFE: Duration = Duration::from_secs(10);
-/// The same for challenges: nearly everybody has some and few have many.
-const CAPTCHA_LIFE: Duration = Duration::from_secs(60);
+/// The same for challenges, of which nearly everybody has some and few have many, and for what is paced.
+const LONG_LIFE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Rows of their own that one account, or else one network, can cause in a minute by what is paced, of each action.
+pub(super) const PACE: u32 = 60;
+/// Times of one row, in some 4 kB.
+const MOST_HITS: usize = 400;
+/// A factor that `factor-account` counts.
+const TOTP: &str = "totp";
 
 pub struct EpisodeTable {
     shards: Box<[Mutex<EpisodeShard>]>,
@@ -38,14 +48,23 @@ pub struct EpisodeTable {
 struct EpisodeShard {
     open: FxHashMap<u64, OpenEpisode>,
     at_one: FxHashMap<u64, u32>,
+    paces: FxHashMap<u64, EventPace>,
+}
+
+/// The rows of a minute.
+struct EventPace {
+    began: Micros,
+    rows: u32,
 }
 
 struct OpenEpisode {
     row: EventEntry,
+    /// The time of each, if limits count each.
+    hits: Vec<Micros>,
     frees_at: Micros,
     due: Micros,
-    /// The key under which it is counted among those at one subject.
-    at_one: Option<u64>,
+    /// The key under which it is counted among those at one subject, and that of the subject's network.
+    at_one: Option<(u64, Option<u64>)>,
 }
 
 /// How many of an event's subjects an episode names.
@@ -53,6 +72,8 @@ struct OpenEpisode {
 enum NamedSubjects {
     All,
     Counted,
+    /// That of the address that would be counted.
+    Network,
     Unnamed,
 }
 
@@ -62,59 +83,120 @@ impl Default for EpisodeTable {
     }
 }
 
-/// Whether events of this kind are folded. What is a hit somewhere never is: a replay tries each.
-pub fn folds(event: &AuditEvent<'_>) -> bool {
-    match (event.action, event.outcome) {
+/// How events of a kind are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recording {
+    /// A row each: limits let few of them happen, or administrators and programs with a token cause them.
+    Each,
+    /// A row for many.
+    Folded,
+    /// A row each, up to so many a minute of one account or network. The rest is folded.
+    Paced,
+}
+
+/// What is a hit somewhere is folded only with the time of each, because a replay tries each.
+pub fn recording(event: &AuditEvent<'_>) -> Recording {
+    use Outcome::{Asked, Busy, Challenged, Failed, Ok, Refused, Throttled, Unavailable, Wrong};
+    // Otherwise there is nobody to pace.
+    let paced = match event.account.is_some() || event.network.is_some() {
+        true => Recording::Paced,
+        false => Recording::Each,
+    };
+    let (outcome, name) = (event.outcome, event.name.unwrap_or_default());
+    match event.action {
+        _ if matches!(outcome, Challenged | Throttled | Busy | Asked | Unavailable) => Recording::Folded,
         // A wrong answer is a hit for its address, or else `Failed`.
-        (Action::Captcha, outcome) => outcome != Outcome::Wrong,
+        Action::Captcha if outcome != Wrong => Recording::Folded,
         // Refused for what was typed, and counted nowhere.
-        (Action::Register, Outcome::Failed) => {
-            UNCOUNTED_REGISTRATIONS.contains(&event.name.unwrap_or_default())
-        }
+        Action::Register if outcome == Failed && UNCOUNTED_REGISTRATIONS.contains(&name) => Recording::Folded,
         // Strangers send what was never given out as fast as they like.
-        (Action::ClientCall, _) => true,
-        (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
+        Action::ClientCall => Recording::Folded,
+        Action::Admin if outcome == Refused && name == "access" => Recording::Folded,
         // From a network that is refused.
-        (
-            Action::SignIn
-            | Action::Attempt
-            | Action::Send
-            | Action::Guess
-            | Action::Register
-            | Action::Request,
-            Outcome::Refused,
-        ) => true,
+        Action::SignIn
+        | Action::Attempt
+        | Action::Send
+        | Action::Guess
+        | Action::Register
+        | Action::Request
+            if outcome == Refused =>
+        {
+            Recording::Folded
+        }
         // Others may write to the backend of the limits as often as they like.
-        (Action::Reload, outcome) => outcome == Outcome::Refused,
-        (_, outcome) => matches!(
-            outcome,
-            Outcome::Challenged | Outcome::Throttled | Outcome::Busy | Outcome::Asked | Outcome::Unavailable
-        ),
+        Action::Reload if outcome == Refused => Recording::Folded,
+        // What an account's owner does as fast as they like.
+        Action::FactorAdded | Action::FactorRemoved | Action::ConsentGiven | Action::TokenReuse => paced,
+        Action::Admin if OWN_DATA.contains(&name) => paced,
+        Action::SignIn if outcome == Ok => paced,
+        // What addresses and networks are asked for challenges for, and no account blocks. Of a known device few count.
+        Action::FactorFailed
+            if name != TOTP
+                && !event.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST)) =>
+        {
+            paced
+        }
+        Action::SignIn
+        | Action::Attempt
+        | Action::Reset
+        | Action::PasswordDisabled
+        | Action::FactorFailed
+        | Action::FactorReset
+        | Action::TotpDisabled
+        | Action::KeyRotated
+        | Action::Guess
+        | Action::Send
+        | Action::Register
+        | Action::Budget
+        | Action::Captcha
+        | Action::Custom
+        | Action::Request
+        | Action::Reload
+        | Action::Attack
+        | Action::Admin => Recording::Each,
     }
+}
+
+/// Whether limits count each: a replay tries it.
+const fn is_hit(action: Action) -> bool {
+    matches!(action, Action::SignIn | Action::FactorFailed)
 }
 
 impl EpisodeTable {
     /// Counts an event in its episode, or starts one; `begin` creates its row, `ended` receives the row of an
-    /// episode that this event ends. True if an open episode counts it.
+    /// episode that this event ends, or its own. True if an open episode counts it.
     pub fn fold(
         &self,
-        event: &AuditEvent<'_>,
+        (event, recording): (&AuditEvent<'_>, Recording),
         keys: EventKeys,
         now: Micros,
         begin: impl Fn(EventKeys) -> EventEntry,
         ended: impl FnOnce(EventEntry),
     ) -> bool {
         let counted = counted(event, keys);
+        let is_paced = recording == Recording::Paced;
+        if recording == Recording::Each || is_paced && self.has_row(event, counted, now) {
+            ended(begin(keys));
+            return false;
+        }
         let at_one = self.identity(event, counted, NamedSubjects::Counted);
-        let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
+        let of_network = EventKeys { network: counted.network, ..EventKeys::default() };
+        let is_in_network = counted.address.is_some() && counted.network.is_some();
+        let network = is_in_network.then(|| self.identity(event, of_network, NamedSubjects::Network));
+        let mut shard = lock(&self.shards[network.unwrap_or(at_one) as usize % SHARDS]);
         let mut place = (self.identity(event, keys, NamedSubjects::All), keys, NamedSubjects::All);
         if !shard.open.contains_key(&place.0) {
             // If it names no more than the counted subject, being one of many saves nothing.
             let bare = keys == counted && event.detail.is_none();
-            place = if shard.has_room_for_all(at_one) || bare && shard.open.len() < MOST {
+            let (is_told_apart, has_room) = (shard.tells_apart(at_one, network), shard.open.len() < MOST);
+            place = if is_told_apart && (shard.has_room_for_all(at_one) || bare && has_room) {
                 place
-            } else if shard.open.contains_key(&at_one) || shard.open.len() < MOST {
+            } else if shard.open.contains_key(&at_one) || is_told_apart && has_room {
                 (at_one, counted, NamedSubjects::Counted)
+            } else if let Some(network) = network
+                && (has_room || shard.open.contains_key(&network))
+            {
+                (network, of_network, NamedSubjects::Network)
             } else {
                 (
                     self.identity(event, EventKeys::default(), NamedSubjects::Unnamed),
@@ -126,15 +208,18 @@ impl EpisodeTable {
         let (identity, keys, named) = place;
         // If several subjects share a row, so do the several hits that cause their waits.
         let frees_at = match named {
-            NamedSubjects::Unnamed => Micros(0),
+            NamedSubjects::Network | NamedSubjects::Unnamed => Micros(0),
             // Of codes of other programs, whose numbers are not known here.
             _ if counts_numbers(event) && keys.phone.is_none() => Micros(0),
             // In monitor mode each of them moves it.
-            _ if event.action == Action::ClientCall => Micros(0),
+            _ if is_paced || event.action == Action::ClientCall => Micros(0),
             NamedSubjects::All | NamedSubjects::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
         };
-        if let Some(open) = shard.open.get_mut(&identity).filter(|open| open.frees_at == frees_at) {
+        let is_one = |open: &&mut OpenEpisode| open.frees_at == frees_at && open.hits.len() < MOST_HITS;
+        let hit = (is_paced && is_hit(event.action)).then_some(event.at);
+        if let Some(open) = shard.open.get_mut(&identity).filter(is_one) {
             open.row.count += 1;
+            open.hits.extend(hit);
             open.row.at = open.row.at.min(event.at);
             open.row.until = open.row.until.max(event.at);
             return true;
@@ -142,22 +227,33 @@ impl EpisodeTable {
         if let Some(row) = shard.take(identity) {
             ended(row);
         }
-        let life = if event.action == Action::Captcha { CAPTCHA_LIFE } else { LIFE };
-        let at_one = (named == NamedSubjects::All).then_some(at_one);
-        shard.begin(identity, OpenEpisode { row: begin(keys), frees_at, due: now.plus(life), at_one });
+        let life = if is_paced || event.action == Action::Captcha { LONG_LIFE } else { LIFE };
+        let names_one = matches!(named, NamedSubjects::All | NamedSubjects::Counted);
+        let at_one = names_one.then_some((at_one, network));
+        let (row, hits, due) = (begin(keys), hit.into_iter().collect(), now.plus(life));
+        shard.begin(identity, OpenEpisode { row, hits, frees_at, due, at_one });
         false
+    }
+
+    /// Whether the account or the network may have another row of its own for this action.
+    fn has_row(&self, event: &AuditEvent<'_>, counted: EventKeys, now: Micros) -> bool {
+        let key = self.hashes.hash_one((event.action, event.outcome, counted));
+        lock(&self.shards[key as usize % SHARDS]).has_row(key, now)
     }
 
     /// Ends the episodes that have been open long enough; all of them if no time is given.
     pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(EventEntry)) {
         // A clock that stepped back must not keep an episode open for as long as the step.
         let is_due =
-            |open: &OpenEpisode| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
+            |open: &OpenEpisode| now.is_none_or(|now| open.due <= now || open.due > now.plus(LONG_LIFE));
         for shard in &self.shards {
             let mut shard = lock(shard);
             let due: Vec<u64> =
                 shard.open.iter().filter(|(_, open)| is_due(open)).map(|(identity, _)| *identity).collect();
             due.into_iter().filter_map(|identity| shard.take(identity)).for_each(&mut ended);
+            if let Some(now) = now {
+                shard.paces.retain(|_, pace| pace.lasts(now));
+            }
         }
     }
 
@@ -176,37 +272,96 @@ impl EpisodeTable {
     }
 }
 
+impl EventPace {
+    /// A clock that stepped back must not make a minute longer.
+    fn lasts(&self, now: Micros) -> bool {
+        self.began <= now && now < self.began.plus(MINUTE)
+    }
+}
+
+impl OpenEpisode {
+    fn into_row(self) -> EventEntry {
+        let (mut row, hits) = (self.row, self.hits);
+        if hits.len() > 1 {
+            let offsets = hits.iter().map(|at| (at.0 - row.at.0).to_string());
+            row.hits = Some(offsets.collect::<Vec<_>>().join(","));
+        }
+        row
+    }
+}
+
 impl EpisodeShard {
+    /// While too many act to remember each, all have one.
+    fn has_row(&mut self, key: u64, now: Micros) -> bool {
+        let is_full = self.paces.len() >= MOST;
+        match self.paces.get_mut(&key) {
+            Some(pace) if pace.lasts(now) => {
+                pace.rows = pace.rows.saturating_add(1);
+                pace.rows <= PACE
+            }
+            None if is_full => true,
+            _ => {
+                self.paces.insert(key, EventPace { began: now, rows: 1 });
+                true
+            }
+        }
+    }
+
     fn has_room_for_all(&self, at_one: u64) -> bool {
         self.open.len() < DETAILED && self.at_one.get(&at_one).is_none_or(|count| *count < MOST_AT_ONE)
     }
 
+    /// Whether this address may be told apart from the others of its network.
+    fn tells_apart(&self, at_one: u64, network: Option<u64>) -> bool {
+        let addresses = network.and_then(|network| self.at_one.get(&network));
+        self.at_one.contains_key(&at_one) || addresses.is_none_or(|count| *count < MOST_AT_ONE)
+    }
+
     fn begin(&mut self, identity: u64, open: OpenEpisode) {
-        if let Some(at_one) = open.at_one {
-            *self.at_one.entry(at_one).or_default() += 1;
+        if let Some((at_one, network)) = open.at_one {
+            let count = self.at_one.entry(at_one).or_default();
+            *count += 1;
+            if let Some(network) = network.filter(|_| *count == 1) {
+                *self.at_one.entry(network).or_default() += 1;
+            }
         }
         self.open.insert(identity, open);
     }
 
     fn take(&mut self, identity: u64) -> Option<EventEntry> {
         let open = self.open.remove(&identity)?;
-        if let Some(at_one) = open.at_one
-            && let Some(count) = self.at_one.get_mut(&at_one)
+        if let Some((at_one, network)) = open.at_one
+            && self.is_last(at_one)
+            && let Some(network) = network
         {
-            *count -= 1;
-            if *count == 0 {
-                self.at_one.remove(&at_one);
-            }
+            self.is_last(network);
         }
-        Some(open.row)
+        Some(open.into_row())
+    }
+
+    fn is_last(&mut self, at_one: u64) -> bool {
+        let Some(count) = self.at_one.get_mut(&at_one) else { return false };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            self.at_one.remove(&at_one);
+        }
+        is_last
     }
 }
 
 /// The subject that the limit counts, which follows from its name: the account for `login-account`. If no
-/// limit refused, the address. An address is in one network, which may be named with it.
+/// limit refused, the address. An address is in one network, which may be named with it. Of what is paced, it is whoever
+/// does it: the account, or if none is known the network.
 fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
     let limit = event.why.map_or("", |why| why.limit);
     let none = EventKeys::default();
+    if recording(event) == Recording::Paced {
+        return match keys.account {
+            Some(_) => EventKeys { account: keys.account, ..none },
+            None => EventKeys { network: keys.network, ..none },
+        };
+    }
     // Of a refused network, nobody beside it is named: one row, whoever asks there.
     if event.address.is_none() && event.network.is_some() {
         return EventKeys { network: keys.network, ..none };

@@ -123,8 +123,10 @@ pub const FROM_DEVICE: &str = "device";
 pub const DEVICE: &str = "device";
 /// The names of registrations that were refused before anything was looked up: they count nowhere.
 pub const UNCOUNTED_REGISTRATIONS: [&str; 2] = ["unfit-password", "busy"];
+/// The names of what an account's owner does with the data of it; all else of [`Action::Admin`] is administrators'.
+pub const OWN_DATA: [&str; 2] = ["account-export", "account-delete"];
 
-/// The names of factors that nobody guesses, a recovery code and a passkey: only the address counts those.
+/// The names of factors that nobody guesses, a recovery code and a passkey: only address and network count those.
 pub const COUNTED_AT_ADDRESS: [&str; 2] = ["recovery", "passkey"];
 /// How such a detail begins.
 pub const DEVICE_FIRST: &str = r#"{"device":"#;
@@ -440,9 +442,43 @@ pub struct EventEntry {
     /// The x-request-id of the request; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// Of several that limits count one by one: microseconds from `at` to each, with commas between them.
+    #[serde(skip)]
+    pub hits: Option<String>,
 }
 
 impl EventEntry {
+    /// Whether receivers of webhooks are told.
+    pub(super) fn is_news(&self) -> bool {
+        match self.action {
+            Action::Attack
+            | Action::PasswordDisabled
+            | Action::Budget
+            | Action::FactorAdded
+            | Action::FactorRemoved
+            | Action::FactorReset
+            | Action::TotpDisabled
+            | Action::KeyRotated
+            | Action::ConsentGiven => true,
+            // Guesses that were refused are many; and anybody can show a passkey that does not exist.
+            Action::FactorFailed => self.outcome == Outcome::Wrong && self.account.is_some(),
+            // A late repeat ends nothing.
+            Action::TokenReuse => self.outcome == Outcome::Refused,
+            Action::SignIn
+            | Action::Attempt
+            | Action::Reset
+            | Action::ClientCall
+            | Action::Guess
+            | Action::Send
+            | Action::Register
+            | Action::Captcha
+            | Action::Custom
+            | Action::Request
+            | Action::Reload
+            | Action::Admin => false,
+        }
+    }
+
     pub const fn subject(&self, kind: SubjectKind) -> Option<&MaskedSubject> {
         match kind {
             SubjectKind::Account => self.account.as_ref(),

@@ -316,7 +316,7 @@ fn without(attack: &AttackEntry, realm: usize) -> String {
 
 pub(super) const COLUMNS: &str =
     "at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved, account_key, address_key,
-    network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask, actor, detail, request";
+    network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask, actor, detail, request, hits";
 
 /// Words of ours, which need no escape.
 fn of<Word: Copy + Into<&'static str>>(words: &[Word]) -> Vec<&'static str> {
@@ -360,8 +360,35 @@ from_row!(EventEntry, row => {
         actor: maybe("actor")?,
         detail: maybe("detail")?,
         request: maybe("request")?,
+        hits: maybe("hits")?,
     }
 });
+
+/// What receivers of webhooks are told, and its number.
+#[derive(Debug, Clone)]
+pub struct NewsEntry {
+    pub number: i64,
+    pub entry: EventEntry,
+}
+
+from_row!(NewsEntry, row => NewsEntry { number: row.try_get("news")?, entry: EventEntry::from_row(row)? });
+
+impl EventLog {
+    /// What is told after this number, the first first. A number is seen after all smaller ones, so that whoever reads on
+    /// misses nothing.
+    pub async fn news(&self, after: i64, limit: u32) -> Result<Vec<NewsEntry>, DbError> {
+        let sql = format!("SELECT {COLUMNS}, news FROM events WHERE news > $1 ORDER BY news LIMIT $2");
+        Ok(on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(after).bind(i64::from(limit))
+            .fetch_all(pool).await)?)
+    }
+
+    /// The number before the first that happened since then.
+    pub async fn news_before(&self, since: Micros) -> Result<i64, DbError> {
+        const SQL: &str = "SELECT COALESCE(
+            (SELECT MIN(news) - 1 FROM events WHERE news IS NOT NULL AND at >= $1), (SELECT newest FROM event_news))";
+        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(since.0).fetch_one(pool).await)?)
+    }
+}
 
 /// Rows that are searched for the busiest subjects.
 pub const TOP_ROWS: i64 = 30_000;

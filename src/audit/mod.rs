@@ -35,7 +35,7 @@ pub use event::{
 };
 pub use log::{
     BusiestSubjects, EventCursor, EventFilter, EventLog, EventPage, FailedAttempts, FailureSummary,
-    RankedSubject, SEARCHED, SharedAddress, TOP_ROWS,
+    NewsEntry, RankedSubject, SEARCHED, SharedAddress, TOP_ROWS,
 };
 pub use sums::{EventCount, MINUTE, StepSpan, floor};
 use writer::{EventKeys, EventWriter};
@@ -97,12 +97,9 @@ impl Audit {
     pub fn record(&self, event: AuditEvent<'_>) {
         let AuditInner { episodes, writer, .. } = &*self.0;
         let keys = self.keys(&event);
-        if !episodes::folds(&event) {
-            writer.push(EventEntry::of(&event, keys, self.id()));
-            return;
-        }
         let begin = |keys| EventEntry::of(&event, keys, self.id());
-        if episodes.fold(&event, keys, self.0.clock.now(), begin, |row| writer.push(row)) {
+        let recording = episodes::recording(&event);
+        if episodes.fold((&event, recording), keys, self.0.clock.now(), begin, |row| writer.push(row)) {
             self.0.folded.increment(1);
         }
     }

@@ -1,3 +1,5 @@
+mod paced;
+
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};

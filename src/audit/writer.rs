@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::Counter;
-use sqlx::{AssertSqlSafe, QueryBuilder, query};
+use sqlx::{AssertSqlSafe, QueryBuilder, query, query_scalar};
 
 use super::event::{
     Action, AuditEvent, COUNTED_AT_ADDRESS, DEVICE_FIRST, EventEntry, EventSubject, FROM_DEVICE,
@@ -67,6 +67,7 @@ impl EventEntry {
                 .as_deref()
                 .map(|text| text[..text.floor_char_boundary(LONGEST_DETAIL)].to_owned()),
             request: RequestId::current().map(|id| id.as_str().to_owned()),
+            hits: None,
         }
     }
 }
@@ -206,7 +207,8 @@ impl EventWriter {
 /// answer was lost.
 async fn insert(db: &Db, rows: &[EventEntry]) -> Result<(), DbError> {
     let mut tx = db.begin().await?;
-    let whole = rows.chunks_exact(AT_ONCE);
+    let numbered = number_news(&mut tx, rows).await?;
+    let whole = numbered.chunks_exact(AT_ONCE);
     let rest = whole.remainder();
     let mut written = 0;
     // Statements of only two lengths, each of which is prepared once.
@@ -219,12 +221,33 @@ async fn insert(db: &Db, rows: &[EventEntry]) -> Result<(), DbError> {
     tx.commit().await
 }
 
-async fn insert_rows(tx: &mut Tx, rows: &[EventEntry]) -> Result<u64, DbError> {
+/// Each with its number, if it is news. Nobody else numbers any until this is committed or given up, so that a number is
+/// seen after all smaller ones.
+async fn number_news<'r>(
+    tx: &mut Tx,
+    rows: &'r [EventEntry],
+) -> Result<Vec<(&'r EventEntry, Option<i64>)>, DbError> {
+    const SQL: &str = "UPDATE event_news SET newest = newest + $1 RETURNING newest - $1";
+    let count = rows.iter().filter(|row| row.is_news()).count() as i64;
+    let mut last = 0;
+    if count > 0 {
+        last = on_tx!(tx, connection => query_scalar(SQL).bind(count).fetch_one(connection).await)?;
+    }
+    let mut number = |row: &EventEntry| {
+        row.is_news().then(|| {
+            last += 1;
+            last
+        })
+    };
+    Ok(rows.iter().map(|row| (row, number(row))).collect())
+}
+
+async fn insert_rows(tx: &mut Tx, rows: &[(&EventEntry, Option<i64>)]) -> Result<u64, DbError> {
     let key = |subject: &Option<MaskedSubject>| subject.as_ref().map(|subject| subject.key);
     let mask = |subject: Option<&MaskedSubject>| subject.map(|subject| subject.mask.clone());
     Ok(on_tx!(tx, connection => {
-        let mut statement = QueryBuilder::new(format!("INSERT INTO events ({COLUMNS}) "));
-        statement.push_values(rows, |mut values, row| {
+        let mut statement = QueryBuilder::new(format!("INSERT INTO events ({COLUMNS}, news) "));
+        statement.push_values(rows, |mut values, (row, news)| {
             values.push_bind(row.at.0).push_bind(row.id).push_bind(row.until.0).push_bind(row.count)
                 .push_bind(row.action.into_str()).push_bind(row.outcome.into_str())
                 .push_bind(row.name.as_deref()).push_bind(row.limit.as_deref()).push_bind(row.rule)
@@ -233,7 +256,8 @@ async fn insert_rows(tx: &mut Tx, rows: &[EventEntry]) -> Result<u64, DbError> {
                 .push_bind(key(&row.phone)).push_bind(key(&row.prefix)).push_bind(mask(row.account.as_ref()))
                 .push_bind(mask(row.address.as_ref().or(row.network.as_ref())))
                 .push_bind(mask(row.phone.as_ref().or(row.prefix.as_ref()))).push_bind(row.actor.as_deref())
-                .push_bind(row.detail.as_deref()).push_bind(row.request.as_deref());
+                .push_bind(row.detail.as_deref()).push_bind(row.request.as_deref())
+                .push_bind(row.hits.as_deref()).push_bind(*news);
         });
         statement.push(" ON CONFLICT DO NOTHING");
         statement.build().execute(connection).await.map(|done| done.rows_affected())

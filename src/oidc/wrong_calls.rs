@@ -18,7 +18,12 @@ impl WrongCalls {
     }
 
     /// Counts one, and returns the refusal past the limit. While the store is out there is none: it was wrong anyway.
-    pub async fn count(&self, limit: &Limit, what: &str, address: &[u8]) -> Option<Refusal> {
+    pub async fn count(
+        &self,
+        limit: &Limit,
+        what: &str,
+        (address, network): (&[u8], &[u8]),
+    ) -> Option<Refusal> {
         let name = LimitName::OidcAddress.as_str();
         let decision = self.limiter.reserve(&[self.limiter.bucket(limit, address)], false).await;
         let (at, outcome, why, refusal) = match decision {
@@ -40,6 +45,7 @@ impl WrongCalls {
             name: Some(what),
             why,
             address: Some(EventSubject::Address(address)),
+            network: Some(EventSubject::Network(network)),
             ..AuditEvent::new(at, Action::ClientCall, outcome)
         });
         refusal

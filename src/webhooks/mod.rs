@@ -37,8 +37,10 @@ pub use signed::{EndpointError, HookCall, HookSecretError, SignedHooks};
 const COLLECT_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks for what is due.
 const POST_EVERY: Duration = Duration::from_secs(1);
-/// How far back a look goes: what happened shortly before a start is still told.
+/// How far back a receiver is told that was told nothing yet: what happened shortly before a start is.
 const LOOK_BACK: Duration = Duration::from_secs(60 * 60);
+/// What is read of the record at once.
+const BATCH: u32 = 100;
 /// When it is tried again after each failed attempt: the schedule that Standard Webhooks recommend.
 const RETRIES: [Duration; 9] = {
     const fn minutes(minutes: u64) -> Duration {
@@ -131,12 +133,12 @@ impl Webhooks {
     }
 
     async fn collect(&self, mut stop: StopSignal) {
-        let mut failing = false;
+        let (mut failing, mut changed) = (false, None);
         let mut seen = [DependencyState::default(); 2];
         while stop.pause(COLLECT_EVERY).await {
             let round = async {
                 self.tell_dependencies(&mut seen).await;
-                self.collect_once().await
+                self.collect_once(&mut changed).await
             };
             let collected = tokio::select! {
                 () = stop.told() => return,
@@ -153,15 +155,62 @@ impl Webhooks {
         }
     }
 
-    /// Writes down what is new, once for each receiver that wants it.
-    async fn collect_once(&self) -> Result<(), DbError> {
+    /// Writes down what is new, once for each receiver that wants it. `changed` is the last change of the limits that was
+    /// told here.
+    async fn collect_once(&self, changed: &mut Option<Micros>) -> Result<(), DbError> {
         let now = self.table.now().await?;
-        for notice in self.sources.since(now.minus(LOOK_BACK)).await? {
-            for receiver in self.wanting(&notice) {
-                self.table.add(&notice, &receiver.endpoint.id, now).await?;
+        self.collect_recorded(now).await?;
+        let since = now.minus(LOOK_BACK);
+        for notice in self.sources.brakes(since).await? {
+            self.write(&notice, now).await?;
+        }
+        let (notices, newest) = self.sources.changes(changed.unwrap_or(since)).await?;
+        for notice in notices {
+            self.write(&notice, now).await?;
+        }
+        *changed = Some(newest);
+        self.table.purge(now).await
+    }
+
+    /// What the record has that a receiver was not told, however much that is. It was told once that is written down, so a
+    /// stop in between repeats it, under the same ids.
+    async fn collect_recorded(&self, now: Micros) -> Result<(), DbError> {
+        loop {
+            let mut after = i64::MAX;
+            for receiver in &self.receivers {
+                after = after.min(self.told(&receiver.endpoint.id, now).await?);
+            }
+            let news = self.sources.recorded(after, BATCH).await?;
+            for notice in
+                news.iter().filter_map(|(_, notice)| notice.as_ref()).filter(|notice| notice.is_of(now))
+            {
+                self.write(notice, now).await?;
+            }
+            let Some((last, _)) = news.last() else { return Ok(()) };
+            for receiver in &self.receivers {
+                self.table.has_told(&receiver.endpoint.id, *last).await?;
+            }
+            if news.len() < BATCH as usize {
+                return Ok(());
             }
         }
-        self.table.purge(now).await
+    }
+
+    /// The number in the record up to which a receiver was told.
+    async fn told(&self, endpoint: &str, now: Micros) -> Result<i64, DbError> {
+        if let Some(told) = self.table.told(endpoint).await? {
+            return Ok(told);
+        }
+        let before = self.sources.recorded_before(now.minus(LOOK_BACK)).await?;
+        self.table.begin(endpoint, before).await?;
+        Ok(before)
+    }
+
+    async fn write(&self, notice: &WebhookNotice, now: Micros) -> Result<(), DbError> {
+        for receiver in self.wanting(notice) {
+            self.table.add(notice, &receiver.endpoint.id, now).await?;
+        }
+        Ok(())
     }
 
     fn wanting(&self, notice: &WebhookNotice) -> impl Iterator<Item = &WebhookReceiver> {
@@ -308,6 +357,24 @@ impl DeliveryTable {
             execute!(&self.db => query(INSERT).bind(&notice.id).bind(endpoint).bind(notice.body())
                 .bind(now.0))?;
         }
+        Ok(())
+    }
+
+    async fn told(&self, endpoint: &str) -> Result<Option<i64>, DbError> {
+        const SQL: &str = "SELECT news FROM webhook_receivers WHERE endpoint = $1";
+        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(endpoint).fetch_optional(pool).await)?)
+    }
+
+    async fn begin(&self, endpoint: &str, after: i64) -> Result<(), DbError> {
+        const SQL: &str =
+            "INSERT INTO webhook_receivers (endpoint, news) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        execute!(&self.db => query(SQL).bind(endpoint).bind(after))?;
+        Ok(())
+    }
+
+    async fn has_told(&self, endpoint: &str, last: i64) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE webhook_receivers SET news = $2 WHERE endpoint = $1 AND news < $2";
+        execute!(&self.db => query(SQL).bind(endpoint).bind(last))?;
         Ok(())
     }
 

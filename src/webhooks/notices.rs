@@ -1,33 +1,21 @@
 //! What receivers are told: found in the record, the ledger and the history of the limits, so that whichever
 //! instance looks finds the same, under the same id.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::audit::{Action, Audit, DEVICE_FIRST, EventEntry, EventFilter, FROM_DEVICE, Outcome};
+use crate::audit::{Action, Audit, DEVICE_FIRST, EventEntry, FROM_DEVICE, Outcome};
 use crate::clock::{Micros, iso};
 use crate::config::WebhookEvent;
 use crate::db::DbError;
 use crate::sms::{HeldBrake, SmsCodes};
 use crate::tuning::{LimitsChange, Tuning};
 
-/// More in one look than this are told later, or never if they go on for as long as a look goes back.
-const MOST: u32 = 100;
+/// What a receiver that was away for longer is not told any more.
+const OLDEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The history holds whole documents.
-const MOST_CHANGES: u32 = 5;
-/// What is told of the record. Each is read apart: an index finds it, and many of one kind hide none of another.
-const RECORDED: [Action; 11] = [
-    Action::Attack,
-    Action::PasswordDisabled,
-    Action::Budget,
-    Action::FactorAdded,
-    Action::FactorRemoved,
-    Action::FactorFailed,
-    Action::FactorReset,
-    Action::TotpDisabled,
-    Action::KeyRotated,
-    Action::TokenReuse,
-    Action::ConsentGiven,
-];
+const CHANGES: u32 = 5;
 
 /// One thing to tell. Carries no name, number or address in clear.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +35,11 @@ impl WebhookNotice {
         Self { id: format!("msg_{}", &hasher.finalize().to_hex()[..32]), event, at, data }
     }
 
+    /// Whether it is not too old to be told.
+    pub fn is_of(&self, now: Micros) -> bool {
+        now.since(self.at) < OLDEST
+    }
+
     /// The same bytes whoever asks.
     pub fn body(&self) -> String {
         json!({ "type": self.event.into_str(), "timestamp": iso(self.at), "data": self.data }).to_string()
@@ -62,35 +55,46 @@ pub struct NoticeSources {
 }
 
 impl NoticeSources {
-    pub async fn since(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
-        let mut notices = Vec::new();
-        for action in RECORDED {
-            let outcomes = match action {
-                // Guesses that were refused are many, and hide none that was compared.
-                Action::FactorFailed => vec![Outcome::Wrong],
-                // A late repeat ends nothing.
-                Action::TokenReuse => vec![Outcome::Refused],
-                _ => Vec::new(),
-            };
-            // Anybody can show a passkey that does not exist.
-            let named = action == Action::FactorFailed;
-            let since = Some(since);
-            let filter =
-                EventFilter { actions: vec![action], outcomes, named, since, ..EventFilter::default() };
-            let page = self.audit.log().page(&filter, None, MOST).await?;
-            notices.extend(page.entries.iter().filter_map(|entry| self.of_event(entry)));
-        }
+    /// What the record has after this number, and the numbers; the first first, and at most so many.
+    pub async fn recorded(
+        &self,
+        after: i64,
+        most: u32,
+    ) -> Result<Vec<(i64, Option<WebhookNotice>)>, DbError> {
+        let news = self.audit.log().news(after, most).await?;
+        Ok(news.iter().map(|news| (news.number, self.of_event(&news.entry))).collect())
+    }
+
+    /// After which number of the record a receiver begins that was told nothing yet.
+    pub async fn recorded_before(&self, since: Micros) -> Result<i64, DbError> {
+        self.audit.log().news_before(since).await
+    }
+
+    pub async fn brakes(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
         let brakes = self.codes.ledger().brakes().await?;
-        notices
-            .extend(brakes.iter().filter(|brake| brake.began_at >= since).map(|brake| self.of_brake(brake)));
-        let changes = self.tuning.history(None, MOST_CHANGES).await?;
-        let changes = changes.iter().filter(|change| change.at >= since && change.previous.is_some());
-        notices.extend(changes.map(|change| self.of_change(change)));
-        Ok(notices)
+        let brakes = brakes.iter().filter(|brake| brake.began_at >= since);
+        Ok(brakes.map(|brake| self.of_brake(brake)).collect())
+    }
+
+    /// Those after a time, and the time of the newest. Each has a later one than all before it.
+    pub async fn changes(&self, after: Micros) -> Result<(Vec<WebhookNotice>, Micros), DbError> {
+        let (mut notices, mut newest, mut before) = (Vec::new(), after, None);
+        loop {
+            let page = self.tuning.history(before, CHANGES).await?;
+            let new: Vec<_> = page.iter().filter(|change| change.at > after).collect();
+            newest = new.iter().map(|change| change.at).fold(newest, Micros::max);
+            notices.extend(
+                new.iter().filter(|change| change.previous.is_some()).map(|change| self.of_change(change)),
+            );
+            before = page.last().map(LimitsChange::cursor);
+            if new.len() < CHANGES as usize {
+                return Ok((notices, newest));
+            }
+        }
     }
 
     fn of_event(&self, entry: &EventEntry) -> Option<WebhookNotice> {
-        let (event, data) = match entry.action {
+        let (event, mut data) = match entry.action {
             Action::Attack => {
                 let event = match entry.outcome {
                     Outcome::Began => WebhookEvent::AttackBegan,
@@ -150,6 +154,9 @@ impl NoticeSources {
             }
             _ => return None,
         };
+        if entry.count > 1 {
+            data["count"] = entry.count.into();
+        }
         let identity = [entry.at.0.to_be_bytes(), entry.id.to_be_bytes()].concat();
         Some(WebhookNotice::new(event, &identity, entry.at, data))
     }

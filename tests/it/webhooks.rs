@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
 use gatehouse::accounts::Username;
-use gatehouse::audit::{Action, AuditEvent, Outcome};
+use gatehouse::audit::{Action, AuditEvent, EventFilter, EventSubject, Outcome};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -100,6 +100,9 @@ on_both_stores!(
     what_fails_is_tried_again_under_the_same_id,
     a_receiver_is_told_what_it_asked_for,
     what_becomes_of_second_factors_is_told,
+    what_others_do_hides_no_news,
+    what_one_account_does_is_few_messages,
+    what_happened_while_no_instance_ran_is_told,
 );
 
 async fn of_two_instances_one_tells_what_happened(store: Store) {
@@ -235,6 +238,77 @@ async fn what_becomes_of_second_factors_is_told(store: Store) {
         let text = String::from_utf8_lossy(&request.body);
         assert!(!["alice", "boris", "telephone"].iter().any(|word| text.contains(word)), "{text}");
     }
+}
+
+/// Of one action, more than are read at once.
+async fn what_others_do_hides_no_news(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook =
+        secret.webhook(&format!("{}/hook", server.uri()), "events = ['factor.failed'], allow_private = true");
+    let app = TestApp::on(store).set("webhooks", format!("[{hook}]")).start().await;
+    let audit = &app.services.audit;
+    let fail = |name: &str| {
+        let event = AuditEvent::new(audit.now(), Action::FactorFailed, Outcome::Wrong);
+        audit.record(AuditEvent { name: Some("totp"), account: Some(EventSubject::Login(name)), ..event });
+    };
+    let victims = ["alice", "boris", "carol", "dora", "eve"];
+    victims.into_iter().for_each(fail);
+    (0..400).for_each(|number| fail(&format!("other-{number}")));
+    audit.flush().await;
+    let told = received(&server, 405).await;
+    for name in victims {
+        let key = format!("key:{:016x}", audit.subject(&EventSubject::Login(name)));
+        let is_of = |request: &&Request| message(request)["data"]["account"]["key"] == key;
+        assert_eq!(told.iter().filter(is_of).count(), 1, "{name}");
+    }
+}
+
+/// By the fastest that there is: a switch.
+async fn what_one_account_does_is_few_messages(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
+    let app = TestApp::on(store).set("webhooks", format!("[{hook}]")).start().await;
+    let owner = factors::owner(&app, "alice").await;
+    for _ in 0..10 {
+        let toggles =
+            (0..40).map(|number| factors::put(&owner.browser, "/factors", json!({ "ask": number % 2 == 0 })));
+        // Another one may have turned it back before the answer.
+        assert!(join_all(toggles).await.iter().all(|answer| [204, 422].contains(&answer.status)));
+    }
+    factors::owner(&app, "boris").await;
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let actions = [Action::FactorAdded, Action::FactorRemoved];
+    let mut rows = Vec::new();
+    for action in actions {
+        let filter = EventFilter { actions: vec![action], ..EventFilter::default() };
+        rows.extend(audit.log().page(&filter, None, 500).await.unwrap().entries);
+    }
+    assert!(rows.len() <= 2 * 62, "{} rows", rows.len());
+    let told: Vec<Value> = received(&server, rows.len()).await.iter().map(message).collect();
+    let times = |told: &Value| told["data"]["count"].as_i64().unwrap_or(1);
+    assert_eq!(told.iter().map(times).sum::<i64>(), rows.iter().map(|row| row.count).sum::<i64>());
+    let apps = told.iter().filter(|told| told["data"]["factor"] == "totp").count();
+    assert_eq!(apps, 2, "of both accounts");
+}
+
+async fn what_happened_while_no_instance_ran_is_told(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = [secret.webhook(&format!("{}/hook", server.uri()), PRIVATE)];
+    let app = brittle(store, &[]).start().await;
+    let other = app.beside(brittle(store, &hook)).await;
+    app.register("alice").await;
+    assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    received(&server, 1).await;
+    drop(other);
+    app.register("boris").await;
+    assert_eq!(app.client().login("boris", "a wrong password").await.status, 401);
+    app.services.audit.flush().await;
+    app.advance(Duration::from_secs(26 * 60 * 60));
+    let again = app.beside(brittle(store, &hook)).await;
+    let told = received(&server, 2).await;
+    assert_ne!(message(&told[0])["data"]["account"], message(&told[1])["data"]["account"]);
+    drop(again);
 }
 
 #[tokio::test]

@@ -35,12 +35,12 @@ pub struct RecordRead {
     pub cut: bool,
 }
 
-/// For each event: numbers and words, each with a space behind it, and texts of as many characters as the last two numbers
+/// For each event: numbers and words, each with a space behind it, and texts of as many characters as the last three numbers
 /// say; without a number there is none. Then a semicolon.
 const PAGE_SQL: &str = "SELECT string_agg(line, '') FROM (
     SELECT concat(at, ' ', until_at - at, ' ', count, ' ', noted, ' ', solved, ' ', rule, ' ', account_key, ' ',
         address_key, ' ', network_key, ' ', phone_key, ' ', prefix_key, ' ', action, ' ', outcome, ' ', limit_name, ' ',
-        length(name), ' ', length(detail), ' ', name, detail, ';') AS line
+        length(name), ' ', length(detail), ' ', length(hits), ' ', name, detail, hits, ';') AS line
     FROM events WHERE at >= $1 AND at < $2 ORDER BY at, id) AS page";
 
 /// Everything from `back` before the span to its end. `progress` is told how many pages of how many were read.
@@ -71,14 +71,26 @@ pub async fn read(
         while !lines.0.is_empty() {
             let event = lines.next_event();
             lines.end()?;
-            if let Some(event) = event {
-                intake.take(&event);
+            if let Some((event, hits)) = event {
+                take(&mut intake, event, hits);
             }
         }
         progress(number + 1, of);
     }
     let recording = intake.finish();
     Ok(RecordRead { recording, from, to, warm_from, oldest, cut: warm_from > wanted })
+}
+
+/// Several events in one row come at their own times, where the row says these.
+fn take(intake: &mut RowIntake, event: RecordedEvent, hits: Option<&str>) {
+    let offsets = hits.filter(|_| !intake.is_full()).map(|hits| hits.split(',').map(str::parse::<i64>));
+    let Some(Ok(offsets)) = offsets.map(Iterator::collect::<Result<Vec<_>, _>>) else {
+        return intake.take(&event);
+    };
+    for offset in offsets {
+        let at = Micros(event.at.0.saturating_add(offset));
+        intake.take(&RecordedEvent { at, until: at, count: 1, ..event });
+    }
 }
 
 /// Where pages begin, and where the last one ends, in the order of time. The first of them begins later than `from` if
@@ -142,13 +154,13 @@ impl<'t> EventLines<'t> {
         Ok(())
     }
 
-    /// None if it is no attempt.
-    fn next_event(&mut self) -> Option<RecordedEvent> {
+    /// None if it is no attempt. With the times of several, if it has them.
+    fn next_event(&mut self) -> Option<(RecordedEvent, Option<&'t str>)> {
         let [at, lasts, count, noted, solved, rule] = [(); 6].map(|()| self.number().unwrap_or(0));
         let [account, address, network, phone, prefix] = [(); 5].map(|()| self.number());
         let [action, outcome, limit] = [(); 3].map(|()| self.word());
-        let [name, detail] = [(); 2].map(|()| self.number());
-        let (name, detail) = (self.text(name), self.text(detail));
+        let [name, detail, hits] = [(); 3].map(|()| self.number());
+        let (name, detail, hits) = (self.text(name), self.text(detail), self.text(hits));
         let tells = match (action, name) {
             ("sign-in", name) => name == Some("device"),
             ("admin", _) => limit.starts_with("guard-") || limit.starts_with("program-"),
@@ -169,7 +181,7 @@ impl<'t> EventLines<'t> {
         let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
         let realm = realm.or(fields.realm).or(fields.name);
         let in_realm = |key: Option<i64>| realm.as_ref().map_or(key, |realm| Some(together((realm, key?))));
-        Some(RecordedEvent {
+        let event = RecordedEvent {
             at: Micros(at),
             until: Micros(at.saturating_add(lasts)),
             count: count.unsigned_abs(),
@@ -189,7 +201,8 @@ impl<'t> EventLines<'t> {
                 // A device is identified together with its account.
                 fields.device.map(|device| together((account, device))).or_else(|| in_realm(phone)),
             ],
-        })
+        };
+        Some((event, hits))
     }
 }
 
@@ -207,7 +220,7 @@ fn replayed_action(
         ("sign-in", _) => ReplayAction::SignIn,
         ("attempt", _) if device => ReplayAction::DeviceAttempt,
         ("attempt", _) => ReplayAction::Attempt,
-        ("factor-failed", Some("totp")) if device => ReplayAction::DeviceFactor,
+        ("factor-failed", _) if device => ReplayAction::DeviceFactor,
         ("factor-failed", Some("totp")) => ReplayAction::Factor,
         ("factor-failed", _) => ReplayAction::FactorElsewhere,
         ("send", _) => ReplayAction::Send,

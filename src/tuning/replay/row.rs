@@ -59,7 +59,7 @@ pub enum ReplayAction {
     /// A wrong code of an app. Right ones count nowhere, and are not recorded.
     Factor,
     DeviceFactor,
-    /// A wrong recovery code or passkey, which counts for its address alone.
+    /// A wrong recovery code or passkey, which counts for its address and network.
     FactorElsewhere,
     Send,
     /// The same for another program that checks the code here. Its requester and prefix belong to the program.
@@ -260,7 +260,7 @@ impl ReplayRow {
     }
 }
 
-/// Collects rows in the order of time.
+/// Collects rows, nearly in the order of time.
 #[derive(Debug, Default)]
 pub struct RowIntake {
     rows: Vec<ReplayRow>,
@@ -294,10 +294,15 @@ impl RowIntake {
         });
     }
 
-    /// Those of one microsecond sorted, each with what the others reveal about it.
+    pub const fn is_full(&self) -> bool {
+        self.rows.len() >= MOST_ROWS
+    }
+
+    /// In the order of time: those of one row may have come between those of others. Those of one microsecond sorted, each
+    /// with what the others reveal about it.
     pub fn finish(self) -> Vec<ReplayRow> {
         let mut rows = self.rows;
-        debug_assert!(rows.is_sorted_by_key(ReplayRow::at), "in the order of time");
+        rows.sort_by_key(ReplayRow::at);
         for same in rows.chunk_by_mut(|one, other| one.at == other.at) {
             same.sort_by_key(ReplayRow::rank);
         }
@@ -445,10 +450,11 @@ pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = Lo
         ReplayAction::DeviceAttempt => &[(GuardDevice, All)],
         ReplayAction::Factor => &[(FactorAccount, All)],
         ReplayAction::DeviceFactor => &[(FactorDevice, All)],
-        ReplayAction::FactorElsewhere => &[(LoginAddress, All)],
         ReplayAction::AttemptAnswer => &[(GuardAddress, All), (GuardNetwork, All)],
         ReplayAction::Guess => &[(SmsGuess, All), (LoginAddress, All), (LoginNetwork, All)],
-        ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, All), (LoginNetwork, All)],
+        ReplayAction::FactorElsewhere | ReplayAction::Answer | ReplayAction::GuessApart => {
+            &[(LoginAddress, All), (LoginNetwork, All)]
+        }
         ReplayAction::Send => &[
             (SmsPhone, All),
             (SmsAddress, All),

@@ -72,8 +72,9 @@ async fn answered(
     };
     let wrong = answer.extensions().get::<WrongCall>().copied();
     if let Some(WrongCall { what, code }) = wrong {
-        let address = sender.client.subject();
-        let refusal = services.wrong_calls.count(&live.limits.oidc_address, what, address.as_ref()).await;
+        let (address, network) = (sender.client.subject(), sender.client.network());
+        let client = (address.as_ref(), network.as_ref());
+        let refusal = services.wrong_calls.count(&live.limits.oidc_address, what, client).await;
         if let Some(refusal) = refusal.filter(|_| !answer.status().is_success()) {
             let error =
                 OAuthError::new(code, "It is wrong, and so were too many others from this address: wait.");

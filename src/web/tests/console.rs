@@ -387,6 +387,7 @@ fn entries() -> Vec<EventEntry> {
         actor: None,
         detail: None,
         request: None,
+        hits: None,
     };
     let refused = entry(1, Action::SignIn, Outcome::Throttled, 1_400);
     let refused = EventEntry { limit: Some("login-account".into()), rule: Some(1), noted: true, ..refused };
