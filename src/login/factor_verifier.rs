@@ -292,8 +292,9 @@ impl FactorVerifier {
         Ok(outcome)
     }
 
-    /// Recovery codes have 80 bits and passkeys more: guesses count for their address alone, so that whoever knows the
-    /// password cannot keep the owner from them. What is right is given back.
+    /// Recovery codes have 80 bits and passkeys more: guesses count for their address and its network, as wrong passwords do,
+    /// and not for the account, so that whoever knows the password cannot keep the owner from them. What is right is given
+    /// back.
     async fn count_at_address<T, E>(
         &self,
         live: &Arc<LiveSettings>,
@@ -302,18 +303,19 @@ impl FactorVerifier {
         check: impl Future<Output = Result<Result<T, E>, DbError>>,
     ) -> Result<Result<T, Refused<E>>, DbError> {
         let guard = &self.0.guard;
-        let (limit, address) = (&live.limits.login_address, &origin.address);
-        let (counted, hit) = match guard.count_address(limit, address, event.solved).await {
+        let limits = &live.limits;
+        let counting = [(&limits.login_address, &*origin.address), (&limits.login_network, &*origin.network)];
+        let (counted, hit) = match guard.count_at(&counting, event.solved).await {
             Ok(counted) => counted,
             Err(refusal) => {
-                let limit = LimitName::LoginAddress.as_str();
+                let limit = [LimitName::LoginAddress, LimitName::LoginNetwork][refusal.bucket].as_str();
                 guard.record_refused(event.clone(), limit, &refusal);
                 return Ok(Err(Refused::Denied(Denied::by(limit, &refusal))));
             }
         };
         let checked = check.await;
         if !matches!(checked, Ok(Err(_))) {
-            guard.uncount_address(limit, address, hit).await;
+            guard.uncount_at(&counting, hit).await;
         }
         Ok(checked?.map_err(|wrong| Refused::Wrong(counted.at, wrong)))
     }

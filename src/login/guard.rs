@@ -103,6 +103,9 @@ pub enum SettleError {
     Store(#[from] StoreError),
 }
 
+/// A limit, and the address or network that it counts.
+pub type CountedSubject<'a> = (&'a Limit, &'a [u8]);
+
 /// An admitted attempt: when, and what a limit in monitor mode would have refused.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedAttempt {
@@ -296,22 +299,27 @@ impl LoginGuard {
             || counting::challenges_next(&self.limiter, limits, who, mode, states).await.unwrap_or(true)
     }
 
-    /// Counts one action of an address, and returns what takes it back; or why it is refused. In an outage: by a
-    /// stricter window of this process.
-    pub async fn count_address(
+    /// Counts one action of an address, and of its network if there is a limit for that, and returns what takes it back; or
+    /// why it is refused. In an outage: by stricter windows of this process.
+    pub async fn count_at(
         &self,
-        limit: &Limit,
-        address: &[u8],
+        counted: &[CountedSubject<'_>],
         solved: bool,
     ) -> Result<(CountedAttempt, HitId), Refusal> {
-        let decision = match self.limiter.reserve(&[self.limiter.bucket(limit, address)], solved).await {
+        let buckets: Vec<_> =
+            counted.iter().map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
+        let decision = match self.limiter.reserve(&buckets, solved).await {
             Ok(decision) => decision,
             Err(error) => {
                 self.note_outage(&error);
-                let limit = stricter(limit);
-                let bucket = self.local_fallback.bucket(&limit, address);
+                let limits: Vec<Limit> = counted.iter().map(|(limit, _)| stricter(limit)).collect();
+                let buckets: Vec<_> = limits
+                    .iter()
+                    .zip(counted)
+                    .map(|(limit, (_, subject))| self.local_fallback.bucket(limit, subject))
+                    .collect();
                 self.local_fallback
-                    .reserve(&[bucket], solved)
+                    .reserve(&buckets, solved)
                     .await
                     .expect("the in-process store does not fail")
             }
@@ -324,11 +332,14 @@ impl LoginGuard {
         }
     }
 
-    /// Takes back what [`LoginGuard::count_address`] counted, whichever window that was. Harmless if repeated.
-    pub async fn uncount_address(&self, limit: &Limit, address: &[u8], hit: HitId) {
-        let bucket = self.local_fallback.bucket(limit, address);
-        self.local_fallback.refund(&[bucket], hit).await.expect("the in-process store does not fail");
-        if let Err(error) = self.limiter.refund(&[self.limiter.bucket(limit, address)], hit).await {
+    /// Takes back what [`LoginGuard::count_at`] counted, whichever windows those were. Harmless if repeated.
+    pub async fn uncount_at(&self, counted: &[CountedSubject<'_>], hit: HitId) {
+        let local: Vec<_> =
+            counted.iter().map(|(limit, subject)| self.local_fallback.bucket(limit, subject)).collect();
+        self.local_fallback.refund(&local, hit).await.expect("the in-process store does not fail");
+        let buckets: Vec<_> =
+            counted.iter().map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
+        if let Err(error) = self.limiter.refund(&buckets, hit).await {
             self.note_outage(&error);
         }
     }

@@ -92,7 +92,8 @@ impl Registration {
             return Ok(RegistrationOutcome::Denied(Denied::no_room(solved, busy.retry_after)));
         }
         let limit = &live.limits.register_address;
-        let (counted, hit) = match guard.count_address(limit, &origin.address, solved).await {
+        let at_address = [(limit, &*origin.address)];
+        let (counted, hit) = match guard.count_at(&at_address, solved).await {
             Ok(counted) => counted,
             Err(refusal) => {
                 guard.record_refused(self.event(newcomer), LIMIT, &refusal);
@@ -102,7 +103,7 @@ impl Registration {
         let (hashed, registered) = match self.hash(newcomer).await {
             Ok(hash) => (true, self.with_hash(live, newcomer, &hash).await?),
             Err(unhashed) => {
-                guard.uncount_address(limit, &origin.address, hit).await;
+                guard.uncount_at(&at_address, hit).await;
                 (false, unhashed)
             }
         };

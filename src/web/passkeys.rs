@@ -58,7 +58,7 @@ pub struct PasskeyLoginBody {
 /// Sign in with a passkey
 ///
 /// Without a name: the passkey tells whose it is. It counts as both factors, because its authenticator has checked its user.
-/// A wrong one counts on the client's address alone, and is answered the same whether anybody has it or not.
+/// A wrong one counts on the client's address and its network, and is answered the same whether anybody has it or not.
 #[utoipa::path(
     post,
     path = "/api/v1/passkeys/login",

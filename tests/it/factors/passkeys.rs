@@ -21,6 +21,7 @@ on_both_stores! {
     what_the_authenticator_did_not_verify_opens_nothing,
     every_byte_counts,
     wrong_answers_count_at_their_address_alone,
+    wrong_answers_count_at_their_network_too,
     a_disabled_account_and_a_removed_passkey_open_nothing,
     no_passkey_is_added_twice_or_without_a_confirmation,
     an_authenticator_that_counts_back_may_be_a_copy,
@@ -227,7 +228,7 @@ async fn what_the_authenticator_did_not_verify_opens_nothing(store: Store) {
 }
 
 async fn every_byte_counts(store: Store) {
-    let app = TestApp::on(store).at_localhost().without(&["login-address"]).start().await;
+    let app = TestApp::on(store).at_localhost().without(&["login-address", "login-network"]).start().await;
     let (_, passkey) = member(&app, "alice").await;
     let visitor = app.client();
     let shown = visitor.assert_passkey("sign-in", &passkey).await;
@@ -276,6 +277,42 @@ async fn wrong_answers_count_at_their_address_alone(store: Store) {
     let told = app.services.audit.log().page(&filter, None, 10).await.unwrap().entries;
     assert!(!told.is_empty() && told.iter().all(|entry| entry.name.as_deref() == Some("passkey")));
     assert!(told.iter().all(|entry| entry.account.is_none()), "nothing is proved of an account");
+}
+
+/// A /48 is 65,536 addresses as they are counted.
+async fn wrong_answers_count_at_their_network_too(store: Store) {
+    let setup = TestApp::on(store).at_localhost().behind_a_proxy();
+    let app = setup.limit("login-network", &[max(3).per("1h").captcha()]).start().await;
+    owner(&app, "alice").await;
+    let (_, passkey) = member(&app, "boris").await;
+    let thief = |number: u32| app.client_at(&format!("2001:db8:42:{number:x}::7"));
+    let halves = [thief(1), thief(2)];
+    for half in &halves {
+        first_step(half, "alice").await;
+    }
+    let by_passkey = async |number: u32| {
+        let thief = thief(number);
+        let mut shown = thief.assert_passkey("sign-in", &passkey).await;
+        shown["response"]["signature"] = json!(encoded(&[0x30, 6, 2, 1, 1, 2, 1, 1]));
+        sign_in(&thief, &shown).await.problem().to_owned()
+    };
+    let guess = "aaaa-bbbb-cccc-dddd";
+    assert_eq!(by_passkey(3).await, "invalid-passkey");
+    assert_eq!(by_recovery(&halves[0], guess).await.problem(), "invalid-factor");
+    assert_eq!(by_passkey(4).await, "invalid-passkey");
+    for half in &halves {
+        assert_eq!(by_recovery(half, guess).await.problem(), "captcha-required");
+    }
+    for number in 5..105 {
+        assert_eq!(by_passkey(number).await, "captcha-required");
+    }
+    // What is refused is few rows, from however many addresses it comes.
+    app.services.audit.flush().await;
+    let filter = EventFilter { actions: vec![Action::FactorFailed], ..Default::default() };
+    let told = app.services.audit.log().page(&filter, None, 500).await.unwrap().entries;
+    assert_eq!(told.iter().map(|entry| entry.count).sum::<i64>(), 105);
+    assert!(told.len() <= 3 + 2 + 65, "{} rows", told.len());
+    assert!(told.iter().all(|entry| entry.network.is_some()));
 }
 
 async fn a_disabled_account_and_a_removed_passkey_open_nothing(store: Store) {
