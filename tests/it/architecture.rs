@@ -153,6 +153,27 @@ fn time_is_told_by_the_clock_alone() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// What a browser sends is read by one function. The framework's own gives up at the first cookie that it cannot decode,
+/// which may be another application's (`clippy.toml` bans it).
+#[test]
+fn cookies_are_read_in_one_place() {
+    let header = ["COOKIE", "\"cookie\"", "CookieJar"];
+    let is_test = |line: &str| line.split(':').next().unwrap().contains("tests");
+    let elsewhere = |line: &str| {
+        let allowed = ["src/web/http/cookies.rs:", "src/oidc/check.rs:", "src/web/openapi.rs:"];
+        !is_test(line) && !allowed.iter().any(|path| line.starts_with(path))
+    };
+    let read = ["src", "limiter"].into_iter().flat_map(|module| offences(module, &header));
+    let found: Vec<_> = read.filter(|line| elsewhere(line)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+    let bans = std::fs::read_to_string(root().join("clippy.toml")).unwrap();
+    for of in ["HttpRequest", "dev::ServiceRequest"] {
+        for name in ["cookie", "cookie_raw", "cookies", "cookies_raw"] {
+            assert!(bans.contains(&format!("\"actix_web::{of}::{name}\"")), "{of}::{name}");
+        }
+    }
+}
+
 #[test]
 fn every_script_opens_with_its_contract() {
     for (path, text) in files("lua", "lua") {

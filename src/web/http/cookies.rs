@@ -127,8 +127,7 @@ pub fn typed(headers: &HeaderMap, name: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(value(headers, name)?).ok()?).ok()
 }
 
-/// The value of a cookie as sent. Ours need no decoding. A malformed cookie of another app on this host must
-/// not hide them, as it would in `HttpRequest::cookie`.
+/// The value of a cookie as sent, the first if there are several. Ours need no decoding.
 pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     values(headers, name).next()
 }
@@ -140,10 +139,20 @@ pub fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     values.next().is_none().then_some(value)
 }
 
+/// Pairs are found by their bytes, each alone: other applications of a parent domain set cookies in any encoding, and
+/// none may hide ours. Only spaces and tabs surround a pair (RFC 6265, 4.2.1). If white space of Unicode were cut off as
+/// well, a sibling's `\u{2000}__Host-gh_session`, which browsers let it set, would be read as ours.
 fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
-    let lines = headers.get_all(COOKIE).filter_map(|line| line.to_str().ok());
-    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.filter(move |(sent, _)| *sent == name).map(|(_, value)| value)
+    let pairs = headers.get_all(COOKIE).flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    let named = pairs.filter_map(move |pair| trimmed(pair).strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    named.filter_map(|value| std::str::from_utf8(value).ok())
+}
+
+fn trimmed(mut pair: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = pair {
+        pair = rest;
+    }
+    pair
 }
 
 pub fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
@@ -152,6 +161,8 @@ pub fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::http::header::HeaderValue;
+
     use super::*;
 
     fn on(url: &str) -> Cookies {
@@ -179,6 +190,36 @@ mod tests {
         assert_eq!(typed(&headers, jar.lookup_name).as_deref(), Some("+86 138; 龍"));
         headers.insert(COOKIE, "__Host-gh_lookup=*".parse().unwrap());
         assert_eq!(typed(&headers, jar.lookup_name), None);
+    }
+
+    #[test]
+    fn no_other_pair_hides_ours_and_none_is_taken_for_it() {
+        let read = |lines: &[&[u8]], only: bool| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(COOKIE, HeaderValue::from_bytes(line).unwrap());
+            }
+            let read = if only { only_value } else { value };
+            read(&headers, "__Host-gh_session").map(str::to_owned)
+        };
+        for lines in [
+            &[&b"__Host-gh_session=ours"[..]][..],
+            &[b"campaign=Unders\xc3\xb8gelse; __Host-gh_session=ours"],
+            &[b"campaign=Unders\xf8gelse; __Host-gh_session=ours; b=\xff"],
+            &[b"\xff\xfe;=;;=x; x;\t__Host-gh_session=ours \t;"],
+            &[b"a=\xf8", b"b=1; __Host-gh_session=ours", b"c=\xf8"],
+            &[b"\xe2\x80\x80__Host-gh_session=evil; __Host-gh_session=ours"],
+            &[b"\xc2\xa0__Host-gh_session=evil;\xa0__Host-gh_session=evil; __Host-gh_session=ours"],
+            &[b"__Host-gh_session=\xff; __Host-gh_session=ours"],
+            &[b"__Host-gh_session; __host-gh_session=evil; x__Host-gh_session=evil; __Host-gh_session=ours"],
+        ] {
+            for only in [false, true] {
+                assert_eq!(read(lines, only).as_deref(), Some("ours"), "{lines:?}");
+            }
+        }
+        assert_eq!(read(&[b"\xe2\x80\x80__Host-gh_session=evil; __Host-gh_session =evil"], false), None);
+        let twice: [&[u8]; 2] = [b"__Host-gh_session=ours", b"__Host-gh_session=evil"];
+        assert_eq!((read(&twice, false).as_deref(), read(&twice, true)), (Some("ours"), None));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod edge;
 mod failures;
+mod foreign_cookies;
 mod forgery;
 mod hostile_input;
 mod imported;
