@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gatehouse_limiter::middleware::ClientAddress;
+use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
 
 use super::{Account, AccountId, DEVICE_LIFE, DeviceId};
 use crate::clock::{Clock, Micros};
@@ -185,7 +185,7 @@ impl SignInClient {
     pub fn new(address: IpAddr, user_agent: &str) -> Self {
         let user_agent = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect();
         Self {
-            network: ClientAddress::stated(address).masked(),
+            network: ClientAddress::at(address, &TrustedProxies::default()).masked(),
             user_agent,
             devices: KnownDevices::default(),
         }

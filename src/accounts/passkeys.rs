@@ -18,6 +18,7 @@ use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::unseen::is_seen_whole;
 use crate::webauthn::{
     Assertion, Attestation, AttestationResponse, PasskeyFault, RelyingParty, StoredKey, challenge_of,
 };
@@ -50,7 +51,7 @@ pub struct PasskeyLabel(String);
 impl PasskeyLabel {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let fits = (1..=LONGEST_LABEL).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        let fits = (1..=LONGEST_LABEL).contains(&text.chars().count()) && is_seen_whole(text);
         fits.then(|| Self(text.to_owned()))
     }
 }

@@ -6,10 +6,10 @@ use sqlx::{Row, query, query_as};
 use super::administration::in_tx;
 use super::{AccountChange, AccountId, session_changes};
 use crate::clock::Clock;
-use crate::config::is_hidden;
 use crate::db::{Db, DbError, DbLock, from_row, on_db, on_tx, text_column};
 use crate::entropy::Entropy;
 use crate::secret::hidden_debug;
+use crate::unseen::is_seen_whole;
 
 /// In bytes: no mail server takes a longer address (RFC 5321, 4.5.3.1.3, without the brackets).
 const LONGEST_EMAIL: usize = 254;
@@ -70,21 +70,14 @@ impl Email {
 
 impl DisplayName {
     fn parse(text: &str) -> Option<Self> {
-        let fits = text.trim() == text
-            && (1..=LONGEST_NAME).contains(&text.chars().count())
-            && !text.chars().any(is_hidden)
-            && text.chars().any(|letter| !is_joiner(letter));
+        let fits =
+            text.trim() == text && (1..=LONGEST_NAME).contains(&text.chars().count()) && is_seen_whole(text);
         fits.then(|| Self(text.to_owned()))
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// Which shapes the letters beside it, and shows nothing by itself.
-const fn is_joiner(letter: char) -> bool {
-    matches!(letter, '\u{200c}' | '\u{200d}')
 }
 
 impl ProfileError {
@@ -248,8 +241,17 @@ mod tests {
     #[test]
     fn a_name_is_one_line_that_shows_all_of_itself() {
         let name = |text: &str| Profile::parse(None, false, Some(text));
-        for text in ["Ada Lovelace", "王小明", "O’Brien, J. (IT) <x>", "محمد", "ا\u{200c}ب", "A", "👩‍💻"]
-        {
+        for text in [
+            "Ada Lovelace",
+            "王小明",
+            "O’Brien, J. (IT) <x>",
+            "محمد",
+            "ا\u{200c}ب",
+            "A",
+            "👩‍💻",
+            "Ada ❤\u{fe0f}",
+            "葛\u{e0100}城",
+        ] {
             assert_eq!(name(text).unwrap().name_text(), Some(text));
         }
         for text in [
@@ -267,6 +269,14 @@ mod tests {
             "\u{202e}adA",
             "A\u{2066}da",
             "Ada\u{200b}",
+            "\u{3164}",
+            "\u{115f}",
+            "Ada\u{2800}",
+            "A\u{34f}da",
+            "\u{17b4}",
+            "Ada\u{fffe}",
+            "\u{200d} \u{200d}",
+            "\u{fe0f}",
         ] {
             assert_eq!(name(text), Err(ProfileError::Name), "{text:?}");
         }

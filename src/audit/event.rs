@@ -10,6 +10,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::clock::{Micros, as_time};
 use crate::config::LimitName;
+use crate::unseen::{is_shaper, is_unseen};
 
 /// What was attempted; by these words in SQL and in the API.
 #[derive(
@@ -534,16 +535,9 @@ pub fn mask(subject: &EventSubject<'_>) -> String {
 /// that could reorder the surrounding line, and those that PostgreSQL does not accept (NUL), are replaced.
 fn name(login: &str) -> String {
     let shown = if login.chars().nth(4).is_some() { 2 } else { 1 };
-    let readable = |letter: char| if is_unseen(letter) { char::REPLACEMENT_CHARACTER } else { letter };
+    let hides = |letter: char| is_unseen(letter) || is_shaper(letter);
+    let readable = |letter: char| if hides(letter) { char::REPLACEMENT_CHARACTER } else { letter };
     login.chars().take(shown).map(readable).chain(['…']).collect()
-}
-
-/// Control characters, and marks that set the direction of text or join letters (Unicode, general category
-/// Cf).
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The /24 or /48, as `login::Client` shows it to an account's owner.

@@ -16,6 +16,7 @@ use super::document::ValueNode;
 use super::limits::is_custom_name;
 use super::reader::{ParseResult, SectionReader, nearest};
 use super::values::{duration, span_text, word};
+use crate::unseen::is_seen_whole;
 
 /// The applications, found by host or as a client. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -291,11 +292,11 @@ fn age(node: ValueNode) -> ParseResult<Duration> {
 
 fn name(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
-    let plain = !text.trim().is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+    let plain = text.trim() == text && is_seen_whole(&text);
     match text.chars().count() {
         1..=LONGEST_NAME if plain => Ok(text),
         _ => Err(format!(
-            "{text:?} is not a name; write 1 to {LONGEST_NAME} characters on one line, such as \"wiki\""
+            "{text:?} is not a name; write 1 to {LONGEST_NAME} characters on one line, all of them seen, such as \"wiki\""
         )),
     }
 }

@@ -9,6 +9,7 @@ use super::document::{ConfigValue, ValueNode};
 use super::limits::is_custom_name;
 use super::reader::{MOST_ENTRIES, ParseResult, SectionReader};
 use super::values::{SecretRef, secret};
+use crate::unseen::{is_seen_whole, is_unseen};
 
 /// By the name in the scope of a program's token.
 pub type ProgramTexts = BTreeMap<String, ProgramText>;
@@ -102,7 +103,7 @@ pub(super) fn title(text: String) -> ParseResult<String> {
         return Err(format!("must be 1 to {LONGEST_PROGRAM} characters: what people know the program by"));
     }
     no_link(&text)?;
-    match text.contains(['{', '}']) || text.contains(is_hidden) {
+    match text.contains(['{', '}']) || !is_seen_whole(&text) {
         true => Err("must not contain braces, line breaks, or characters that are not seen".to_owned()),
         false => Ok(text),
     }
@@ -133,7 +134,7 @@ fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<Stri
     if rest.contains(['{', '}']) {
         return Err(format!("contains braces around something else than {CODE}, {}", places.join(", ")));
     }
-    if rest.contains(is_hidden) {
+    if rest.contains(is_unseen) {
         return Err("contains a line break, or a character that is not seen or turns text around".to_owned());
     }
     let longest = filled(&text, program, LONGEST_CODE, LONGEST_MINUTES);
@@ -145,16 +146,6 @@ fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<Stri
         ));
     }
     Ok(text)
-}
-
-/// Control characters and separators of lines, marks that set the direction of text, and characters without width
-/// that hide what stands around them (Unicode, general categories Cc, Zl, Zp and Cf). Those that join the letters of
-/// Persian and Indic words are text.
-pub fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// What phones and browsers read as ASCII in an address (UTS 46). Letters are joined across joiners.

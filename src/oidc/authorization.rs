@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::claims::Authentication;
-use super::request::{AuthorizationRequest, OAuthError, Parameters, redirect_with};
+use super::request::{AuthorizationRequest, OAuthError, Parameters, TWICE, redirect_with};
 use crate::accounts::{AuthenticatedSession, Factor};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, Apps, OidcClient};
@@ -42,6 +42,8 @@ pub struct Unanswerable {
 pub enum ParameterFault {
     Missing,
     Twice,
+    /// It has a character that no parameter has.
+    Unfit,
     /// No client has this id.
     Unknown,
     /// It is no address of the client.
@@ -61,7 +63,8 @@ impl<'a> ClientRequest<'a> {
         let parameters = Parameters::parse(query.as_bytes());
         let text = |parameter| match parameters.get(parameter) {
             Ok(value) => Ok(value.map(str::to_owned)),
-            Err(_) => Err(Unanswerable { parameter, fault: ParameterFault::Twice }),
+            Err(TWICE) => Err(Unanswerable { parameter, fault: ParameterFault::Twice }),
+            Err(_) => Err(Unanswerable { parameter, fault: ParameterFault::Unfit }),
         };
         let missing = |parameter| Unanswerable { parameter, fault: ParameterFault::Missing };
         let id = text("client_id")?.ok_or_else(|| missing("client_id"))?;

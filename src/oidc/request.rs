@@ -28,6 +28,9 @@ impl OAuthError {
     }
 }
 
+pub const TWICE: OAuthError = OAuthError::invalid("A parameter was sent twice; send each once.");
+const UNFIT: OAuthError = OAuthError::invalid("A parameter has the character U+0000 in it; leave that out.");
+
 impl Parameters {
     pub fn parse(encoded: &[u8]) -> Self {
         Self(form_urlencoded::parse(encoded).into_owned().collect())
@@ -37,7 +40,9 @@ impl Parameters {
     pub fn get(&self, name: &str) -> Result<Option<&str>, OAuthError> {
         let mut values = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
         match (values.next(), values.next()) {
-            (_, Some(_)) => Err(OAuthError::invalid("A parameter was sent twice; send each once.")),
+            (_, Some(_)) => Err(TWICE),
+            // No database stores it as text, and nothing that a client may send has it.
+            (Some(value), None) if value.contains('\0') => Err(UNFIT),
             (first, None) => Ok(first.filter(|value| !value.is_empty())),
         }
     }

@@ -5,6 +5,7 @@ mod apps_and_access;
 mod document;
 mod fits;
 mod transcript;
+mod unstorable;
 
 use std::cell::RefCell;
 

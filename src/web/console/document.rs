@@ -16,6 +16,7 @@ use super::guard::{Admin, AdminRequest};
 use super::{FormProblem, LONGEST_REASON, RecordSpan, confirm};
 use crate::config::{LiveHandle, line_diff};
 use crate::tuning::{DocumentDraft, DocumentEdit, DraftError, SaveError, SavedDraft};
+use crate::unseen::is_seen_whole;
 use crate::web::form::value;
 use crate::web::http::{Flash, Layout, Locale, PageRequest, Problem, WebResult};
 
@@ -492,9 +493,7 @@ pub fn if_match(request: &HttpRequest, admin: &Admin) -> Result<String, Problem>
 
 pub fn checked_reason(text: &str) -> Result<&str, Problem> {
     let text = text.trim();
-    let fits = !text.is_empty()
-        && text.chars().count() <= LONGEST_REASON
-        && !text.chars().any(|letter| letter.is_control() && letter != '\n');
+    let fits = text.chars().count() <= LONGEST_REASON && is_seen_whole(&text.replace('\n', " "));
     let wrong = || Problem::wrong("reason", format!("Give a reason of 1 to {LONGEST_REASON} characters."));
     if fits { Ok(text) } else { Err(wrong()) }
 }

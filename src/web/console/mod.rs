@@ -28,6 +28,7 @@ use actix_web::http::StatusCode;
 use url::form_urlencoded;
 
 use crate::clock::Micros;
+use crate::unseen::is_unseen;
 use crate::web::console::figures::{DAY, HOUR};
 use crate::web::form::value;
 use crate::web::http::{Layout, Moment, Problem};
@@ -52,7 +53,7 @@ pub enum FormProblem {
 /// The reason that a form gives; empty if it gives none.
 pub fn reason(pairs: &[(String, String)]) -> String {
     let typed = value(pairs, "reason").trim().chars();
-    typed.filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect()
+    typed.filter(|letter| !is_unseen(*letter)).take(LONGEST_REASON).collect()
 }
 
 impl FormProblem {

@@ -20,6 +20,7 @@ use crate::accounts::{
 };
 use crate::clock::Micros;
 use crate::db::DbError;
+use crate::unseen::is_seen_whole;
 use crate::web::console::guard::{Admin, AdminRequest, ChangeTokens, Permitted, ReadTokens};
 use crate::web::form::{FormPairs, FormReach, once, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE};
@@ -66,7 +67,7 @@ fn parse(
 ) -> Result<NewToken, Vec<(Field, Message)>> {
     let mut errors = Vec::new();
     let name = name.trim();
-    if !(1..=LONGEST_NAME).contains(&name.chars().count()) || name.chars().any(char::is_control) {
+    if !(1..=LONGEST_NAME).contains(&name.chars().count()) || !is_seen_whole(name) {
         errors.push((Field::Name, Message::NameUnfit { max: LONGEST_NAME }));
     }
     let live = services.live.snapshot();

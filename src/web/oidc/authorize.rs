@@ -35,6 +35,7 @@ fn unanswerable(visit: &PageRequest, services: &Services, query: &str, wrong: Un
     let reason = match fault {
         ParameterFault::Missing => "client-request.missing",
         ParameterFault::Twice => "client-request.twice",
+        ParameterFault::Unfit => "client-request.unfit",
         ParameterFault::Unknown => "client-request.unknown",
         ParameterFault::Unregistered => "client-request.unregistered",
     };

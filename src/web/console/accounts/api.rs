@@ -11,6 +11,7 @@ use crate::accounts::{
 };
 use crate::audit::words_of;
 use crate::sms::Phone;
+use crate::unseen::is_seen_whole;
 use crate::web::console::accounts::{change, change_groups, found, set_profile_of};
 use crate::web::console::guard::{Admin, ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::console::{LONGEST_REASON, read_cursor, read_filter, read_page_size};
@@ -377,7 +378,7 @@ pub async fn set_profile(
 
 fn given(reason: &str) -> Result<&str, Problem> {
     let reason = reason.trim();
-    if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
+    if reason.chars().count() > LONGEST_REASON || !is_seen_whole(reason) {
         let message = format!("Give a reason of 1 to {LONGEST_REASON} characters on one line.");
         return Err(Problem::wrong("reason", message));
     }

@@ -11,6 +11,7 @@ use crate::accounts::Account;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::lookup::{LimitStatus, LookupSubject, RuleStatus, ScopeKind, ValueKind, kind_of};
+use crate::unseen::is_unseen;
 use crate::web::console::LONGEST_REASON;
 use crate::web::console::guard::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::console::lookup::actor;
@@ -221,7 +222,7 @@ pub fn reason(query: &str, body: Result<Bytes, Error>) -> Result<String, Problem
         body => serde_json::from_slice(body).map_err(|_| Problem::MalformedJson)?,
     };
     let reason = sent.reason.trim();
-    if reason.chars().count() <= LONGEST_REASON && !reason.chars().any(char::is_control) {
+    if reason.chars().count() <= LONGEST_REASON && !reason.contains(is_unseen) {
         return Ok(reason.to_owned());
     }
     Err(Problem::wrong("reason", format!("Use at most {LONGEST_REASON} characters on one line.")))
