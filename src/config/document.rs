@@ -246,17 +246,25 @@ impl ValueNode {
     }
 }
 
-/// Two underscores: `GATEHOUSE_ANYTHING` belongs to something else and is ignored.
-const PREFIX: &str = "GATEHOUSE__";
+/// Two underscores: `GATEHOUSE_ANYTHING` belongs to something else and is ignored, unless it is a setting in another
+/// spelling (`misspelt`).
+pub(super) const PREFIX: &str = "GATEHOUSE__";
 
 /// Names and values, as at the start of the process.
 pub type Environment = Vec<(String, String)>;
 
-/// This process's variables that are meant for the configuration.
+/// What every name that may be meant for us begins with, in whatever case.
+pub(super) const LEAD: &str = "GATEHOUSE_";
+
+pub(super) fn may_be_ours(name: &str) -> bool {
+    name.get(..LEAD.len()).is_some_and(|lead| lead.eq_ignore_ascii_case(LEAD))
+}
+
+/// This process's variables that are meant for the configuration, or may be.
 pub fn of_process() -> Environment {
     std::env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, _)| may_be_ours(name))
         .collect()
 }
 

@@ -16,6 +16,7 @@ mod error;
 mod factors;
 mod limits;
 mod live;
+mod misspelt;
 mod oidc;
 mod programs;
 mod reader;
@@ -46,7 +47,7 @@ pub use factors::{FactorSettings, RequiredOf};
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForceConfig, LiveHandle, LoadedConfig, RefusedChange, ReloadResult};
 pub use oidc::{OidcSettings, SigningAlgorithm};
-pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment, is_hidden};
+pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use reader::nearest;
 pub use sections::{
     AuditSettings, CaptchaProvider, CaptchaSettings, CaptchaTunables, Database, DatabaseUrl, Difficulty,

@@ -15,7 +15,7 @@ use super::reader::{ProblemList, SectionTable};
 use super::sections::{CaptchaTunables, LoginTunables};
 use super::settings::Config;
 use super::sms::SmsTunables;
-use super::{document, reader};
+use super::{document, misspelt, reader};
 
 /// Read if no file is given; if it is missing, the defaults apply.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
@@ -168,7 +168,8 @@ pub fn visited(path: &Path, text: &str) -> usize {
 /// What a tree means, and how many entries were visited to know it.
 fn read(mut root: ConfigTable, environment: &[(String, String)]) -> (Result<Config, ConfigError>, usize) {
     let mut problems = Vec::new();
-    document::overlay(&mut root, environment, &mut problems);
+    let environment = misspelt::told_apart(&root, environment, &mut problems);
+    document::overlay(&mut root, &environment, &mut problems);
     let problems = ProblemList::new(problems);
     let config = reader::read(root, &problems, Config::read);
     let config = Config { warnings: problems.take_warnings(), ..config };

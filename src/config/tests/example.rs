@@ -2,17 +2,10 @@
 
 use super::{read, refusal};
 use crate::config::Config;
+use crate::config::misspelt::whole_example as whole;
 use crate::config::source::live_names;
 
 const EXAMPLE: &str = include_str!("../../../gatehouse.example.toml");
-
-/// The example with all of its commented-out settings.
-fn whole() -> String {
-    let setting = |line: &'static str| {
-        line.strip_prefix('#').filter(|rest| rest.starts_with(char::is_alphabetic) || rest.starts_with('['))
-    };
-    EXAMPLE.lines().map(|line| format!("{}\n", setting(line).unwrap_or(line))).collect()
-}
 
 /// The keys of a table; `None` if there is no table of this name.
 fn keys_in(table: &str) -> Option<Vec<String>> {

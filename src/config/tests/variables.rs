@@ -57,6 +57,17 @@ fn a_whole_table_may_be_one_variable() {
 #[test]
 fn other_programs_variables_are_left_alone() {
     read_with("", &[("GATEHOUSE_ADMIN_TOKEN", "x"), ("PATH", "/bin"), ("GATEHOUSE", "1")]).expect("valid");
+    // Even one that looks like a setting, if the document says that it is its own.
+    let own = [("GATEHOUSE_DATABASE_URL", "x"), ("GATEHOUSE_PORT_8080_TCP", "tcp://10.0.0.1:8080")];
+    let told = refusal_with("", &own);
+    assert!(
+        told.starts_with(
+            "GATEHOUSE_DATABASE_URL: database.url: sets nothing; write GATEHOUSE__DATABASE__URL,"
+        ),
+        "{told}"
+    );
+    let file = "[sms]\ngateway = 'http'\n[sms.http]\nurl = 'https://sms.example/'\nheaders = { x = 'env:GATEHOUSE_DATABASE_URL' }\n";
+    read_with(file, &own).expect("valid");
 }
 
 #[test]
@@ -81,7 +92,7 @@ fn a_bad_variable_is_named() {
     assert_eq!(refused("GATEHOUSE__SERVER", "x"), "GATEHOUSE__SERVER: server: is text; it must be a table");
     assert_eq!(
         refused("GATEHOUSE__SERVER____BIND", "x"),
-        "GATEHOUSE__SERVER____BIND: server..bind: names no setting; write GATEHOUSE__SECTION__KEY"
+        "GATEHOUSE__SERVER____BIND: server.bind: sets nothing; write GATEHOUSE__SERVER__BIND, or choose another name if it is for something else"
     );
     assert_eq!(
         refused("GATEHOUSE__SERVER__BIND__PORT", "1"),

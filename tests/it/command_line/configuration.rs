@@ -115,3 +115,66 @@ fn a_variable_wins_over_the_file_and_is_named_where_it_is_wrong() {
         ended.stderr
     );
 }
+
+/// A setting that nobody reads would be noticed by an attacker first.
+#[test]
+fn a_variable_that_would_be_a_setting_in_another_spelling_ends_the_start() {
+    const RIGHT: &str = "GATEHOUSE__SESSION__IDLE";
+    for name in [
+        "GATEHOUSE_SESSION__IDLE",
+        "GATEHOUSE_SESSION_IDLE",
+        "GATEHOUSE__SESSION_IDLE",
+        "GATEHOUSE__session__idle",
+        "gatehouse__session__idle",
+        "Gatehouse_Session_Idle",
+    ] {
+        let mut home = Home::new();
+        home.set(name, "1h");
+        for arguments in [&["check-config"][..], &["serve"], &["limits", "show"]] {
+            let ended = home.run(arguments);
+            assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
+            assert!(ended.stderr.starts_with(&format!("{name}: session.idle: ")), "{}", ended.stderr);
+            assert!(ended.stderr.contains(RIGHT), "{}", ended.stderr);
+        }
+    }
+    // Those of Kubernetes for a service of this name, and those that the document names.
+    let mut home = Home::new();
+    for (name, value) in [
+        ("GATEHOUSE_PORT", "tcp://10.0.0.1:8080"),
+        ("GATEHOUSE_SERVICE_HOST", "10.0.0.1"),
+        ("GATEHOUSE_SERVICE_PORT", "8080"),
+        ("GATEHOUSE_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("GATEHOUSE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("GATEHOUSE_WEBHOOK_SECRET", "x"),
+        ("GATEHOUSE_STORE_URL", "a secret of thirty-two characters"),
+    ] {
+        home.set(name, value);
+    }
+    let hook =
+        "[[webhooks]]\nurl = 'https://hooks.example/'\nsecret = 'env:GATEHOUSE_STORE_URL'\nevents = ['*']\n";
+    home.write("gatehouse.toml", hook);
+    let ended = home.run(&["check-config"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    home.write("gatehouse.toml", "");
+    assert_eq!(home.run(&["check-config"]).code, Some(2), "the document no longer names it");
+}
+
+#[test]
+fn proxies_that_are_everyone_end_the_start_unless_that_is_meant() {
+    let mut home = Home::new();
+    home.write("gatehouse.toml", "[server]\ntrusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\n");
+    for arguments in [&["check-config"][..], &["serve"]] {
+        let ended = home.run(arguments);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("gatehouse.toml:2: server.trusted_proxies: covers half"),
+            "{}",
+            ended.stderr
+        );
+    }
+    home.set("GATEHOUSE__SERVER__TRUST_EVERYONE", "true");
+    let ended = home.run(&["check-config"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let told = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(told.contains("warning: gatehouse.toml:2: server.trusted_proxies: "), "{told}");
+}
