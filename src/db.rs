@@ -1,5 +1,6 @@
 //! The SQL database: SQLite or PostgreSQL, with the same statements for both.
 
+mod files;
 mod health;
 mod instances;
 mod own;
@@ -20,6 +21,7 @@ use sqlx::{
 };
 use tokio::sync::{Mutex, MutexGuard};
 
+use self::files::DatabaseFiles;
 use self::health::DbHealth;
 pub use self::instances::{GONE_AFTER, KNOWS};
 use self::own::OwnConnections;
@@ -74,6 +76,8 @@ pub struct DbPools<D: sqlx::Database> {
     turns: Box<[Mutex<()>]>,
     /// None for PostgreSQL, which gains nothing by it, and in memory, where there is only one connection.
     own: Option<OwnConnections>,
+    /// None for PostgreSQL and in memory.
+    files: Option<DatabaseFiles>,
     health: DbHealth,
 }
 
@@ -148,15 +152,16 @@ impl Db {
         migrations("sqlite").run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(DbPools::new(all.clone(), all, None)));
+            return Ok(Self::Sqlite(DbPools::new(all.clone(), all, None, None)));
         }
         let own = Some(OwnConnections::new(&options));
+        let files = Some(DatabaseFiles::open(&options).await.map_err(ConnectError::Connect)?);
         // What is decided under the lock is on disk before anybody acts on it: after a power failure a sent
         // message must still be in the ledger. Other writes may lose the last moments.
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(DbPools::new(all, exclusive, own)))
+        Ok(Self::Sqlite(DbPools::new(all, exclusive, own, files)))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -180,7 +185,7 @@ impl Db {
         };
         let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE).await.map_err(ConnectError::Connect)?;
         migrations("postgres").run(&all).await?;
-        Ok(Self::Postgres(DbPools::new(all, exclusive, None)))
+        Ok(Self::Postgres(DbPools::new(all, exclusive, None, None)))
     }
 
     /// Begins a transaction that may read, and write based on what it read: no other transaction with the
@@ -191,6 +196,7 @@ impl Db {
     pub async fn begin_exclusive(&self, lock: DbLock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => {
+                pools.reachable()?;
                 let _asking = pools.turn(lock).await?;
                 Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(&pools.exclusive).await)?))
             }
@@ -205,7 +211,10 @@ impl Db {
     /// nothing. A power failure may undo it.
     pub async fn begin(&self) -> Result<Tx, DbError> {
         match self {
-            Self::Sqlite(pools) => Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(&pools.all).await)?)),
+            Self::Sqlite(pools) => {
+                let pool = pools.reachable()?;
+                Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(pool).await)?))
+            }
             Self::Postgres(pools) => {
                 let pool = pools.reachable()?;
                 Ok(Tx::Postgres(traced!("postgresql", pool.begin().await)?))
@@ -242,9 +251,14 @@ impl Db {
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 impl<D: sqlx::Database> DbPools<D> {
-    fn new(all: Pool<D>, exclusive: Pool<D>, own: Option<OwnConnections>) -> Arc<Self> {
+    fn new(
+        all: Pool<D>,
+        exclusive: Pool<D>,
+        own: Option<OwnConnections>,
+        files: Option<DatabaseFiles>,
+    ) -> Arc<Self> {
         let turns = (0..TURNS).map(|_| Mutex::default()).collect();
-        Arc::new(Self { all, exclusive, turns, own, health: DbHealth::default() })
+        Arc::new(Self { all, exclusive, turns, own, files, health: DbHealth::default() })
     }
 
     /// The connections for everything except exclusive transactions. Returns an error immediately if the
@@ -265,6 +279,9 @@ impl<D: sqlx::Database> DbPools<D> {
             own.close().await;
         }
         self.all.close().await;
+        if let Some(files) = &self.files {
+            files.close().await;
+        }
     }
 }
 
@@ -379,10 +396,10 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
-            $crate::db::Db::Sqlite(pools) => {
-                let $pool = &pools.all;
-                $crate::db::traced!("sqlite", $run)
-            }
+            $crate::db::Db::Sqlite(pools) => match pools.reachable() {
+                Ok($pool) => $crate::db::traced!("sqlite", $run),
+                Err(error) => Err(error),
+            },
             $crate::db::Db::Postgres(pools) => match pools.reachable() {
                 Ok($pool) => $crate::db::traced!("postgresql", $run),
                 Err(error) => Err(error),

@@ -1,6 +1,7 @@
 //! Whether the database answers and accepts writes. Probed in the background, so that requests fail
 //! immediately while it does not, and so that an instance without traffic knows, too.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -29,12 +30,26 @@ const FILLER: usize = 3_500;
 pub struct DbHealth {
     unreachable: AtomicBool,
     unwritable: AtomicBool,
+    /// One of SQLite's files is not the one that was opened.
+    displaced: AtomicBool,
     probes: AtomicI64,
 }
 
 impl DbHealth {
     pub fn is_reachable(&self) -> bool {
-        !self.unreachable.load(Ordering::Relaxed)
+        !self.unreachable.load(Ordering::Relaxed) && !self.displaced.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more is written to files that nobody can open again. Logged once.
+    fn note_files(&self, gone: Option<&Path>) {
+        let was = self.displaced.swap(gone.is_some(), Ordering::Relaxed);
+        if let (Some(path), false) = (gone, was) {
+            let path = path.display();
+            tracing::error!(
+                "{path} was deleted or replaced while the server has it open, so nothing more is written: stop the server, put the database where it belongs (a backup if it is lost), and start again"
+            );
+            OUTAGE.failed(&"one of its files was deleted or replaced");
+        }
     }
 
     fn note_reachable(&self, yes: bool) {
@@ -61,7 +76,17 @@ impl Db {
 
     /// Whether it answers now, within a second, and the last attempted write succeeded.
     pub async fn is_up(&self) -> bool {
+        self.look_at_files();
         matches!(timeout(PATIENCE, self.ping()).await, Ok(Ok(()))) && self.is_writable()
+    }
+
+    /// Notes whether SQLite's files are those that were opened.
+    fn look_at_files(&self) {
+        if let Self::Sqlite(pools) = self
+            && let Some(files) = &pools.files
+        {
+            pools.health.note_files(files.gone());
+        }
     }
 
     /// Probes for ever.
@@ -70,6 +95,7 @@ impl Db {
         let mut probes = 0_u32;
         loop {
             let health = self.health();
+            self.look_at_files();
             if let Self::Postgres(pools) = self {
                 let options = pools.all.connect_options();
                 let probe = answers(&mut connection, &options);

@@ -44,6 +44,7 @@ impl DbPools<Sqlite> {
     where
         T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
     {
+        self.reachable()?;
         let Some(own) = &self.own else { return Ok(question.fetch_optional(&self.all).await?) };
         let mut turn = own.reader.turn("").await?;
         let answer = question.fetch_optional(connection(&mut turn)).await;
@@ -61,6 +62,7 @@ impl DbPools<Sqlite> {
         T: Send + Unpin,
         (T,): for<'r> FromRow<'r, SqliteRow>,
     {
+        self.reachable()?;
         let Some(own) = &self.own else {
             let mut only = self.all.acquire().await?;
             raw_sql(setup).execute(&mut *only).await?;

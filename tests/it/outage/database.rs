@@ -97,3 +97,50 @@ async fn a_database_that_does_not_answer_is_not_waited_for_by_each_request() {
     until_ready_is(&client, 200).await;
     assert_eq!(app.client().login("known", PASSWORD).await.status, 200);
 }
+
+/// Without this every statement succeeds, and what it writes is lost with the process.
+#[tokio::test]
+async fn a_database_that_is_deleted_or_replaced_under_a_server_takes_nothing_more() {
+    for (file, replaced) in [("", false), ("", true), ("-wal", false), ("-wal", true), ("-shm", false)] {
+        let what = format!("a.db{file} {}", if replaced { "replaced" } else { "deleted" });
+        let mut home = Home::new();
+        let path = home.path("a.db");
+        home.set("GATEHOUSE__DATABASE__URL", format!("sqlite://{}", path.display()));
+        let mut server = home.start(&["serve"]).await;
+        let client = server.client();
+        assert_eq!(client.register("known", PASSWORD).await.status, 201);
+        assert_eq!(client.get("/readyz").await.status, 200, "{what}");
+        let gone = home.path(format!("a.db{file}"));
+        if replaced {
+            // As a restore does it.
+            let other = home.path("other");
+            std::fs::copy(&gone, &other).unwrap();
+            std::fs::rename(&other, &gone).unwrap();
+        } else {
+            std::fs::remove_file(&gone).unwrap();
+        }
+        let ready = client.get("/readyz").await;
+        assert_eq!((ready.status, &ready.body["database"]), (503, &"down".into()), "{what}");
+        let made = client.register("later", PASSWORD).await;
+        assert_eq!((made.status, made.problem()), (503, "unavailable"), "{what}: {}", made.text);
+        assert_eq!(client.login("known", PASSWORD).await.status, 503, "{what}");
+        assert_eq!(client.get("/readyz").await.status, 503, "{what}");
+        server.signal("TERM");
+        assert!(server.ended().await.success(), "{what}");
+        let log = format!("{}{}", server.stderr(), server.stdout());
+        let told = format!("a.db{file} was deleted or replaced while the server has it open");
+        assert_eq!(log.matches(&told).count(), 1, "{what}: {log}");
+        if file.is_empty() && !replaced {
+            continue;
+        }
+        // What was written before is there.
+        let server = home.start(&["serve"]).await;
+        let answer = server.client().login("known", PASSWORD).await;
+        assert_eq!(
+            (server.client().get("/readyz").await.status, answer.status),
+            (200, 200),
+            "{what}: {}",
+            answer.text
+        );
+    }
+}
