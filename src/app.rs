@@ -304,7 +304,8 @@ impl Application {
             metrics,
             metrics_from: TrustedProxies::new(settings.server.metrics_from.iter().copied()),
         };
-        let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
+        let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied())
+            .with_nat64(settings.server.nat64.iter().copied());
         let sends_codes = settings.sms.gateway != GatewaySettings::None;
         let edge = WebContext {
             sends_codes,

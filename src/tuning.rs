@@ -6,10 +6,10 @@ mod instances;
 pub mod replay;
 
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse_limiter::middleware::ClientAddress;
 use serde_json::Value as Json;
 use tokio::sync::Mutex;
 
@@ -278,7 +278,7 @@ pub struct AccessOrigin {
 
 impl Tuning {
     /// Reads a draft of `[access]`; `from` is where its author is.
-    pub fn access_edit(&self, draft: &Json, from: IpAddr) -> Result<DocumentEdit, Vec<DraftError>> {
+    pub fn access_edit(&self, draft: &Json, from: ClientAddress) -> Result<DocumentEdit, Vec<DraftError>> {
         let live = self.0.live.snapshot();
         let current = live.access.settings();
         DocumentEdit::access(draft, AccessSaver { current, address: from, now: self.0.clock.now() })

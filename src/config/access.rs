@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use gatehouse_limiter::middleware::ClientAddress;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -14,8 +15,9 @@ use utoipa::ToSchema;
 
 use super::document::ValueNode;
 use super::reader::{ParseResult, SectionReader};
-use super::values::{if_any, unmapped};
+use super::values::{half_covered, if_any, unmapped};
 use crate::clock::Micros;
+use crate::unseen::is_seen_whole;
 
 /// The contents of `[access]`, with entries that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -96,9 +98,16 @@ const MOST_DIGITS: usize = 15;
 impl AccessSettings {
     /// `proxies` are the trusted ones: an entry that covers one of them would be about everybody behind it.
     pub(super) fn read(section: &mut SectionReader<'_>, proxies: &[IpNet]) -> Self {
+        let allow = entries(section, "allow", |inner| network(inner, proxies));
+        let exempt: Vec<IpNet> = allow.iter().map(|entry: &AccessNetwork| entry.network).collect();
+        if let Some(family) = half_covered(&exempt) {
+            let reason =
+                format!("covers half of all {family} addresses or more; name the networks that you know");
+            section.refuse_key("allow", reason);
+        }
         Self {
             deny: entries(section, "deny", |inner| network(inner, proxies)),
-            allow: entries(section, "allow", |inner| network(inner, proxies)),
+            allow,
             challenge_everyone_until: section.value("challenge_everyone_until", None, if_any(end)),
             pause_sms: entries(section, "pause_sms", pause),
         }
@@ -151,8 +160,8 @@ fn reason(node: ValueNode) -> ParseResult<String> {
     if reason.is_empty() {
         return Err("is empty; write why, for those who read it later".to_owned());
     }
-    if reason.chars().any(char::is_control) {
-        return Err("contains a line break or another control character; write one line".to_owned());
+    if !is_seen_whole(reason) {
+        return Err("contains a line break or another character that is not seen; write one line".to_owned());
     }
     match reason.chars().count() {
         0..=LONGEST_REASON => Ok(reason.to_owned()),
@@ -171,8 +180,8 @@ fn prefix(node: ValueNode) -> ParseResult<String> {
 
 /// The largest blocks that registries hand to one provider are an IPv4 /8 (IANA, "IPv4 Address Space Registry") and
 /// an IPv6 /19 (RIPE NCC: 2003::/19, 2a01:c000::/19). Whatever is wider covers several.
-const WIDEST_V4: u8 = 8;
-const WIDEST_V6: u8 = 19;
+pub(super) const WIDEST_V4: u8 = 8;
+pub(super) const WIDEST_V6: u8 = 19;
 
 /// A network, or a single address; an IPv4 one that is written as IPv6 is taken as IPv4.
 fn parse_network(node: ValueNode, proxies: &[IpNet]) -> ParseResult<IpNet> {
@@ -263,12 +272,12 @@ impl AccessRules {
         &self.settings
     }
 
-    /// Whether a client at this address (IPv4 never written as IPv6) is refused.
-    pub fn is_denied(&self, address: IpAddr, now: Micros) -> bool {
-        self.denied.contains(address, now)
+    /// Whether a client is refused: by its address, or by the IPv4 address inside that.
+    pub fn is_denied(&self, client: ClientAddress, now: Micros) -> bool {
+        self.denied.contains(client.ip(), now) || self.denied.contains(client.counted_ip(), now)
     }
 
-    /// Whether the limits of addresses and networks are lifted for it. An address that is refused, too, stays
+    /// Whether the limits of addresses and networks are lifted for it, as it was sent. An address that is refused, too, stays
     /// refused.
     pub fn is_allowed(&self, address: IpAddr, now: Micros) -> bool {
         self.allowed.contains(address, now)
@@ -374,6 +383,8 @@ fn list(entries: impl Iterator<Item = InlineTable>) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use gatehouse_limiter::middleware::TrustedProxies;
+
     use super::*;
 
     const NOW: Micros = Micros(1_000_000_000);
@@ -391,6 +402,10 @@ mod tests {
         text.parse().unwrap()
     }
 
+    fn client(address: IpAddr) -> ClientAddress {
+        ClientAddress::at(address, &TrustedProxies::default())
+    }
+
     #[test]
     fn an_address_is_found_in_networks_of_every_length() {
         let end = NOW.plus(HOUR);
@@ -401,11 +416,11 @@ mod tests {
             entry("2001:db9::1/128", end),
         ]);
         for denied in ["203.0.113.0", "203.0.113.255", "198.51.100.7", "2001:db8:ffff::1", "2001:db9::1"] {
-            assert!(rules.is_denied(ip(denied), NOW), "{denied}");
+            assert!(rules.is_denied(client(ip(denied)), NOW), "{denied}");
             assert!(!rules.is_allowed(ip(denied), NOW), "{denied}");
         }
         for free in ["203.0.114.0", "198.51.100.8", "2001:db9::2", "::", "0.0.0.0"] {
-            assert!(!rules.is_denied(ip(free), NOW), "{free}");
+            assert!(!rules.is_denied(client(ip(free)), NOW), "{free}");
         }
     }
 
@@ -431,7 +446,7 @@ mod tests {
             for address in [v4(address), v6(u128::from(address))] {
                 for now in 0..3 {
                     let naive = all.iter().any(|it| it.network.contains(&address) && now < it.until.0);
-                    proptest::prop_assert_eq!(rules.is_denied(address, Micros(now)), naive);
+                    proptest::prop_assert_eq!(rules.is_denied(client(address), Micros(now)), naive);
                 }
             }
         }
@@ -443,8 +458,8 @@ mod tests {
         let long = entry("203.0.113.0/24", NOW.plus(2 * HOUR));
         let rules = rules(vec![long, short]);
         let address = ip("203.0.113.9");
-        assert!(rules.is_denied(address, NOW.plus(2 * HOUR - Duration::from_micros(1))));
-        assert!(!rules.is_denied(address, NOW.plus(2 * HOUR)));
+        assert!(rules.is_denied(client(address), NOW.plus(2 * HOUR - Duration::from_micros(1))));
+        assert!(!rules.is_denied(client(address), NOW.plus(2 * HOUR)));
         assert!(rules.settings().in_force(NOW.plus(2 * HOUR)).is_empty());
         assert_eq!(rules.settings().in_force(NOW.plus(HOUR)).deny.len(), 1);
     }

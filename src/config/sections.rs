@@ -7,17 +7,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gatehouse_limiter::RedisUrl;
+use gatehouse_limiter::middleware::Nat64Prefix;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
+use super::access::{WIDEST_V4, WIDEST_V6};
 use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ListOf, ParseResult, SectionReader, SectionTable, WithinSection, section};
 use super::values::{
-    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, header, if_any, integer, is_this_machine, network,
-    origin, path, share, shown, socket_address, text, without_password, word, yes_or_no,
+    DAY, HOUR, MINUTE, SECOND, SecretRef, duration, half_covered, header, if_any, integer, is_this_machine,
+    nat64_prefix, network, origin, path, share, shown, socket_address, text, without_password, word,
+    yes_or_no,
 };
+use crate::unseen::is_unseen;
 use crate::webauthn::RelyingParty;
 
 section! {
@@ -27,11 +31,57 @@ section! {
         public_url: Url = Url::parse("http://127.0.0.1:8080").expect("a URL"), origin;
         /// Proxies whose information about the client's address is believed.
         trusted_proxies: Vec<IpNet> = Vec::new(), ListOf(network);
+        /// Those may cover half of all addresses or more: nobody but proxies can connect.
+        trust_everyone: bool = false, yes_or_no;
+        /// Behind these prefixes translators put the addresses of IPv4 clients.
+        nat64: Vec<Nat64Prefix> = vec![Nat64Prefix::WELL_KNOWN], ListOf(nat64_prefix);
         metrics_from: Vec<IpNet> =
             ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(), ListOf(network);
         /// Threads that serve requests; `None`: one for each core.
         workers: Option<usize> = None, |node| integer(1..=1024)(node).map(Some);
     }
+}
+
+/// Networks of this machine's neighbours, however wide: of IPv4 none is wider than a /8.
+const PRIVATE_V6: &str = "fc00::/7";
+
+/// Also refuses or warns of networks that are too wide to be those of proxies.
+pub(super) fn read_server(section: &mut SectionReader<'_>) -> Server {
+    let server = Server::read(section);
+    let private: IpNet = PRIVATE_V6.parse().expect("a network");
+    let is_wide = |network: &&IpNet| {
+        let widest = if network.addr().is_ipv4() { WIDEST_V4 } else { WIDEST_V6 };
+        network.prefix_len() < widest && !private.contains(*network)
+    };
+    match (half_covered(&server.trusted_proxies), server.trust_everyone) {
+        (Some(family), false) => section.refuse_key(
+            "trusted_proxies",
+            format!(
+                "covers half of all {family} addresses or more, so clients could say that they are anybody, and limits of addresses would stop nobody; name the networks of the proxies. If only proxies can connect to this server, set server.trust_everyone = true"
+            ),
+        ),
+        (Some(family), true) => section.warn_key(
+            "trusted_proxies",
+            format!(
+                "covers half of all {family} addresses or more, as server.trust_everyone allows: whoever can connect to this server may say that they are anybody. Let nobody but proxies connect to it"
+            ),
+        ),
+        (None, _) => {
+            if let Some(wide) = server.trusted_proxies.iter().find(is_wide) {
+                let reason = format!(
+                    "trusts {wide}, which is more than one provider has: every client in it may say that it is anybody; name the networks of the proxies"
+                );
+                section.warn_key("trusted_proxies", reason);
+            }
+        }
+    }
+    if let Some(family) = half_covered(&server.metrics_from) {
+        let reason = format!(
+            "covers half of all {family} addresses or more: anybody may read the metrics; name who does"
+        );
+        section.warn_key("metrics_from", reason);
+    }
+    server
 }
 
 impl Server {
@@ -330,7 +380,7 @@ section! {
 fn contact(node: ValueNode) -> ParseResult<String> {
     const LONGEST: usize = 200;
     let line = node.text()?.trim().to_owned();
-    if line.chars().any(char::is_control) || line.chars().count() > LONGEST {
+    if line.contains(is_unseen) || line.chars().count() > LONGEST {
         return Err(format!(
             "must be one line of at most {LONGEST} characters: a URL (https:, mailto: or tel:) or text"
         ));

@@ -80,7 +80,7 @@ impl Config {
         let (captcha, live_captcha) = root
             .section("captcha", |section| (CaptchaSettings::read(section), CaptchaTunables::read(section)));
         let settings = Settings {
-            server: root.table(),
+            server: root.section("server", sections::read_server),
             database: root.table(),
             store: root.table(),
             backend: root.table(),

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gatehouse_limiter::middleware::Nat64Prefix;
 use ipnet::{IpNet, Ipv4Net};
 use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
@@ -155,6 +156,32 @@ pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
     network
         .map(|network| unmapped(network).trunc())
         .map_err(|_| format!("{text:?} is not a network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
+}
+
+/// What is one half of a family's addresses or more, together. Of IPv6 an eighth is given out (RFC 4291, 2.4).
+pub(super) fn half_covered(networks: &[IpNet]) -> Option<&'static str> {
+    let apart = IpNet::aggregate(&networks.to_vec());
+    let share = |whole: IpNet| -> f64 {
+        let part = |network: &IpNet| match network {
+            _ if network.contains(&whole) => 1.0,
+            _ if whole.contains(network) => 0.5_f64.powi((network.prefix_len() - whole.prefix_len()).into()),
+            _ => 0.0,
+        };
+        apart.iter().map(part).sum()
+    };
+    let families = [("IPv4", "0.0.0.0/0"), ("IPv6", "::/0"), ("IPv6", "2000::/3")];
+    let covered = |whole: &str| share(whole.parse().expect("a network")) >= 0.5;
+    families.into_iter().find(|(_, whole)| covered(whole)).map(|(family, _)| family)
+}
+
+/// A prefix of IPv6 in whose addresses there is an IPv4 one.
+pub(super) fn nat64_prefix(node: ValueNode) -> ParseResult<Nat64Prefix> {
+    let IpNet::V6(network) = network(node)? else {
+        return Err("is not a network of IPv6; write a prefix as \"64:ff9b::/96\"".to_owned());
+    };
+    Nat64Prefix::new(network).ok_or_else(|| {
+        format!("{network} is no prefix of translated addresses (RFC 6052): it must have 32, 40, 48, 56, 64 or 96 bits, of which bits 64 to 71 are zero")
+    })
 }
 
 /// An IPv4 network that is written as IPv6 (`::ffff:10.0.0.0/104`), as IPv4: addresses are compared as such.

@@ -47,7 +47,7 @@ use actix_web::{Error, HttpRequest, HttpResponse};
 
 use crate::{Limit, Limiter, MOST_BUCKETS, WindowStore};
 
-pub use client::{ClientAddress, RequestOrigin, SubjectBytes, TrustedProxies};
+pub use client::{ClientAddress, Nat64Prefix, RequestOrigin, SubjectBytes, TrustedProxies};
 pub use denied::{BUSY, Denied, ProblemKind, THROTTLED, UNAVAILABLE};
 pub use subject::Subject;
 

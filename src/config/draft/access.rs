@@ -1,7 +1,6 @@
 //! A draft of `[access]`: what its author may not do, and how it is written into a document.
 
-use std::net::IpAddr;
-
+use gatehouse_limiter::middleware::ClientAddress;
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use super::{DraftError, splice};
@@ -14,7 +13,7 @@ use crate::config::reader::SectionTable;
 #[derive(Debug, Clone, Copy)]
 pub struct AccessSaver<'a> {
     pub current: &'a AccessSettings,
-    pub address: IpAddr,
+    pub address: ClientAddress,
     pub now: Micros,
 }
 
@@ -30,7 +29,8 @@ pub(super) fn kept(
         let new = list.iter().enumerate().filter(|(_, entry)| !before.contains(entry));
         let wrong = new.flat_map(|(index, entry)| {
             let ended = (entry.until <= now).then(|| has_ended(&format!("{key}[{index}].until")));
-            let own = denies && entry.network.contains(&address);
+            let is_in = |ip| entry.network.contains(&ip);
+            let own = denies && (is_in(address.ip()) || is_in(address.counted_ip()));
             ended.into_iter().chain(own.then(|| refuses_you(&format!("{key}[{index}].network"))))
         });
         wrong.collect::<Vec<_>>()

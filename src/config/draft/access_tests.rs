@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,9 +36,13 @@ fn settings(document: &str, variables: &[(&str, &str)]) -> AccessSettings {
     source.read(source.tree(document).unwrap()).unwrap().live.access.settings().clone()
 }
 
+fn here() -> ClientAddress {
+    ClientAddress::at("192.0.2.1".parse().unwrap(), &TrustedProxies::default())
+}
+
 fn put_with(document: &str, draft: &Value, variables: &[(&str, &str)]) -> Result<String, DraftSaveError> {
     let current = settings(document, variables);
-    let address: IpAddr = "192.0.2.1".parse().unwrap();
+    let address = here();
     let saver = AccessSaver { current: &current, address, now: NOW };
     let edit = DocumentEdit::access(draft, saver).map_err(DraftSaveError::Invalid)?;
     edit.put_into(&source(variables), document).map(|(merged, _)| merged)
@@ -181,7 +185,7 @@ fn a_mistake_elsewhere_in_the_document_is_not_this_drafts() {
     let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
     let edit = DocumentEdit::access(
         &json!({ "challenge_everyone_until": LATER }),
-        AccessSaver { current: &AccessSettings::default(), address: "192.0.2.1".parse().unwrap(), now: NOW },
+        AccessSaver { current: &AccessSettings::default(), address: here(), now: NOW },
     );
     let refused = edit.unwrap().put_into(&source(&[]), &broken).unwrap_err();
     assert!(

@@ -447,3 +447,69 @@ fn passkeys_are_for_the_host_or_a_domain_above_it() {
         assert!(told.starts_with("gatehouse.toml:2: passkeys.rp_id: is "), "{told}");
     }
 }
+
+#[test]
+fn networks_of_proxies_that_are_everyone() {
+    let half = |family: &str| {
+        format!("covers half of all {family} addresses or more, so clients could say that they are anybody")
+    };
+    for (networks, family) in [
+        ("'0.0.0.0/0', '::/0'", "IPv4"),
+        ("'0.0.0.0/0'", "IPv4"),
+        ("'0.0.0.0/1'", "IPv4"),
+        ("'0.0.0.0/2', '64.0.0.0/3', '96.0.0.0/3', '10.0.0.0/8'", "IPv4"),
+        ("'::ffff:0:0/96'", "IPv4"),
+        ("'::ffff:128.0.0.0/97'", "IPv4"),
+        ("'::/0'", "IPv6"),
+        ("'8000::/1'", "IPv6"),
+        ("'2000::/3'", "IPv6"),
+        ("'2000::/5', '2800::/5'", "IPv6"),
+    ] {
+        let text = format!("server.trusted_proxies = [{networks}]");
+        let told = refusal(&text);
+        assert!(
+            told.starts_with("gatehouse.toml:1: server.trusted_proxies: ") && told.contains(&half(family)),
+            "{told}"
+        );
+        assert!(told.contains("server.trust_everyone = true"), "{told}");
+        let config = read(&format!("{text}\nserver.trust_everyone = true")).expect("valid");
+        assert_eq!(config.warnings.len(), 1, "{networks}: {:?}", config.warnings);
+    }
+    for (networks, warnings) in [
+        ("'10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7'", 0),
+        ("'127.0.0.1', '::1', '2001:db8::/32', '2400::/19'", 0),
+        ("'64.0.0.0/3', '96.0.0.0/4'", 1),
+        ("'2000::/5'", 1),
+        ("'2400::/18'", 1),
+    ] {
+        let config = read(&format!("server.trusted_proxies = [{networks}]")).expect("valid");
+        assert_eq!(config.warnings.len(), warnings, "{networks}: {:?}", config.warnings);
+    }
+    // Others are told the same way.
+    let open = read("server.metrics_from = ['0.0.0.0/0', '::/0']").expect("valid");
+    assert!(open.warnings[0].to_string().contains("anybody may read the metrics"), "{:?}", open.warnings);
+    let entry = |first: u32| {
+        format!("{{ network = '{first}.0.0.0/8', until = '2030-01-01T00:00:00Z', reason = 'x' }}")
+    };
+    let allow: Vec<_> = (0..128).map(entry).collect();
+    let told = refusal(&format!("access.allow = [{}]", allow.join(", ")));
+    assert!(told.contains("access.allow: covers half of all IPv4 addresses or more"), "{told}");
+}
+
+#[test]
+fn prefixes_of_translators() {
+    told(&[
+        (
+            "server.nat64 = ['10.0.0.0/8']",
+            "server.nat64[0]: is not a network of IPv6; write a prefix as \"64:ff9b::/96\"",
+        ),
+        (
+            "server.nat64 = ['64:ff9b::/97']",
+            "server.nat64[0]: 64:ff9b::/97 is no prefix of translated addresses (RFC 6052): it must have 32, 40, 48, 56, 64 or 96 bits, of which bits 64 to 71 are zero",
+        ),
+    ]);
+    assert!(
+        read("server.nat64 = []").is_ok()
+            && read("server.nat64 = ['2001:db8::/32', '64:ff9b:1::/48']").is_ok()
+    );
+}

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
+use gatehouse_limiter::middleware::{ClientAddress, TrustedProxies};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -270,7 +271,7 @@ fn a_save_parses_the_document_four_times() {
     let chat = "[[apps]]\nname = \"chat\"\nhosts = [\"chat.example\"]\nwho = [\"everyone\"]\n";
     let deny =
         json!({ "deny": [{ "network": "192.0.2.0/24", "until": "2026-11-24T00:00:00Z", "reason": "x" }] });
-    let address = "198.51.100.7".parse().expect("an address");
+    let address = ClientAddress::at("198.51.100.7".parse().expect("an address"), &TrustedProxies::default());
     let saver = AccessSaver { current: &AccessSettings::default(), address, now: Micros(7) };
     let access = DocumentEdit::access(&deny, saver).expect("valid");
     let edits = [

@@ -29,6 +29,7 @@ use super::{FormProblem, LONGEST_REASON};
 use crate::clock::Micros;
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
 use crate::tuning::{AccessOrigin, DraftError, SaveError, SavedDraft};
+use crate::unseen::{is_seen_whole, is_unseen};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::http::extract::DOCUMENT_LIMIT;
@@ -207,7 +208,7 @@ pub async fn end(request: AdminRequest, pairs: Form<FormPairs>) -> WebResult {
         return page(&request, None, Some(FormProblem::NotSaved(WHY.to_owned()))).await;
     }
     let reason = t!("answers.ended-reason", locale = visit.locale.code(), it = was);
-    let reason: String = reason.chars().filter(|letter| !letter.is_control()).take(LONGEST_REASON).collect();
+    let reason: String = reason.chars().filter(|letter| !is_unseen(*letter)).take(LONGEST_REASON).collect();
     let detail = json!({ "reason": reason, "answer": answer.shown(subject) });
     let draft = |current: &AccessSettings| answer.taken_from(current, subject);
     let act = Box::pin(async {
@@ -410,9 +411,7 @@ impl AnswerForm {
     pub fn check(&mut self, locale: Locale) {
         if self.reason.is_empty() {
             self.wrong(FormPart::Reason, locale.t("draft.reason-missing"), None);
-        } else if self.reason.chars().count() > LONGEST_ENTRY_REASON
-            || self.reason.chars().any(char::is_control)
-        {
+        } else if self.reason.chars().count() > LONGEST_ENTRY_REASON || !is_seen_whole(&self.reason) {
             self.wrong(FormPart::Reason, locale.t("answers.reason-wrong"), None);
         }
         if self.lasts().is_none() {

@@ -7,7 +7,6 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::net::IpAddr;
 use std::pin::Pin;
 
 use actix_web::dev::Payload;
@@ -140,8 +139,8 @@ impl Admin {
     }
 
     /// The address that they come from.
-    pub const fn address(&self) -> IpAddr {
-        self.client.ip()
+    pub const fn address(&self) -> ClientAddress {
+        self.client
     }
 
     /// Records an action: `act` is its name, `detail` holds its details.

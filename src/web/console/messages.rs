@@ -30,7 +30,7 @@ use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::{FormProblem, limit_text, list_href, read_cursor, read_filter, read_page_size};
 use crate::web::form::{FormPairs, value};
 use crate::web::http::describe::{ADMIN, CHANGE, SCOPED};
-use crate::web::http::{ClientAddress, Flash, Layout, Problem, ServicesData, WebResult};
+use crate::web::http::{ClientAddress, Flash, Layout, Problem, ServicesData, TrustedProxies, WebResult};
 
 const HERE: &str = "/admin/messages";
 const LIFT: &str = "/admin/brakes/lift";
@@ -257,7 +257,9 @@ pub struct MessageRow {
 impl MessageRow {
     pub fn new(entry: LedgerEntry, audit: &Audit) -> Self {
         let asker = entry.asked_from.as_ref().and_then(|mask| {
-            let network = ClientAddress::stated(mask.parse::<IpNet>().ok()?.network()).network();
+            let network =
+                ClientAddress::at(mask.parse::<IpNet>().ok()?.network(), &TrustedProxies::default())
+                    .network();
             let key = audit.subject(&EventSubject::Network(network.as_ref()));
             Some(SubjectLink::new(SubjectKind::Network, &MaskedSubject { key, mask: mask.clone() }))
         });

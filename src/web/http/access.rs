@@ -99,7 +99,7 @@ async fn refusal(request: &ServiceRequest) -> Option<Problem> {
         return None;
     }
     let client = ClientAddress::of(request.request(), &edge.trusted);
-    if !live.access.is_denied(client.ip(), edge.clock.now()) || is_spared(request.path()) {
+    if !live.access.is_denied(client, edge.clock.now()) || is_spared(request.path()) {
         return None;
     }
     if edge.known_devices(request.headers()).is_empty() {

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::ops::Deref;
 use std::pin::Pin;
@@ -16,7 +17,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{io, iter};
 
 use actix_web::body::{BodySize, EitherBody, MessageBody};
 use actix_web::dev::{Extensions, Payload, ServiceRequest, ServiceResponse};
@@ -114,7 +114,7 @@ impl Connections {
     }
 
     fn open(self: &Arc<Self>, address: IpAddr, handle: Option<TcpStream>) -> Open {
-        let address = ClientAddress::told_by(address, iter::empty(), &self.trusted);
+        let address = ClientAddress::at(address, &self.trusted);
         let peer = (!self.trusted.contains(address.ip())).then(|| address.subject());
         let connection = Arc::new(Connection::new(self.uptime.clone(), handle));
         let mut table = self.table();

@@ -152,7 +152,7 @@ impl Requester {
 
     /// Whether its network is refused, so that only known devices get in.
     pub fn is_denied(&self, live: &LiveSettings) -> bool {
-        live.access.is_denied(self.client.ip(), self.now())
+        live.access.is_denied(self.client, self.now())
     }
 
     pub fn session_token(&self) -> Option<&str> {
@@ -167,7 +167,7 @@ impl Requester {
     /// What the account's owner sees of this client, and what identifies its browser to the account.
     pub fn sign_in_client(&self) -> SignInClient {
         let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
-        SignInClient::new(self.client.ip(), agent.unwrap_or_default()).known_as(self.known_devices())
+        SignInClient::new(self.client.counted_ip(), agent.unwrap_or_default()).known_as(self.known_devices())
     }
 
     /// Call this only after somebody has proved that the account is theirs: the account then knows the browser.

@@ -20,7 +20,7 @@ use crate::web::http::describe::{self, BODY, PROGRAM};
 use crate::web::http::locale::whole_seconds;
 use crate::web::http::{
     CaptchaBody, CaptchaSolution, ChallengeContext, ClientAddress, InputError, Problem, SecretField,
-    UnreadBody,
+    TrustedProxies, UnreadBody,
 };
 use crate::web::programs::{Program, parse_client, redeem};
 
@@ -125,7 +125,7 @@ const TOLD: [AttemptOutcome; 3] =
 pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
     let realm = program.guard()?;
     let body = body.read().await?;
-    let (login, client) = parse(&body)?;
+    let (login, client) = parse(&body, &program.sender.edge.trusted)?;
     let Program { sender, services, .. } = &program;
     let live = sender.edge.live(services, client);
     let asker = ChallengeContext { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
@@ -142,7 +142,7 @@ pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<Http
             .as_ref()
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
         solved,
-        denied: live.access.is_denied(client.ip(), sender.now()),
+        denied: live.access.is_denied(client, sender.now()),
         means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await;
@@ -236,12 +236,13 @@ pub async fn forgive(program: Program, body: UnreadBody<ForgiveBody>) -> Result<
     Ok(HttpResponse::NoContent().finish())
 }
 
-fn parse(body: &AttemptBody) -> Result<(RealmLogin, ClientAddress), Problem> {
+fn parse(body: &AttemptBody, trusted: &TrustedProxies) -> Result<(RealmLogin, ClientAddress), Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &'static str, message: String| errors.push(InputError::new(field, message));
     let login = RealmLogin::parse(body.login.expose());
     let login = login.map_err(|error| wrong("login", format!("The login {error}."))).ok();
-    let client = parse_client(&body.address).map_err(|message| wrong("address", message.to_owned())).ok();
+    let client = parse_client(&body.address, trusted);
+    let client = client.map_err(|message| wrong("address", message.to_owned())).ok();
     login.zip(client).ok_or(Problem::InvalidInput { errors })
 }
 

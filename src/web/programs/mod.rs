@@ -13,7 +13,7 @@ use crate::config::LiveSettings;
 use crate::web::http::challenge::BUSY;
 use crate::web::http::{
     CaptchaSolution, ChallengeContext, ClientAddress, Problem, Requester, SecretField, Services,
-    ServicesData, app_data, extract,
+    ServicesData, TrustedProxies, app_data, extract,
 };
 use gatehouse_limiter::Limit;
 
@@ -73,9 +73,11 @@ impl FromRequest for Program {
 }
 
 /// The client that a program serves.
-fn parse_client(address: &SecretField) -> Result<ClientAddress, &'static str> {
+fn parse_client(address: &SecretField, trusted: &TrustedProxies) -> Result<ClientAddress, &'static str> {
     let address = address.expose().parse::<IpAddr>();
-    address.map(ClientAddress::stated).map_err(|_| "Send an IPv4 or IPv6 address, without a port.")
+    address
+        .map(|address| ClientAddress::at(address, trusted))
+        .map_err(|_| "Send an IPv4 or IPv6 address, without a port.")
 }
 
 /// Whether a challenge was solved with a request for such a client; None if the answer was wrong. A form may pass its

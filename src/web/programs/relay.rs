@@ -263,9 +263,9 @@ async fn forward(
     said: RelayedCode<'_>,
 ) -> Result<HttpResponse, Problem> {
     let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
-    let client = said.ip.and_then(stated).map(ClientAddress::stated);
+    let client = said.ip.and_then(stated).map(|ip| ClientAddress::at(ip, &sender.edge.trusted));
     let live = client.map_or_else(|| services.live.snapshot(), |client| sender.edge.live(services, client));
-    if let Some(client) = client.filter(|client| live.access.is_denied(client.ip(), sender.now())) {
+    if let Some(client) = client.filter(|client| live.access.is_denied(*client, sender.now())) {
         services.codes.record_denied(&relay, [client.subject().as_ref(), client.network().as_ref()]);
         return Err(Problem::Denied);
     }

@@ -119,7 +119,8 @@ fn approved() -> utoipa::openapi::schema::ObjectBuilder {
 pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<VerificationBody>) -> WebResult {
     let name = program.verify()?;
     let body = body.read().await?;
-    let client = parse_client(&body.address).map_err(|wrong| Problem::wrong("address", wrong))?;
+    let client = parse_client(&body.address, &program.sender.edge.trusted);
+    let client = client.map_err(|wrong| Problem::wrong("address", wrong))?;
     let purpose = ProgramPurpose::new(name.as_str(), body.purpose.as_deref().unwrap_or(USUAL_PURPOSE));
     let purpose = purpose.ok_or_else(|| Problem::wrong("purpose", "Use 1 to 64 of a-z, 0-9 and -."))?;
     let (locale, language) = language(body.locale.as_deref())?;
@@ -129,7 +130,7 @@ pub async fn start(program: Program, request: HttpRequest, body: UnreadBody<Veri
     let (form, realm) = (CaptchaForm::Verification, Some(name));
     let asker = ChallengeContext { form, client, browser: None, realm };
     let (address, network, codes) = (client.subject(), client.network(), &services.codes);
-    if live.access.is_denied(client.ip(), sender.now()) {
+    if live.access.is_denied(client, sender.now()) {
         codes.record_denied(&purpose.clone().into(), [address.as_ref(), network.as_ref()]);
         return Err(Problem::Denied.into());
     }

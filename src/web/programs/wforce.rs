@@ -115,9 +115,9 @@ fn parse(
 ) -> Option<(Arc<LiveSettings>, PolicyAttempt)> {
     let text = |field: &Option<SecretField>| field.as_ref().map(|field| field.expose().to_owned());
     let remote = fields.remote.as_ref().and_then(|remote| remote.expose().parse::<IpAddr>().ok());
-    let client = remote.map(ClientAddress::stated);
+    let client = remote.map(|remote| ClientAddress::at(remote, &edge.trusted));
     let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
-    let denied = client.is_some_and(|client| live.access.is_denied(client.ip(), edge.clock.now()));
+    let denied = client.is_some_and(|client| live.access.is_denied(client, edge.clock.now()));
     let attempt = PolicyAttempt {
         realm: realm.clone(),
         login: RealmLogin::parse(fields.login.expose()).ok()?,

@@ -11,6 +11,7 @@ on_both_stores!(
     a_refused_network_reaches_nothing_but_what_is_spared,
     a_known_device_signs_in_to_its_own_account_and_nowhere_else,
     a_known_device_past_its_own_guesses_is_not_taken_for_a_stranger,
+    the_ipv4_address_inside_another_is_refused_and_admits_nobody,
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -171,4 +172,27 @@ async fn a_known_device_past_its_own_guesses_is_not_taken_for_a_stranger(store: 
     let refused = known.login("alice", PASSWORD).await;
     assert_eq!((refused.status, &refused.body["limit"]), (429, &json!("login-device")), "{}", refused.text);
     assert_eq!(app.hashes(), before);
+}
+
+async fn the_ipv4_address_inside_another_is_refused_and_admits_nobody(store: Store) {
+    let file = format!(
+        "[access]\n{}{}[limits.login-address]\nrules = [{{ max = 1, window = '1h' }}]\n",
+        list("deny", &["203.0.113.0/24"]),
+        list("allow", &["198.51.100.0/24"])
+    );
+    let metrics = "['198.51.100.0/24']";
+    let setup = TestApp::on(store).set("server.trusted_proxies", "['127.0.0.0/8']");
+    let app = setup.set("server.metrics_from", metrics).file(&file).start().await;
+    for denied in
+        ["203.0.113.9", "64:ff9b::cb00:7109", "2002:cb00:7109::1", "2001:0:4136:e378:8000:63bf:34ff:8ef6"]
+    {
+        assert_denied(&app.client_at(denied).login("alice", WRONG).await, denied);
+    }
+    let admitted = app.client_at("198.51.100.7");
+    let inside = app.client_at("64:ff9b::c633:6408");
+    for (client, name, metrics, second) in [(&admitted, "bob", 200, 401), (&inside, "carol", 404, 429)] {
+        assert_eq!(client.get("/metrics").await.status, metrics);
+        assert_eq!(client.login(name, WRONG).await.status, 401);
+        assert_eq!(client.login(name, WRONG).await.status, second);
+    }
 }

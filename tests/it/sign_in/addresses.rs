@@ -10,6 +10,7 @@ on_both_stores!(
     one_customer_of_ipv6_is_one_subject,
     spellings_of_an_address_are_one_subject,
     the_forwarded_header_is_not_believed,
+    clients_behind_a_translator_are_told_apart_and_have_one_budget_each,
 );
 
 async fn fail(client: &Client, account: usize) -> u16 {
@@ -88,5 +89,31 @@ async fn the_forwarded_header_is_not_believed(store: Store) {
     for (account, status) in [401, 401, 429].into_iter().enumerate() {
         let forwarded = format!("for=203.0.113.{account}");
         assert_eq!(fail(&app.client_that_says(&[("forwarded", &forwarded)]), account).await, status);
+    }
+}
+
+/// NAT64 by the well-known prefix and by one of the installation, 6to4 and Teredo: each as the IPv4 address inside.
+async fn clients_behind_a_translator_are_told_apart_and_have_one_budget_each(store: Store) {
+    let setup = TestApp::on(store).behind_a_proxy().limit("login-address", &[max(2).per("1h")]);
+    let prefixes = "['64:ff9b::/96', '2001:db8:64::/48']";
+    let app = setup.set("server.nat64", prefixes).start().await;
+    for (number, spelling) in ["64:ff9b::cb00:7109", "2002:cb00:7109:2::1"].into_iter().enumerate() {
+        assert_eq!(fail(&app.client_at(spelling), number).await, 401, "{spelling}");
+    }
+    for spelling in [
+        "203.0.113.9",
+        "64:ff9b::203.0.113.9",
+        "2001:db8:64:cb00:71:900::",
+        "2002:cb00:7109::1",
+        "2002:cb00:7109:ffff::1",
+        "2001:0:4136:e378:8000:63bf:34ff:8ef6",
+    ] {
+        assert_eq!(fail(&app.client_at(spelling), 9).await, 429, "{spelling}");
+    }
+    let neighbours =
+        ["64:ff9b::cb00:710a", "2001:db8:64:cb00:71:b00::", "2001:0:4136:e378:8000:63bf:34ff:8ef0"];
+    // What is private is inside many.
+    for (number, neighbour) in neighbours.into_iter().chain(["64:ff9b::a00:1"]).enumerate() {
+        assert_eq!(fail(&app.client_at(neighbour), 10 + number).await, 401, "{neighbour}");
     }
 }

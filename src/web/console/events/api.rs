@@ -161,7 +161,7 @@ async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>,
 
 fn address(services: &Services, text: &str) -> Option<i64> {
     let ip: IpAddr = text.trim().parse().ok()?;
-    let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+    let client = ClientAddress::at(ip, &TrustedProxies::default());
     Some(services.audit.subject(&EventSubject::Address(client.subject().as_ref())))
 }
 

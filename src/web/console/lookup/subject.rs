@@ -87,7 +87,7 @@ fn value(
         ValueKind::Address => {
             let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
             let ip: IpAddr = bare.parse().ok()?;
-            let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+            let client = ClientAddress::at(ip, &TrustedProxies::default());
             let (address, network) = (client.subject().as_ref().to_vec(), client.network().as_ref().to_vec());
             Some(LookupValue::Address { address, network })
         }
