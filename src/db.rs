@@ -4,6 +4,7 @@ mod files;
 mod health;
 mod instances;
 mod own;
+mod session;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,8 +17,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{
-    ConnectOptions, Connection, Executor, Pool, Postgres, SqlStr, Sqlite, SqliteConnection, SqlitePool,
-    Transaction,
+    ConnectOptions, Connection, Pool, Postgres, SqlStr, Sqlite, SqliteConnection, SqlitePool, Transaction,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -25,6 +25,7 @@ use self::files::DatabaseFiles;
 use self::health::DbHealth;
 pub use self::instances::{GONE_AFTER, KNOWS};
 use self::own::OwnConnections;
+use self::session::Durability;
 use crate::clock::{Clock, Micros};
 use crate::outage::DependencyStatus;
 
@@ -54,8 +55,6 @@ const SQLITE_CONNECTIONS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 12;
 /// Each is in a transaction of a few milliseconds, or waits for a lock with a bounded wait.
 const POSTGRES_EXCLUSIVE: u32 = 4;
-/// An instance that stalls while it has a lock must not block the others for long.
-const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'";
 
 /// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
@@ -166,25 +165,27 @@ impl Db {
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
         let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
-        let pool = |connections, lock_timeout: Duration| {
+        // A connection is tested once it is known to be young enough: the server of an old one may not answer at all.
+        let pool = |connections, lock_timeout, durability| {
             PgPoolOptions::new()
                 .max_connections(connections)
                 .acquire_timeout(ACQUIRE_TIMEOUT)
-                .after_connect(move |connection, _| {
-                    Box::pin(async move {
-                        connection.execute(POSTGRES_PATIENCE).await?;
-                        let patience = format!("SET lock_timeout = {}", lock_timeout.as_millis());
-                        connection.execute(sqlx::AssertSqlSafe(patience)).await.map(drop)
-                    })
-                })
+                .test_before_acquire(false)
+                .after_connect(move |session, _| Box::pin(session::set_up(session, lock_timeout, durability)))
+                .before_acquire(|session, metadata| Box::pin(session::is_usable(session, metadata)))
+                .after_release(|_, metadata| Box::pin(async move { Ok(session::is_trusted(metadata)) }))
                 .connect_with(options.clone())
         };
-        let all = match pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await {
+        let all = match pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT, Durability::AsConfigured).await {
             Ok(all) => all,
             Err(error) => return Err(unreachable(&options, error).await),
         };
-        let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE).await.map_err(ConnectError::Connect)?;
-        migrations("postgres").run(&all).await?;
+        let exclusive = pool(POSTGRES_EXCLUSIVE, LOCK_PATIENCE, Durability::Durable);
+        let exclusive = exclusive.await.map_err(ConnectError::Connect)?;
+        let mut migrating = all.acquire().await.map_err(ConnectError::Connect)?;
+        session::set_up_to_migrate(&mut migrating).await.map_err(ConnectError::Connect)?;
+        migrations("postgres").run_direct(None, &mut *migrating, false).await?;
+        migrating.close().await.map_err(ConnectError::Connect)?;
         Ok(Self::Postgres(DbPools::new(all, exclusive, None, None)))
     }
 
@@ -326,26 +327,38 @@ const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// then says only that; one more attempt says why.
 async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> ConnectError {
     let error = match error {
-        sqlx::Error::PoolTimedOut => match tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await {
-            Ok(Err(reason)) => reason,
-            Ok(Ok(_)) | Err(_) => error,
-        },
+        sqlx::Error::PoolTimedOut => {
+            match tokio::time::timeout(ACQUIRE_TIMEOUT, try_session(options)).await {
+                Ok(Err(reason)) => reason,
+                Ok(Ok(())) | Err(_) => error,
+            }
+        }
         other => other,
     };
-    let reason = match &error {
-        sqlx::Error::Io(reason) if reason.kind() == std::io::ErrorKind::ConnectionRefused => {
-            "connection refused".to_owned()
-        }
-        sqlx::Error::Io(reason) => reason.to_string(),
-        sqlx::Error::Database(reason) => reason.message().to_owned(),
-        sqlx::Error::PoolTimedOut => "no answer".to_owned(),
-        other => other.to_string(),
-    };
+    let reason = reason_of(&error);
     let server = match options.get_socket() {
         Some(socket) => socket.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
     };
     ConnectError::Unreachable { server, reason }
+}
+
+fn reason_of(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Io(reason) if reason.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "connection refused".to_owned()
+        }
+        sqlx::Error::Io(reason) => reason.to_string(),
+        sqlx::Error::Database(reason) => reason.message().to_owned(),
+        sqlx::Error::Configuration(reason) => reason.to_string(),
+        sqlx::Error::PoolTimedOut => "no answer".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+async fn try_session(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    let mut session = options.connect().await?;
+    session::set_up(&mut session, ACQUIRE_TIMEOUT, Durability::AsConfigured).await
 }
 
 impl Tx {
@@ -543,6 +556,9 @@ impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {
         if is_outage(&error) {
             OUTAGE.failed(&error);
+        }
+        if session::is_of_wrong_server(&error) {
+            session::distrust();
         }
         Self(error)
     }

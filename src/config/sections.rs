@@ -168,14 +168,37 @@ fn database_url(node: ValueNode) -> ParseResult<DatabaseUrl> {
     }
     match text.split_once(':') {
         Some(("postgres" | "postgresql", _)) => Url::parse(&text)
-            .map(DatabaseUrl::Postgres)
-            .map_err(|wrong| format!("is not a URL ({wrong}); write it as \"postgres://user@host/name\"")),
+            .map_err(|wrong| format!("is not a URL ({wrong}); write it as \"postgres://user@host/name\""))
+            .and_then(postgres_url),
         Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; it must be sqlite or postgres")),
         None => {
             Err("is not a URL; write it as \"sqlite://data/gatehouse.db\" or \"postgres://user@host/name\""
                 .to_owned())
         }
     }
+}
+
+/// A server that takes no writes is refused in any case, so what asks for that is taken out, and what asks for another
+/// is a mistake.
+fn postgres_url(mut url: Url) -> ParseResult<DatabaseUrl> {
+    const SERVER: &str = "target_session_attrs";
+    if url.host_str().is_some_and(|host| host.contains(',')) {
+        return Err("names several hosts; name one that leads to the server that takes writes".to_owned());
+    }
+    let (wanted, others): (Vec<_>, Vec<_>) =
+        url.query_pairs().into_owned().partition(|(key, _)| key == SERVER);
+    if let Some((_, other)) = wanted.iter().find(|(_, value)| value != "read-write" && value != "primary") {
+        return Err(format!(
+            "has {SERVER}={other}, but only a server that takes writes can be used; write {SERVER}=read-write, or leave it out"
+        ));
+    }
+    if !wanted.is_empty() {
+        url.set_query(None);
+        for (key, value) in others {
+            url.query_pairs_mut().append_pair(&key, &value);
+        }
+    }
+    Ok(DatabaseUrl::Postgres(url))
 }
 
 fn sqlite_file(rest: &str) -> ParseResult<SqliteFile> {

@@ -1,21 +1,24 @@
-//! Whether the database answers and accepts writes. Probed in the background, so that requests fail
+//! Whether the database answers and takes writes. Probed in the background, so that requests fail
 //! immediately while it does not, and so that an instance without traffic knows, too.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, Connection, PgConnection, query};
+use sqlx::{ConnectOptions, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute};
+use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute, reason_of, session};
 
 /// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
+/// The same while it is out: another server that takes over is found within two seconds, with one attempt at the old one.
+const EVERY_WHILE_OUT: Duration = Duration::from_millis(250);
 /// Probes per write, while writes succeed.
 const PROBES_A_WRITE: u32 = 5;
-/// How long a server may take to answer.
+/// How long a server may take to answer; and while it is out.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const ANSWER_WHILE_OUT: Duration = Duration::from_secs(1);
 /// How long [`Db::is_up`] waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a write may take: as long as it may wait for another one.
@@ -52,10 +55,14 @@ impl DbHealth {
         }
     }
 
-    fn note_reachable(&self, yes: bool) {
-        self.unreachable.store(!yes, Ordering::Relaxed);
-        if !yes {
-            OUTAGE.failed(&"it does not answer, and requests fail at once until it does");
+    /// If it is not, another server may have its name by now: no connection that is open is used again.
+    fn note_reachable(&self, answered: Result<(), String>) {
+        self.unreachable.store(answered.is_err(), Ordering::Relaxed);
+        if let Err(reason) = answered {
+            session::distrust();
+            OUTAGE.failed(&format_args!(
+                "{reason}; requests fail at once until a server answers that takes writes"
+            ));
         }
     }
 
@@ -98,8 +105,12 @@ impl Db {
             self.look_at_files();
             if let Self::Postgres(pools) = self {
                 let options = pools.all.connect_options();
+                let within = if health.is_reachable() { ANSWER_WITHIN } else { ANSWER_WHILE_OUT };
                 let probe = answers(&mut connection, &options);
-                health.note_reachable(matches!(timeout(ANSWER_WITHIN, probe).await, Ok(Ok(()))));
+                health.note_reachable(match timeout(within, probe).await {
+                    Ok(answered) => answered.map_err(|error| reason_of(&error)),
+                    Err(_) => Err("no answer".to_owned()),
+                });
             }
             if health.is_reachable() && (probes.is_multiple_of(PROBES_A_WRITE) || !self.is_writable()) {
                 let written = timeout(WRITTEN_WITHIN, self.try_write()).await;
@@ -109,7 +120,7 @@ impl Db {
                 });
             }
             probes = probes.wrapping_add(1);
-            sleep(EVERY).await;
+            sleep(if health.is_reachable() { EVERY } else { EVERY_WHILE_OUT }).await;
         }
     }
 
@@ -155,7 +166,7 @@ async fn answers(
             connected => connected?,
         },
     };
-    open.ping().await?;
+    session::takes_writes(&mut open).await?;
     *connection = Some(open);
     Ok(())
 }

@@ -322,3 +322,64 @@ async fn whoever_goes_away_leaves_no_answer_to_the_next_question() {
         assert_eq!(ask(turn).await.unwrap(), Some((turn,)));
     }
 }
+
+/// What an administrator has set for everybody, or for our role: what we need is set when a session is opened, and what
+/// is theirs remains.
+#[tokio::test]
+async fn an_administrators_defaults_spoil_no_session() {
+    const HOSTILE: [(&str, &str); 13] = [
+        ("default_transaction_isolation", "serializable"),
+        ("standard_conforming_strings", "off"),
+        ("lock_timeout", "1ms"),
+        ("idle_in_transaction_session_timeout", "1ms"),
+        ("synchronous_commit", "off"),
+        ("DateStyle", "German"),
+        ("IntervalStyle", "iso_8601"),
+        ("TimeZone", "Asia/Shanghai"),
+        ("client_encoding", "LATIN1"),
+        ("extra_float_digits", "-15"),
+        ("bytea_output", "escape"),
+        ("statement_timeout", "20s"),
+        ("idle_session_timeout", "20s"),
+    ];
+    let database = TestDatabase::postgres().await;
+    let before = database.open().await;
+    let Db::Postgres(pools) = &before else { unreachable!("it is PostgreSQL") };
+    let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&pools.all).await.unwrap();
+    for (setting, value) in HOSTILE {
+        let sql = format!("ALTER DATABASE {name} SET {setting} = '{value}'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&pools.all).await.unwrap();
+    }
+    let db = database.open().await;
+    let Db::Postgres(pools) = &db else { unreachable!("it is PostgreSQL") };
+    let shown = async |pool: &Pool<Postgres>, setting: &str| -> String {
+        sqlx::query_scalar("SELECT current_setting($1)")
+            .bind(setting.to_owned())
+            .fetch_one(pool)
+            .await
+            .unwrap()
+    };
+    for (pool, patience, durable) in [(&pools.all, "5s", "off"), (&pools.exclusive, "1s", "on")] {
+        for (setting, value) in [
+            ("default_transaction_isolation", "read committed"),
+            ("standard_conforming_strings", "on"),
+            ("lock_timeout", patience),
+            ("idle_in_transaction_session_timeout", "5s"),
+            ("synchronous_commit", durable),
+            ("DateStyle", "ISO, MDY"),
+            ("TimeZone", "UTC"),
+            ("client_encoding", "UTF8"),
+            ("extra_float_digits", "2"),
+            ("statement_timeout", "20s"),
+        ] {
+            assert_eq!(shown(pool, setting).await, value, "{setting}");
+        }
+    }
+    let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
+    assert!(tx.now(&Clock::System).await.unwrap() > Micros(0));
+    tx.commit().await.unwrap();
+    let sql = format!("ALTER DATABASE {name} SET default_transaction_read_only = on");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&pools.all).await.unwrap();
+    let refused = Db::connect(&database.url).await.unwrap_err().to_string();
+    assert!(refused.contains("default_transaction_read_only is on"), "{refused}");
+}

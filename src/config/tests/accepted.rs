@@ -107,6 +107,10 @@ fn urls_come_to_what_they_name() {
     assert_eq!(database("sqlite::memory:"), DatabaseUrl::Sqlite(SqliteFile::Memory));
     assert_eq!(database("sqlite:///srv/a.db"), DatabaseUrl::Sqlite(SqliteFile::Path("/srv/a.db".into())));
     assert!(matches!(database("postgres://u:p@db/gatehouse"), DatabaseUrl::Postgres(_)));
+    let asked =
+        "postgres://u@db/g?target_session_attrs=read-write&sslmode=verify-full&target_session_attrs=primary";
+    let DatabaseUrl::Postgres(url) = database(asked) else { panic!("it is PostgreSQL's") };
+    assert_eq!(url.as_str(), "postgres://u@db/g?sslmode=verify-full");
     let store = |url: &str| read(&format!("store.url = '{url}'")).expect("valid").settings.store.url;
     let shown = |url: &str| format!("{:?}", store(url));
     assert_eq!(shown("rediss://:hunter2@cache:6380/1"), "rediss://cache:6380/1");

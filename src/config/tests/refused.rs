@@ -191,6 +191,14 @@ fn addresses_and_urls() {
             "database.url: has the scheme \"mysql\"; it must be sqlite or postgres",
         ),
         (
+            "database.url = 'postgres://u@db/g?target_session_attrs=prefer-standby'",
+            "database.url: has target_session_attrs=prefer-standby, but only a server that takes writes can be used; write target_session_attrs=read-write, or leave it out",
+        ),
+        (
+            "database.url = 'postgres://u@one,two/g'",
+            "database.url: names several hosts; name one that leads to the server that takes writes",
+        ),
+        (
             "database.url = 'sqlite://a.db?mode=ro'",
             "database.url: has options after `?`; remove them, Gatehouse sets its own",
         ),

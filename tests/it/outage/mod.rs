@@ -4,6 +4,7 @@ mod database;
 mod failover;
 mod guesses;
 mod limiter;
+mod postgres;
 mod proxy;
 mod secured;
 mod sign_in;

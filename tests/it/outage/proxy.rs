@@ -1,8 +1,8 @@
-//! A connection to Redis that a test disturbs: what goes to the server always arrives, what comes back may
-//! not.
+//! A connection to a server that a test disturbs: what goes to the server always arrives, what comes back may not; or
+//! new connections lead to another server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +30,8 @@ pub struct Proxy {
 }
 
 struct ServicesData {
+    /// Of the server.
+    leads_to: AtomicU16,
     way: AtomicU8,
     scripts: AtomicUsize,
 }
@@ -47,11 +49,15 @@ impl ServicesData {
 impl Proxy {
     pub async fn to(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let shared =
-            Arc::new(ServicesData { way: AtomicU8::new(Way::Clear as u8), scripts: AtomicUsize::new(0) });
+        let shared = Arc::new(ServicesData {
+            leads_to: AtomicU16::new(port),
+            way: AtomicU8::new(Way::Clear as u8),
+            scripts: AtomicUsize::new(0),
+        });
         let proxy = Self { port: listener.local_addr().unwrap().port(), shared: Arc::clone(&shared) };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let port = shared.leads_to.load(Ordering::SeqCst);
                 tokio::spawn(pass(client, port, Arc::clone(&shared)));
             }
         });
@@ -61,6 +67,11 @@ impl Proxy {
     pub fn set(&self, way: Way) {
         self.shared.scripts.store(0, Ordering::SeqCst);
         self.shared.way.store(way as u8, Ordering::SeqCst);
+    }
+
+    /// New connections go to the server at that port; those that are open stay where they are.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.leads_to.store(port, Ordering::SeqCst);
     }
 
     pub fn url(&self) -> String {

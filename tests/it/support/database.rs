@@ -127,12 +127,17 @@ async fn run(connection: &mut PgConnection, sql: String) {
     connection.execute(AssertSqlSafe(sql)).await.unwrap();
 }
 
-/// A cluster in the folder's `data` (this takes 0.7 s).
-pub fn init(folder: &Path) {
+/// The folder belongs to the user that PostgreSQL runs as.
+pub fn own(folder: &Path) {
     let root = std::fs::metadata(folder).unwrap().uid() == 0;
     if root {
         chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
     }
+}
+
+/// A cluster in the folder's `data` (this takes 0.7 s).
+pub fn init(folder: &Path) {
+    own(folder);
     let mut initdb = command(program("initdb"), folder);
     initdb.args(["-D", "data", "-U", "gatehouse", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
     let made = initdb.status().unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::{Connection, Executor, PgConnection};
 
-use super::database::{command, init, program, settings};
+use super::database::{command, init, own, program, settings};
 use super::ports::free_port;
 
 /// Another test may take a free port before it is bound.
@@ -26,6 +26,27 @@ impl PostgresServer {
             }
         }
         Self::try_start().await.expect("a PostgreSQL that comes up")
+    }
+
+    /// A standby of this one: it follows what is written here, and takes no writes until it is promoted.
+    pub async fn standby(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        own(folder.path());
+        let mut copy = command(program("pg_basebackup"), folder.path());
+        copy.args(["-D", "data", "-R", "-c", "fast", "-h", "127.0.0.1", "-U", "gatehouse", "-p"]);
+        let copied = copy.arg(self.port.to_string()).status().unwrap();
+        assert!(copied.success(), "pg_basebackup: {copied}");
+        let port = free_port();
+        let mut server = Self { process: serve(port, folder.path()), port, folder };
+        assert!(server.answers().await, "a standby that comes up");
+        server
+    }
+
+    /// Runs one statement.
+    pub async fn run(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.url("postgres")).await.unwrap();
+        connection.execute(sqlx::AssertSqlSafe(sql.to_owned())).await.unwrap();
+        connection.close().await.unwrap();
     }
 
     /// None if it ended before it answered.
@@ -71,9 +92,7 @@ impl PostgresServer {
 
     /// An empty database; returns its URL.
     pub async fn database(&self, name: &str) -> String {
-        let mut connection = PgConnection::connect(&self.url("postgres")).await.unwrap();
-        connection.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
-        connection.close().await.unwrap();
+        self.run(&format!("CREATE DATABASE {name}")).await;
         self.url(name)
     }
 }
