@@ -9,12 +9,12 @@ use gatehouse_limiter::wait_queue::WaitQueue;
 use gatehouse_limiter::{Limit, LimitMode, RuleAction, StoreError, SubjectKey};
 use sqlx::query;
 use strum::IntoStaticStr;
-use tokio::sync::Semaphore;
 
 use super::budgets::SmsBudgets;
 use super::ledger::Ledger;
 use super::message_limits::{LastMessageLimits, MessageLimits, PAGES, open_part, pages_part};
 use super::metrics::SmsMetrics;
+use super::slots::MessageSlots;
 use super::{MessageId, Phone, ProgramKind, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
@@ -24,8 +24,6 @@ use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::Limiter;
 
-/// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
-const MOST_IN_FLIGHT: u32 = 256;
 /// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
 /// more are told to come back later.
 const MOST_WAITING_FOR_ONE: usize = 8;
@@ -43,7 +41,7 @@ pub(super) struct CodesInner {
     pub gateway_patience: Duration,
     /// Requests with the same name wait for each other.
     pub turns: Arc<WaitQueue<SubjectKey>>,
-    pub permits: Arc<Semaphore>,
+    pub slots: MessageSlots,
     limits: LastMessageLimits,
     level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
@@ -88,7 +86,7 @@ impl SmsCodes {
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
-            permits: Arc::new(Semaphore::new(MOST_IN_FLIGHT as usize)),
+            slots: MessageSlots::default(),
             limits: LastMessageLimits::default(),
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
@@ -130,30 +128,30 @@ impl SmsCodes {
 
     /// Waits until no message is in flight any more. Used at shutdown.
     pub async fn drain(&self) {
-        let _ = self.0.permits.acquire_many(MOST_IN_FLIGHT).await;
+        self.0.slots.all_free().await;
     }
 
     /// Bound to the number, the purpose as stored, and the message: equal codes have different hashes.
     pub(super) fn code_hash(
         &self,
-        phone: SubjectKey,
+        number: SubjectKey,
         purpose: &str,
         message: MessageId,
         code: &SmsCode,
     ) -> String {
-        let hash = hash_of(self.0.keys.signing(), phone, purpose, message, code);
+        let hash = hash_of(self.0.keys.signing(), number, purpose, message, code);
         String::from_utf8_lossy(&hash).into_owned()
     }
 
     pub(super) fn is_code(
         &self,
         stored: &str,
-        phone: SubjectKey,
+        number: SubjectKey,
         purpose: &str,
         message: MessageId,
         code: &SmsCode,
     ) -> bool {
-        let hash = |key: &SubKey| hash_of(key, phone, purpose, message, code);
+        let hash = |key: &SubKey| hash_of(key, number, purpose, message, code);
         self.0.keys.signer(stored.as_bytes(), hash).is_some()
     }
 
@@ -207,9 +205,9 @@ impl SmsCodes {
 }
 
 /// In hex.
-fn hash_of(key: &SubKey, phone: SubjectKey, purpose: &str, message: MessageId, code: &SmsCode) -> [u8; 64] {
+fn hash_of(key: &SubKey, number: SubjectKey, purpose: &str, message: MessageId, code: &SmsCode) -> [u8; 64] {
     let message = message.to_string();
-    let parts: [&[u8]; 4] = [&phone.0, purpose.as_bytes(), message.as_bytes(), code.expose().as_bytes()];
+    let parts: [&[u8]; 4] = [&number.0, purpose.as_bytes(), message.as_bytes(), code.expose().as_bytes()];
     let hash = blake3::Hash::from_bytes(key.hash(&parts)).to_hex();
     *hash.as_bytes().first_chunk().expect("64 digits")
 }

@@ -11,6 +11,7 @@ mod message_limits;
 mod metrics;
 mod phone;
 mod send;
+mod slots;
 mod text;
 
 use std::fmt;

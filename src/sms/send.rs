@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
 use gatehouse_limiter::{HitId, StoreError, SubjectKey};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tracing::Instrument;
 use zeroize::Zeroizing;
@@ -18,8 +17,9 @@ use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
 use super::ledger::{EarlierMessage, MessageDraft, MessageState, WriteResult};
-use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt};
+use super::message::{HandoverFlag, RequestedMessage, SendAnswer, SendOutcome, SendReceipt, TRY_AGAIN};
 use super::message_limits::{BudgetShare, MessageLogs, RELAYED, SendPath};
+use super::slots::MessageSlot;
 use super::{DeliveryResult, MessageId, MessagePurpose, Purpose, SmsCode, SmsMessage, text};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -305,19 +305,19 @@ impl SendJob {
     }
 
     /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
-    /// tried again, on the returned path: if the store lost its data in the meantime, or in a shortage that only the
-    /// ledger knows.
+    /// tried again, on the returned path: if the store lost its data in the meantime, or in a shortage of slots or one
+    /// that only the ledger knows.
     async fn enter(
         self: &Arc<Self>,
         ticket: BudgetTicket,
         path: SendPath,
     ) -> Result<ControlFlow<SendAnswer, SendPath>, DbError> {
         let inner = &*self.codes.0;
-        let Ok(permit) = Arc::clone(&inner.permits).try_acquire_owned() else {
+        let Some(_in_flight) = self.slot(path) else {
             self.give_back(&ticket, path).await;
-            return Ok(Break(SendOutcome::unavailable().into()));
+            return Ok(self.without_slot(path));
         };
-        let share = match self.share(&ticket, path).await {
+        let (share, later) = match self.share(&ticket, path).await {
             Ok(Some(share)) => share,
             none => {
                 self.give_back(&ticket, path).await;
@@ -361,7 +361,7 @@ impl SendJob {
                     let gone = inner.deps.clock.now().since(begun);
                     self.delivered(id, &delivery, resend_after, gone)
                 } else {
-                    self.deliver_later((id, code), share, ticket.at, permit);
+                    self.deliver_later((id, code), share, ticket.at, later);
                     let (id, expires_in) = (self.shown_id(id), self.code_ttl);
                     let (confirmed, short) = (false, true);
                     SendOutcome::Sent(SendReceipt { id, expires_in, resend_after, confirmed, short })
@@ -444,7 +444,7 @@ impl SendJob {
         (id, code): (MessageId, SmsCode),
         share: BudgetShare,
         admitted_at: Micros,
-        permit: OwnedSemaphorePermit,
+        slot: Option<MessageSlot>,
     ) {
         let job = Arc::clone(self);
         request_id::spawn(async move {
@@ -467,7 +467,7 @@ impl SendJob {
             };
             job.codes.0.metrics.message(outcome);
             job.record_event(AuditEvent::new(admitted_at, Action::Send, outcome));
-            drop(permit);
+            drop(slot);
         });
     }
 
@@ -548,6 +548,34 @@ impl SendJob {
         }
     }
 
+    /// One of the slots that are open to everybody; or while it is looked up who owns the number.
+    fn slot(&self, path: SendPath) -> Option<MessageSlot> {
+        let (slots, scope) = (&self.codes.0.slots, self.message.purpose.scope());
+        if path != SendPath::Open {
+            return slots.undecided(&scope);
+        }
+        // Who asks is not always known.
+        let asker = self.message.origin.as_ref().map(|_| self.logs.origin.each_ref().map(|log| log.key));
+        slots.open(&scope, asker)
+    }
+
+    /// All slots are taken, or the requester has too many: codes are short, as at a spent address. Never depends on who
+    /// owns the number.
+    fn without_slot(&self, path: SendPath) -> ControlFlow<SendAnswer, SendPath> {
+        match &self.message.purpose {
+            MessagePurpose::Own(Purpose::Login | Purpose::Reset) if path == SendPath::Open => {
+                match self.message.solved {
+                    true => Continue(SendPath::SpentAsker),
+                    false => Break(Denied::no_room(false, TRY_AGAIN).into()),
+                }
+            }
+            // What is kept is for those who have an account here.
+            MessagePurpose::Own(_) | MessagePurpose::Verification(_) | MessagePurpose::Relayed(_) => {
+                Break(SendOutcome::unavailable().into())
+            }
+        }
+    }
+
     /// The path on which a request continues under a brake, or its answer. Never depends on who owns the number.
     fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
         let (limit, retry_after) = (SMS_BRAKE.into(), braked.retry_after);
@@ -564,21 +592,29 @@ impl SendJob {
         }
     }
 
-    /// The part of the budgets that the message uses. Every number is looked up, and a hit is taken for every
-    /// number, so that it takes the same time whoever owns it. None if the window store is out.
-    async fn share(&self, ticket: &BudgetTicket, path: SendPath) -> Result<Option<BudgetShare>, DbError> {
+    /// The part of the budgets that the message uses, and in a shortage its slot from the answer on. Every number is
+    /// looked up, and a hit is taken for every number, so that it takes the same time whoever owns it; one that finds no
+    /// slot is treated like one that nobody owns. None if the window store is out.
+    async fn share(
+        &self,
+        ticket: &BudgetTicket,
+        path: SendPath,
+    ) -> Result<Option<(BudgetShare, Option<MessageSlot>)>, DbError> {
         if path == SendPath::Open {
-            return Ok(Some(BudgetShare::Open));
+            return Ok(Some((BudgetShare::Open, None)));
         }
         let inner = &*self.codes.0;
         let since = self.proven_since().await?;
         let before = path.under().and_then(|braked| braked.proven_before);
         let owned = since.is_some_and(|since| before.is_none_or(|before| since < before));
-        let taken = inner.budgets.take(self.logs.shares(path), &self.logs, owned, ticket.hit).await;
+        let kept = owned.then(|| inner.slots.kept(&self.message.purpose.scope())).flatten();
+        let taken = inner.budgets.take(self.logs.shares(path), &self.logs, kept.is_some(), ticket.hit).await;
         let out = |error: &StoreError| {
             tracing::debug!(%error, "no message is sent while the window store is out");
         };
-        Ok(taken.inspect_err(out).ok())
+        let Ok(share) = taken.inspect_err(out) else { return Ok(None) };
+        let slot = kept.filter(|_| share != BudgetShare::Withheld);
+        Ok(Some((share, Some(slot.unwrap_or_else(|| inner.slots.withheld())))))
     }
 
     /// Since when the number has been proven where the code is for: at the program, or as an account's here.

@@ -27,6 +27,7 @@ pub mod rig;
 mod sending;
 mod short_http;
 mod shortage;
+mod slots;
 mod spent_asker;
 mod spoilt;
 mod tls;

@@ -1,7 +1,6 @@
 //! The outcome of a message, and what it counts for then. Each case runs on each store.
 
 use super::rig::*;
-use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -14,7 +13,6 @@ on_each_store! {
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
     whoever_hangs_up_leaves_nothing_unsettled,
     a_message_whose_process_died_is_unknown_and_has_one_outcome,
-    no_more_than_so_many_messages_are_under_way,
     a_broken_ledger_sends_nothing_and_counts_nothing,
 }
 
@@ -100,28 +98,6 @@ async fn whoever_hangs_up_leaves_nothing_unsettled(store: Store) {
     until(async || instance.ledger().await[0].state != MessageState::Pending).await;
     assert_eq!(instance.ledger().await[0].state, MessageState::Accepted);
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
-}
-
-async fn no_more_than_so_many_messages_are_under_way(store: Store) {
-    let toml = "[limits.sms-phone]\nrules = []\n[sms.brake]\nenabled = false";
-    let rig = Rig::new(store, toml).await;
-    let instance = rig.instance().await;
-    rig.mood(Mood::Hangs);
-    let mut stuck = Vec::new();
-    // A few at a time, so that the database is not what is full.
-    for batch in 1..=16 {
-        for instance in vec![instance.clone(); 16] {
-            stuck.push(tokio::spawn(async move { instance.send(&phone()).await }));
-        }
-        until(async || rig.sent().len() == 16 * batch).await;
-    }
-    assert!(matches!(instance.send(&phone()).await, SendOutcome::Denied(Denied::Unavailable { .. })));
-    assert_eq!(instance.counted("sms-total", b"everyone").await, 256, "given back");
-    rig.gateway.let_go.add_permits(257);
-    for stuck in stuck {
-        sent(stuck.await.unwrap());
-    }
-    sent(instance.send(&phone()).await);
 }
 
 async fn a_broken_ledger_sends_nothing_and_counts_nothing(store: Store) {

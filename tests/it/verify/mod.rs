@@ -28,7 +28,7 @@ async fn start(store: Store) -> (TestApp, Client, Program) {
     started(TestApp::on(store).without(&["sms-phone"])).await
 }
 
-async fn started(setup: Setup) -> (TestApp, Client, Program) {
+pub async fn started(setup: Setup) -> (TestApp, Client, Program) {
     let app = setup.start().await;
     let boss = app.sign_in_admin("boss").await;
     let shop = Program::of(&app, &boss, "verify:shop").await;
