@@ -56,8 +56,8 @@ pub use sections::{
 };
 pub use settings::{Config, LiveSettings, Settings};
 pub use sms::{
-    AliyunSettings, Brake, GatewaySettings, GatewayTemplate, HttpGatewaySettings, HttpMethod, SmsSettings,
-    SmsTunables, TwilioSettings,
+    AliyunSettings, Brake, GLOBAL_NETWORKS, GatewaySettings, GatewayTemplate, HttpGatewaySettings,
+    HttpMethod, SmsSettings, SmsTunables, TwilioSettings,
 };
 pub(crate) use sms::{BodyKind, Placeholder, TemplatePiece};
 pub use source::{ConfigSource, DEFAULT_FILE, Fingerprint, parse, visited};

@@ -28,8 +28,8 @@ section! {
     SmsTunables in "sms" {
         /// For numbers written without a country code (ISO 3166-1, two letters).
         default_region: String = "CN".to_owned(), country;
-        /// Countries to which codes are sent; empty: all.
-        countries: Vec<String> = Vec::new(), ListOf(country);
+        /// Countries to which codes are sent, and `"001"` for global networks; empty: all countries.
+        countries: Vec<String> = Vec::new(), ListOf(country_or_global);
         /// How long a code is valid; NIST SP 800-63B-4 allows ten minutes at most.
         code_ttl: Duration = MINUTE * 5, duration(SECOND..=MINUTE * 10);
         /// How long the ledger keeps a message: at least the longest window of the brake, and at least as
@@ -56,13 +56,21 @@ section! {
     }
 }
 
+/// Networks of no country, such as those of satellites (+870, +881), as the numbering plans name them.
+pub const GLOBAL_NETWORKS: &str = "001";
+
 fn country(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
-    if is_country(&text) {
-        Ok(text)
-    } else {
-        Err(format!("{text:?} is not a country code; write two capital letters (ISO 3166-1), such as \"CN\""))
-    }
+    if is_country(&text) { Ok(text) } else { Err(not_a_country(&text)) }
+}
+
+fn country_or_global(node: ValueNode) -> ParseResult<String> {
+    let text = node.text()?;
+    if text == GLOBAL_NETWORKS || is_country(&text) { Ok(text) } else { Err(not_a_country(&text)) }
+}
+
+fn not_a_country(text: &str) -> String {
+    format!("{text:?} is not a country code; write two capital letters (ISO 3166-1), such as \"CN\"")
 }
 
 /// Whether the numbering plans know the country, by its two capital letters.

@@ -315,7 +315,8 @@ impl Lookup {
             logs.iter().flat_map(GuessLogs::all).map(|log| limiter.bucket(limit, log).key).collect();
         if let Some(phone) = subject.phone().filter(|_| logs.is_some()) {
             let program = subject.program().map(|program| program.name.as_str());
-            codes.ledger().forget_guesses(codes.phone_key(live, phone), program, &keys).await?;
+            let numbers = phone.numbers().map(|number| codes.number_key(live, &number));
+            codes.ledger().forget_guesses(numbers, program, &keys).await?;
         }
         for key in keys {
             limiter.clear(Bucket { limit, key }).await?;

@@ -179,7 +179,7 @@ impl LookupSubject {
                 in_scope(phone.block().as_bytes())
             }
             // Other logs of it in a program are found by the ledger's key of the number.
-            LookupValue::Phone(phone) => phone.as_str().as_bytes().to_vec(),
+            LookupValue::Phone(phone) => phone.subject().as_bytes().to_vec(),
             LookupValue::Address { address, network } => match counted {
                 Some(LimitSubject::Network | LimitSubject::RealmNetwork | LimitSubject::ProgramNetwork) => {
                     in_scope(network)

@@ -133,16 +133,16 @@ impl SmsCodes {
     /// Compares a code with the current one, and uses that up if they are equal.
     async fn compare(
         &self,
-        phone: SubjectKey,
+        number: SubjectKey,
         purpose: &str,
         code: &SmsCode,
         current: Option<CurrentCode>,
     ) -> Result<GuessResult, DbError> {
         let Some(current) = current else { return Ok(GuessResult::Nothing) };
-        if !self.is_code(&current.code_hash, phone, purpose, current.message, code) {
+        if !self.is_code(&current.code_hash, number, purpose, current.message, code) {
             return Ok(GuessResult::Wrong);
         }
-        let redeemed = self.0.ledger.redeem(phone, purpose, &current).await?;
+        let redeemed = self.0.ledger.redeem(number, purpose, &current).await?;
         Ok(if redeemed { GuessResult::Right(current.message) } else { GuessResult::UsedUp })
     }
 
@@ -189,7 +189,8 @@ fn settled<T>(answer: Result<T, StoreError>) -> Option<T> {
 pub struct AdmittedGuess {
     slot: GuessSlot,
     client: GuessClient,
-    key: SubjectKey,
+    /// Of the number itself.
+    number: SubjectKey,
     code: SmsCode,
     guesser: Guesser,
     /// There was a code when it was looked up: the guess counts among those compared with one.
@@ -239,9 +240,9 @@ impl SmsCodes {
         guess: CodeGuess<'_>,
     ) -> Result<Result<AdmittedGuess, Denied>, DbError> {
         let CodeGuess { phone, purpose, code, address, network, browser, known, solved } = guess;
-        let key = self.phone_key(live, phone);
+        let (key, number) = (self.phone_key(live, phone), self.number_key(live, phone.as_str()));
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
-        let found = self.0.ledger.find_code(key, purpose, &asker).await?;
+        let found = self.0.ledger.find_code([key, number], purpose, &asker).await?;
         let guesser = match found.asked {
             _ if known => Guesser::Known,
             true => Guesser::Asker,
@@ -264,7 +265,7 @@ impl SmsCodes {
         };
         Ok(Ok(AdmittedGuess {
             slot,
-            key,
+            number,
             code: code.clone(),
             guesser,
             finds_code: found.code,
@@ -345,11 +346,11 @@ impl AdmittedGuess {
         let (codes, purpose) = (&self.slot.codes, self.client.purpose.into_str());
         let ledger = codes.ledger();
         let current = if self.finds_code {
-            ledger.try_code(self.key, purpose, self.guesser, self.slot.most()).await?
+            ledger.try_code(self.number, purpose, self.guesser, self.slot.most()).await?
         } else {
-            ledger.try_decoy(self.key).await?
+            ledger.try_decoy(self.number).await?
         };
-        let mut compared = codes.compare(self.key, purpose, &self.code, current).await?;
+        let mut compared = codes.compare(self.number, purpose, &self.code, current).await?;
         if !self.finds_code {
             compared = GuessResult::Nothing;
         }
@@ -438,12 +439,12 @@ impl GuessSlot {
 
     async fn compare(
         &self,
-        &StoredVerification { id, phone, ref purpose, guesser, .. }: &StoredVerification,
+        &StoredVerification { id, number, ref purpose, guesser, .. }: &StoredVerification,
         code: &SmsCode,
     ) -> Result<VerificationOutcome, DbError> {
         let codes = &self.codes;
-        let current = codes.ledger().try_code(phone, purpose, guesser, self.most()).await?;
-        Ok(match codes.compare(phone, purpose, code, current).await? {
+        let current = codes.ledger().try_code(number, purpose, guesser, self.most()).await?;
+        Ok(match codes.compare(number, purpose, code, current).await? {
             GuessResult::Right(message) => {
                 codes.note_entered(message).await;
                 codes.note_entered(id).await;

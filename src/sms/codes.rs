@@ -112,8 +112,14 @@ impl SmsCodes {
         &*self.0.deps.gateway
     }
 
+    /// By which the ledger counts what reaches the number's phone.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
-        self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
+        self.0.budgets.limiter.bucket(&live.limits.sms_phone, phone.subject().as_bytes()).key
+    }
+
+    /// Of a number itself, to which its codes are bound.
+    pub fn number_key(&self, live: &LiveSettings, number: &str) -> SubjectKey {
+        self.0.budgets.limiter.bucket(&live.limits.sms_phone, number.as_bytes()).key
     }
 
     /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first

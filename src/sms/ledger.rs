@@ -157,7 +157,7 @@ const SENT: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $
 /// Also whether it is a verification whose code is used up.
 const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
     CAST(CASE WHEN substr(purpose, 1, 7) = 'verify:' AND (entered_at IS NOT NULL OR NOT EXISTS
-        (SELECT 1 FROM sms_codes c WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose))
+        (SELECT 1 FROM sms_codes c WHERE c.phone_key = COALESCE(m.number_key, m.phone_key) AND c.purpose = m.purpose))
         THEN 1 ELSE 0 END AS BIGINT) FROM sms_messages m WHERE once_key = $1";
 
 fn kept_hits(rows: Vec<(i64, String)>) -> Result<Vec<KeptHit>, sqlx::Error> {

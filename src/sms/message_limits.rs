@@ -212,7 +212,7 @@ impl MessageLogs {
         let of_nobody = || RequestOrigin { address: nobody(), network: nobody() };
         let RequestOrigin { address, network } = origin.clone().unwrap_or_else(of_nobody);
         let keys = [
-            limiter.bucket(&limits.pages.phone, number).key,
+            limiter.bucket(&limits.pages.phone, phone.subject().as_bytes()).key,
             limiter.bucket(&own.address, &subject(sender, &address)).key,
             limiter.bucket(&own.network, &subject(sender, &network)).key,
         ];

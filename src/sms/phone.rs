@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::config::GLOBAL_NETWORKS;
 use rlibphonenumber::{PHONE_NUMBER_UTIL, PhoneNumber, PhoneNumberFormat, PhoneNumberType, Region};
 
 #[cfg(test)]
@@ -9,7 +10,43 @@ mod tests;
 
 /// A mobile number in E.164 (`+8613800138000`): every spelling of it is the same bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Phone(String);
+pub struct Phone {
+    /// The number; before it the one that counts, if another one reaches the same phone and counts for both. In one text,
+    /// so that an account is no larger for it.
+    text: Box<str>,
+    /// Where the number begins.
+    number: u8,
+}
+
+/// Two calling codes under which the same national numbers reach the same phone.
+struct OnePhone {
+    /// The first one counts.
+    codes: [&'static str; 2],
+    digits: usize,
+    begin: &'static [&'static str],
+}
+
+/// Only what is proven: docs/sms.md has the sources, and what else was looked at. Palestine's mobile numbers, which were
+/// in Israel's plan before it had a code of its own, and still are.
+const ONE_PHONE: [OnePhone; 1] = [OnePhone { codes: ["+970", "+972"], digits: 9, begin: &["56", "59"] }];
+
+impl OnePhone {
+    /// The number under the other code, and whether that one counts.
+    fn other(&self, number: &str) -> Option<(String, bool)> {
+        let [first, second] = self.codes;
+        let of = |code: &str| {
+            let national = number.strip_prefix(code)?;
+            let fits = national.len() == self.digits && self.begin.iter().any(|it| national.starts_with(it));
+            fits.then_some(national)
+        };
+        let under = |code: &str, national: &str| format!("{code}{national}");
+        match (of(first), of(second)) {
+            (Some(national), _) => Some((under(second, national), false)),
+            (None, Some(national)) => Some((under(first, national), true)),
+            (None, None) => None,
+        }
+    }
+}
 
 /// Why a text is not a number that a code can be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,39 +86,62 @@ impl Phone {
         }
         match number.get_type() {
             PhoneNumberType::Mobile | PhoneNumberType::FixedLineOrMobile if !is_of_the_past(&number) => {
-                Ok(Self(number.format_as(PhoneNumberFormat::E164).into_owned()))
+                Ok(Self::stored(number.format_as(PhoneNumberFormat::E164).into_owned()))
             }
             _ => Err(PhoneError::NotMobile),
         }
     }
 
     pub fn stored(e164: String) -> Self {
-        Self(e164)
+        match ONE_PHONE.iter().find_map(|pair| pair.other(&e164)) {
+            Some((counts_as, true)) => {
+                Self { number: counts_as.len() as u8, text: (counts_as + &e164).into_boxed_str() }
+            }
+            Some((_, false)) | None => Self { number: 0, text: e164.into_boxed_str() },
+        }
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text[usize::from(self.number)..]
+    }
+
+    /// Whom limits, the ledger and guesses count: the same for numbers that reach the same phone. Accounts have the number
+    /// itself and codes are bound to it, because not every operator may send both to one phone for ever.
+    pub fn subject(&self) -> &str {
+        match self.number {
+            0 => &self.text,
+            counts_as => &self.text[..usize::from(counts_as)],
+        }
+    }
+
+    /// Every number of the phone that is known to reach it, its own first.
+    pub fn numbers(&self) -> impl Iterator<Item = String> + use<> {
+        let other = ONE_PHONE.iter().find_map(|pair| pair.other(self.as_str()));
+        [self.as_str().to_owned()].into_iter().chain(other.map(|(other, _)| other))
     }
 
     /// E.164 without its plus sign, as some gateways want it.
     pub fn digits(&self) -> &str {
-        self.0.trim_start_matches('+')
+        self.as_str().trim_start_matches('+')
     }
 
-    /// ISO 3166-1, two letters; None if the numbering plans no longer contain the number.
+    /// ISO 3166-1, two letters, or [`GLOBAL_NETWORKS`]; None if the numbering plans no longer contain the number.
     pub fn country(&self) -> Option<String> {
         self.number()?.get_region_code().map(|region| region.to_string())
     }
 
-    /// Refuses a number of any other country; an empty list allows all.
+    /// Refuses a number of any other country; an empty list allows all countries, and no global network.
     pub fn allowed_in(self, countries: &[String]) -> Result<Self, PhoneError> {
-        if countries.is_empty() || self.country().is_some_and(|country| countries.contains(&country)) {
-            return Ok(self);
-        }
-        Err(PhoneError::CountryNotAllowed)
+        let country = self.country();
+        let allowed = match (&country, countries) {
+            (Some(country), []) => country != GLOBAL_NETWORKS,
+            (None, []) => true,
+            (country, listed) => country.as_ref().is_some_and(|country| listed.contains(country)),
+        };
+        if allowed { Ok(self) } else { Err(PhoneError::CountryNotAllowed) }
     }
 
-    /// The dialling prefix that it shares with 9,999 neighbours: all but the last four digits.
+    /// The dialling prefix that its subject shares with 9,999 neighbours: all but the last four digits.
     pub fn block(&self) -> &str {
         self.without_last(4)
     }
@@ -108,12 +168,13 @@ impl Phone {
     }
 
     fn number(&self) -> Option<PhoneNumber> {
-        PHONE_NUMBER_UTIL.parse(&self.0, None).ok()
+        PHONE_NUMBER_UTIL.parse(self.as_str(), None).ok()
     }
 
     fn without_last(&self, digits: usize) -> &str {
-        let end = self.0.len().saturating_sub(digits);
-        self.0.get(..end).unwrap_or_default()
+        let subject = self.subject();
+        let end = subject.len().saturating_sub(digits);
+        subject.get(..end).unwrap_or_default()
     }
 }
 

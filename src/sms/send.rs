@@ -45,6 +45,8 @@ pub struct SendJob {
     codes: SmsCodes,
     message: RequestedMessage,
     logs: MessageLogs,
+    /// The number's own key.
+    number: SubjectKey,
     brake: Brake,
     /// How long its code is valid; how long the request is recognised if the code is not ours.
     code_ttl: Duration,
@@ -154,6 +156,7 @@ impl SendJob {
         let logs = MessageLogs::of(&codes.0.budgets.limiter, &limits, &message);
         Self {
             asker: message.browser.as_deref().map(|browser| codes.asker(logs.phone.key, browser)),
+            number: codes.number_key(live, message.phone.as_str()),
             logs,
             brake: live.sms.brake.clone(),
             brand: Arc::clone(&live.brand),
@@ -185,7 +188,9 @@ impl SendJob {
         };
         // An administrator has paused the number's prefix: the same answer for every number under it, before anything is
         // counted.
-        if let Some(left) = live.access.paused(self.message.phone.as_str(), inner.deps.clock.now()) {
+        let (mut numbers, now) = (self.message.phone.numbers(), inner.deps.clock.now());
+        let paused = numbers.find_map(|number| live.access.paused(&number, now));
+        if let Some(left) = paused {
             self.record_paused();
             return answered(Denied::Unavailable { retry_after: left.min(LONGEST_RETRY) }.into());
         }
@@ -330,7 +335,7 @@ impl SendJob {
             Some(code) => (code.clone(), None),
             None => {
                 let code = SmsCode::random(&inner.deps.entropy);
-                let hash = self.codes.code_hash(self.logs.phone.key, &purpose, id, &code);
+                let hash = self.codes.code_hash(self.number, &purpose, id, &code);
                 (code, Some(hash))
             }
         };
@@ -338,6 +343,7 @@ impl SendJob {
             id,
             message: &self.message,
             logs: &self.logs,
+            number: self.number,
             hit: ticket.hit,
             event_key: self.event_key(),
             gateway: inner.deps.gateway.name(),

@@ -19,6 +19,8 @@ pub struct CurrentCode {
 pub struct StoredVerification {
     pub id: MessageId,
     pub phone: SubjectKey,
+    /// Of the number itself, to which the code is bound.
+    pub number: SubjectKey,
     pub block: String,
     /// By which events name its number, and how they show it; none of one from before an update.
     pub recorded: Option<(i64, String)>,
@@ -31,8 +33,8 @@ pub struct StoredVerification {
     pub guesser: Guesser,
 }
 
-/// Key and block of the number, purpose, valid codes, whether its requester was the first, and the key in events.
-type VerificationRow = (String, String, String, i64, i64, Option<i64>);
+/// Keys of phone and number, block, purpose, valid codes, whether its requester was the first, and the key in events.
+type VerificationRow = (String, String, String, String, i64, i64, Option<i64>);
 
 #[derive(Debug, Clone, Copy)]
 pub struct FoundCode {
@@ -45,16 +47,16 @@ impl Ledger {
     /// What a guess would be compared with; reads the same rows whether or not there is a code.
     pub async fn find_code(
         &self,
-        phone: SubjectKey,
+        [phone, number]: [SubjectKey; 2],
         purpose: Purpose,
         asker: &str,
     ) -> Result<FoundCode, DbError> {
         const SQL: &str = "SELECT (SELECT COUNT(*) FROM sms_codes
                 WHERE phone_key = $1 AND purpose = $2 AND expires_at > $3),
-            (SELECT COUNT(*) FROM sms_askers WHERE phone_key = $1 AND asker = $4 AND acts_until > $3)";
+            (SELECT COUNT(*) FROM sms_askers WHERE phone_key = $5 AND asker = $4 AND acts_until > $3)";
         let now = self.now().await?;
-        let (codes, askers): (i64, i64) = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
-            .bind(purpose.into_str()).bind(now.0).bind(asker).fetch_one(pool).await)?;
+        let (codes, askers): (i64, i64) = on_db!(&self.db, pool => query_as(SQL).bind(hex(&number.0))
+            .bind(purpose.into_str()).bind(now.0).bind(asker).bind(hex(&phone.0)).fetch_one(pool).await)?;
         Ok(FoundCode { code: codes > 0, asked: askers > 0 })
     }
 
@@ -62,24 +64,24 @@ impl Ledger {
     /// outlives it. None if there is none any more, or if this guesser has used up its guesses.
     pub async fn try_code(
         &self,
-        phone: SubjectKey,
+        number: SubjectKey,
         purpose: &str,
         guesser: Guesser,
         most: Option<u32>,
     ) -> Result<Option<CurrentCode>, DbError> {
-        self.try_row(&hex(&phone.0), purpose, guesser, most.map_or(i64::MAX, i64::from)).await
+        self.try_row(&hex(&number.0), purpose, guesser, most.map_or(i64::MAX, i64::from)).await
     }
 
     /// The same work if there is no code, on one of 256 rows, so that guesses at different numbers seldom
     /// collide. No guess matches it.
-    pub async fn try_decoy(&self, phone: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
-        let decoy = format!("decoy-{}", phone.0[0]);
+    pub async fn try_decoy(&self, number: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
+        let decoy = format!("decoy-{}", number.0[0]);
         self.try_row(&decoy, "decoy", Guesser::Anyone, i64::MAX).await
     }
 
     async fn try_row(
         &self,
-        phone: &str,
+        number: &str,
         purpose: &str,
         guesser: Guesser,
         most: i64,
@@ -94,7 +96,7 @@ impl Ledger {
             AND expires_at > $3 AND {tries} < $4 RETURNING message, code_hash"
         );
         let now = self.now().await?;
-        let row: Option<(MessageId, String)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(phone)
+        let row: Option<(MessageId, String)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(number)
             .bind(purpose).bind(now.0).bind(most).fetch_optional(pool).await)?;
         Ok(row.map(|(message, code_hash)| CurrentCode { message, code_hash }))
     }
@@ -107,8 +109,9 @@ impl Ledger {
         program: &str,
         since: Duration,
     ) -> Result<Option<StoredVerification>, DbError> {
-        const SQL: &str = "SELECT m.phone_key, m.block, m.purpose, (SELECT COUNT(*) FROM sms_codes c
-                WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose AND c.expires_at > $2
+        const SQL: &str = "SELECT m.phone_key, COALESCE(m.number_key, m.phone_key), m.block, m.purpose,
+            (SELECT COUNT(*) FROM sms_codes c WHERE c.phone_key = COALESCE(m.number_key, m.phone_key)
+                AND c.purpose = m.purpose AND c.expires_at > $2
                 AND m.expires_at > $2 AND m.entered_at IS NULL),
             CAST(CASE WHEN m.address_key = (SELECT f.address_key FROM sms_messages f
                 WHERE f.phone_key = m.phone_key AND f.created_at > $3 AND f.state <> 'refused'
@@ -119,24 +122,33 @@ impl Ledger {
         let row: Option<VerificationRow> = on_db!(&self.db, pool => query_as(SQL)
             .bind(id.to_string()).bind(now.0).bind(now.minus(since).0).bind(&program)
             .bind(program.len() as i64).fetch_optional(pool).await)?;
-        let Some((phone, block, purpose, codes, first, event_key)) = row else { return Ok(None) };
-        let phone = stored_key(&phone)?;
+        let Some((phone, number, block, purpose, codes, first, event_key)) = row else { return Ok(None) };
+        let (phone, number) = (stored_key(&phone)?, stored_key(&number)?);
         let guesser = if first == 1 { Guesser::Asker } else { Guesser::Anyone };
         let recorded = event_key.map(|key| (key, format!("{block}****")));
-        Ok(Some(StoredVerification { id, phone, block, recorded, purpose, lives: codes > 0, guesser }))
+        Ok(Some(StoredVerification {
+            id,
+            phone,
+            number,
+            block,
+            recorded,
+            purpose,
+            lives: codes > 0,
+            guesser,
+        }))
     }
 
     /// Uses a code up. If several callers show it at once, only one gets true.
     pub async fn redeem(
         &self,
-        phone: SubjectKey,
+        number: SubjectKey,
         purpose: &str,
         code: &CurrentCode,
     ) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
             AND code_hash = $4 AND expires_at > $5";
         let now = self.now().await?;
-        let rows = execute!(&self.db => query(SQL).bind(hex(&phone.0)).bind(purpose)
+        let rows = execute!(&self.db => query(SQL).bind(hex(&number.0)).bind(purpose)
             .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0))?;
         Ok(rows == 1)
     }
@@ -148,11 +160,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Wrong guesses up to now no longer count for the number's valid codes of that program, of ours if there is none;
+    /// Wrong guesses up to now no longer count for valid codes of these numbers of that program, of ours if there is none;
     /// nor in these logs.
     pub async fn forget_guesses(
         &self,
-        phone: SubjectKey,
+        numbers: impl Iterator<Item = SubjectKey>,
         program: Option<&str>,
         logs: &[SubjectKey],
     ) -> Result<(), DbError> {
@@ -164,7 +176,9 @@ impl Ledger {
             Some(program) => (PROGRAMS, ProgramPurpose::stored_program(program)),
             None => (OURS, VERIFICATION.to_owned()),
         };
-        execute!(&self.db => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64))?;
+        for number in numbers {
+            execute!(&self.db => query(sql).bind(hex(&number.0)).bind(&lead).bind(lead.len() as i64))?;
+        }
         for log in logs {
             execute!(&self.db => query("DELETE FROM sms_guesses WHERE log = $1").bind(hex(&log.0)))?;
         }
@@ -232,7 +246,7 @@ impl Guesser {
             (Self::Asker, false) => "no code, asker",
             (Self::Known, false) => "no code, known",
         };
-        [lead.as_bytes(), phone.as_str().as_bytes()].concat()
+        [lead.as_bytes(), phone.subject().as_bytes()].concat()
     }
 
     /// The subject for `sms-guess` in another program, which sees what people type: none of its guesses counts anywhere

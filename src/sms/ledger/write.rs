@@ -25,6 +25,8 @@ pub struct MessageDraft<'a> {
     pub id: MessageId,
     pub message: &'a RequestedMessage,
     pub logs: &'a MessageLogs,
+    /// Of the number itself, to which the code is bound.
+    pub number: SubjectKey,
     pub hit: HitId,
     /// By which events name the number, if they cannot otherwise.
     pub event_key: Option<i64>,
@@ -176,13 +178,14 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
 async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
         once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key, scope,
-        asked_from)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18)";
+        asked_from, number_key)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16, $17, $18, $19)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.logs.phone.key.0));
+    let number_key = hex(&draft.number.0);
     let [address, network] = &draft.logs.origin;
     let asked_from =
         draft.message.origin.as_ref().map(|origin| mask(&EventSubject::Network(&origin.network)));
@@ -193,9 +196,10 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(draft.logs.once.as_ref().map(|log| hex(&log.key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.message.phone.block()).bind(draft.message.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.into_str()).bind(i64::from(draft.message.solved))
-        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from))?;
+        .bind(i64::from(judged)).bind(draft.event_key).bind(&*draft.message.purpose.scope()).bind(asked_from)
+        .bind((draft.number != draft.logs.phone.key).then_some(&number_key)))?;
     if let Some(code_hash) = draft.code_hash {
-        execute!(in tx => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
+        execute!(in tx => query(CODE).bind(&number_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at))?;
     }
     if let Some(asker) = draft.asker {

@@ -209,3 +209,109 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn numbers_that_reach_one_phone_count_as_one_and_stay_two() {
+    for national in ["599123456", "569123456", "592123456", "562000000"] {
+        let [theirs, israels] = ["+970", "+972"].map(|code| {
+            let number = format!("{code}{national}");
+            Phone::parse(&number, "CN").unwrap_or_else(|wrong| panic!("{number} {wrong}"))
+        });
+        assert_ne!(theirs, israels);
+        assert_eq!(israels.as_str(), format!("+972{national}"));
+        assert_eq!([theirs.subject(), israels.subject()], [theirs.as_str(); 2]);
+        assert_eq!([israels.block(), israels.range()], [theirs.block(), theirs.range()]);
+        assert!(israels.masked().starts_with("+972"), "{}", israels.masked());
+        let mut all = [theirs.numbers().collect::<Vec<_>>(), israels.numbers().collect()];
+        assert_eq!(all.each_ref().map(|numbers| &numbers[0]), [theirs.as_str(), israels.as_str()]);
+        all.iter_mut().for_each(|numbers| numbers.sort());
+        assert_eq!(all[0], all[1]);
+    }
+    // Israel's own, and what only looks like one.
+    for alone in [
+        "+972501234567",
+        "+972541234567",
+        "+37744123456",
+        "+38344123456",
+        "+97259912345",
+        "+9705991234567",
+        "+13015991234",
+        "+8613800138000",
+    ] {
+        let phone = Phone::stored(alone.to_owned());
+        assert_eq!((phone.subject(), phone.numbers().count()), (alone, 1));
+    }
+}
+
+/// Both are mobile numbers in the tables, and all of Palestine's are under one of the beginnings.
+#[test]
+fn what_is_said_to_reach_one_phone_is_in_both_plans() {
+    for OnePhone { codes, digits, begin } in ONE_PHONE {
+        for beginning in begin {
+            let national = format!("{beginning}{}", "9".repeat(digits - beginning.len()));
+            for code in codes {
+                assert!(Phone::parse(&format!("{code}{national}"), "CN").is_ok(), "{code}{national}");
+            }
+        }
+    }
+    for beginning in 10..100 {
+        let number = format!("+970{beginning}9999999");
+        assert_eq!(Phone::parse(&number, "CN").is_ok(), ["56", "59"].contains(&&number[4..6]), "{number}");
+    }
+}
+
+#[test]
+fn global_networks_are_no_country_and_only_taken_if_they_are_named() {
+    let named = ["001".to_owned()];
+    let mut taken = 0;
+    for code in PHONE_NUMBER_UTIL.get_supported_global_network_calling_codes() {
+        let example = PHONE_NUMBER_UTIL.get_example_number_for_non_geo_entity(code).unwrap();
+        let number = example.format_as(PhoneNumberFormat::E164).into_owned();
+        let Ok(phone) = Phone::parse(&number, "CN") else { continue };
+        taken += 1;
+        assert_eq!(phone.clone().allowed_in(&[]), Err(PhoneError::CountryNotAllowed), "{number}");
+        assert_eq!(
+            phone.clone().allowed_in(&["CN".to_owned()]),
+            Err(PhoneError::CountryNotAllowed),
+            "{number}"
+        );
+        assert!(phone.allowed_in(&named).is_ok(), "{number}");
+    }
+    assert!(taken >= 3, "+870, +881 and +882 have mobile numbers: {taken}");
+    assert_eq!(
+        Phone::parse("+8613800138000", "CN").unwrap().allowed_in(&named),
+        Err(PhoneError::CountryNotAllowed)
+    );
+    // Of universal premium rate, universal personal, freephone and shared-cost numbers none is a mobile number.
+    for number in ["+979 123 456 789", "+878 10 123456789012", "+800 1234 5678", "+808 1234 5678"] {
+        assert!(Phone::parse(number, "CN").is_err(), "{number}");
+    }
+}
+
+/// Of every country, wherever the tables know the type of a number.
+#[test]
+fn what_costs_more_or_reaches_no_phone_is_refused_everywhere() {
+    use PhoneNumberType as Type;
+    const REFUSED: [Type; 9] = [
+        Type::PremiumRate,
+        Type::SharedCost,
+        Type::PersonalNumber,
+        Type::UAN,
+        Type::Pager,
+        Type::VoiceMail,
+        Type::VoIP,
+        Type::TollFree,
+        Type::FixedLine,
+    ];
+    let mut counts = [0; REFUSED.len()];
+    for region in PHONE_NUMBER_UTIL.get_supported_regions() {
+        for (kind, count) in REFUSED.into_iter().zip(&mut counts) {
+            let example = PHONE_NUMBER_UTIL.get_example_number_for_type_and_region(region, kind);
+            let Some(example) = example.ok().filter(|example| example.get_type() == kind) else { continue };
+            let number = example.format_as(PhoneNumberFormat::E164).into_owned();
+            assert_eq!(Phone::parse(&number, "CN"), Err(PhoneError::NotMobile), "{region} {kind:?} {number}");
+            *count += 1;
+        }
+    }
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}

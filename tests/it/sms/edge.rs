@@ -21,6 +21,32 @@ async fn numbers_that_no_code_goes_to_are_refused() {
     assert_eq!(client.codes("").await, Vec::<String>::new());
 }
 
+/// Networks of satellites and the like, whatever is said of countries.
+#[tokio::test]
+async fn global_networks_are_sent_to_only_if_they_are_named() {
+    const SATELLITES: [&str; 2] = ["+870 773 111 632", "+881 612 345 678"];
+    let all = TestApp::start(Store::Memory).await;
+    for number in SATELLITES {
+        let refused = all.client().ask_code(number, "login").await;
+        assert_eq!(
+            (refused.status, refused.problem()),
+            (422, "country-not-allowed"),
+            "{number} {}",
+            refused.text
+        );
+    }
+    for number in
+        ["+979 123 456 789", "+1 900 555 1234", "+44 70 1234 5678", "+44 7640 123456", "+49 180 1234567"]
+    {
+        let refused = all.client().ask_code(number, "login").await;
+        assert_eq!((refused.status, refused.problem()), (422, "invalid-phone"), "{number} {}", refused.text);
+    }
+    assert_eq!(all.client().ask_code("+49 1512 3456789", "login").await.status, 202);
+    let named = TestApp::on(Store::Memory).set("sms.countries", "['CN', '001']").start().await;
+    assert_eq!(named.client().ask_code(SATELLITES[1], "login").await.status, 202);
+    assert_eq!(named.client().ask_code("+49 1512 3456789", "login").await.problem(), "country-not-allowed");
+}
+
 #[tokio::test]
 async fn past_a_captcha_rule_a_solved_one_is_asked_for() {
     let app = TestApp::on(Store::Memory)

@@ -16,6 +16,7 @@ mod kannel;
 mod ledger;
 mod names;
 mod none;
+mod one_phone;
 mod outage;
 mod outcomes;
 mod owner;
