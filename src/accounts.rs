@@ -14,6 +14,7 @@ mod import;
 mod list;
 mod passkeys;
 mod profiles;
+mod proofs;
 mod realm;
 mod session_changes;
 mod sessions;
@@ -43,7 +44,7 @@ pub use entry::{
     EntryChange, EntryCount, EntryRule, ListedAccounts, MOST_IN_A_STATEMENT, MOST_NAMED, NamedAccount,
 };
 pub use factor_policy::{FactorPolicy, FactorSetup, FactorsTrial, TrustedDevice};
-pub use factors::{AccountFactors, Factor, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
+pub use factors::{AccountFactors, Factors, RecoveryCode, TotpCode, TotpResult, TotpSecret};
 pub use grants::{GrantHolder, GrantRefusal, GrantedClient, Grants, IssuedTokens, NewGrant};
 pub use half_sign_ins::{HalfSignIn, HalfSignIns, HalfToken};
 pub use id::{AccountId, DeviceId, GrantId, PasskeyId, SessionId};
@@ -60,6 +61,7 @@ pub use passkeys::{
     Passkeys,
 };
 pub use profiles::{DisplayName, Email, Profile, ProfileError, Profiles};
+pub use proofs::{Factor, FactorProof, ProvedFactors};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use session_changes::{CHANGES_LAST, MOST_CHANGES, SessionChanges};
 pub use sessions::{
@@ -341,11 +343,8 @@ pub enum ShownBy<'a> {
     Password(i64),
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
-    /// By a code sent to the account's number, at an account that asks for no second step; with
-    /// [`FactorSettings::required_of`](crate::config::FactorSettings::required_of).
-    Phone(&'a Phone, &'a str),
-    /// By such a code and a second factor.
-    PhoneAndFactor(&'a Phone),
+    /// By a code sent to the account's number, and by a second factor that is still there, if the account has any.
+    Phone(&'a Phone, Option<&'a FactorProof>),
 }
 
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
@@ -359,8 +358,10 @@ const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_chan
 const SET_PROVEN: &str = concat!(
     "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND ($4 = 1 OR NOT ",
-    factor_sql::asks_factor!("$2", "$5"),
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL AND (NOT ",
+    factor_sql::has_factor!("$2"),
+    " OR ",
+    factor_sql::proof_holds!("$2", "$4", "$5"),
     ") RETURNING password_version"
 );
 
@@ -387,10 +388,9 @@ impl Accounts {
                 ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
                 ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
                     .bind(&account).bind(version).bind(device.to_string()),
-                ShownBy::Phone(phone, required_of) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
-                    .bind(phone.as_str()).bind(0_i64).bind(required_of),
-                ShownBy::PhoneAndFactor(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
-                    .bind(phone.as_str()).bind(1_i64).bind(""),
+                ShownBy::Phone(phone, by) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account)
+                    .bind(phone.as_str()).bind(by.map(FactorProof::method))
+                    .bind(by.and_then(|by| by.credential.as_deref())),
             };
             set.fetch_optional(connection).await
         })?;

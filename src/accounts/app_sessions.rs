@@ -11,7 +11,8 @@ use sqlx::{Row, query, query_as};
 use super::factor_policy::FactorState;
 use super::sessions::{TOUCH_EVERY, hash_text};
 use super::{
-    AccountId, Factor, FactorSetup, Groups, Profile, SessionId, SessionSettings, SessionToken, Username,
+    AccountId, FactorSetup, Groups, Profile, ProvedFactors, SessionId, SessionSettings, SessionToken,
+    Username,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::LiveHandle;
@@ -40,8 +41,10 @@ pub struct AppVisitor {
     pub signed_in_at: Micros,
     /// When the password was last entered; the earliest time if never.
     pub verified_at: Micros,
-    /// The second factor that was proved, and when last.
-    pub factor: Option<(Factor, Micros)>,
+    /// When anything was proved last, be it by a code that was sent.
+    pub proved_at: Micros,
+    /// The second factors that were proved.
+    pub proved: ProvedFactors,
     /// It has none, and must set one up.
     pub setup: Option<FactorSetup>,
     /// When it ends if it is not used.
@@ -81,8 +84,11 @@ macro_rules! visitor_sql {
             "SELECT ",
             $columns,
             "s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
-            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at, a.login,
-            a.must_change_password, n.names AS groups, f.methods, f.factor_at, o.email, o.email_verified, o.name, ",
+            CASE WHEN a.password_hash IS NULL THEN 0 ELSE s.verified_at END AS verified_at,
+            s.verified_at AS confirmed_at, a.login, a.must_change_password, n.names AS groups, o.email, o.email_verified,
+            o.name, ",
+            $crate::accounts::factor_sql::proved_columns!("s.id", "s.account", "f"),
+            ", ",
             $crate::accounts::factor_sql::factor_columns!("s.account", "$3"),
             " FROM ",
             $from,
@@ -186,7 +192,7 @@ impl AppSessions {
         let policy = self.live.as_ref().map(|live| Arc::clone(&live.snapshot().factors)).unwrap_or_default();
         let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(hash_text(token.0)).bind(now.0)
             .bind(policy.required_of()).fetch_optional(pool).await)?;
-        let Some(row) = row else { return Ok(None) };
+        let Some(row) = row.filter(|row| !row.visitor.proved.is_void()) else { return Ok(None) };
         let StoredVisitor { mut visitor, last_seen, ends_at, factors } = row;
         visitor.setup = factors.setup(&self.db, visitor.account, now, &policy).await?;
         if now.since(Micros(last_seen)) >= TOUCH_EVERY {
@@ -264,16 +270,21 @@ from_row!(StoredVisitor, row => StoredVisitor {
     factors: FactorState::from_row(row)?,
 });
 
-from_row!(AppVisitor, row => AppVisitor {
+from_row!(AppVisitor, row => {
+    let (begun, confirmed) = (Micros(row.try_get("created_at")?), Micros(row.try_get("confirmed_at")?));
+    let proved = ProvedFactors::from_row(row)?;
+    AppVisitor {
     session: row.try_get("session")?,
     account: row.try_get("account")?,
     login: row.try_get("login")?,
     groups: Groups::stored(row.try_get("groups")?),
     profile: Profile::from_row(row)?,
     must_change_password: row.try_get::<i64, _>("must_change_password")? != 0,
-    signed_in_at: Micros(row.try_get("created_at")?),
+    signed_in_at: begun,
     verified_at: Micros(row.try_get("verified_at")?),
-    factor: super::factors::proved(row.try_get("methods")?, row.try_get("factor_at")?),
+    proved_at: begun.max(confirmed).max(proved.newest().unwrap_or(begun)),
+    proved,
     setup: None,
     idle_until: Micros(row.try_get("idle_until")?),
+    }
 });

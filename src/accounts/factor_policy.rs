@@ -6,7 +6,9 @@ use utoipa::ToSchema;
 
 use super::factor_sql::{asks_factor, has_factor, must_have_factor};
 use super::factors::ASK;
-use super::{AccountId, Accounts, DeviceId, EntryCount, Factor, Factors, MOST_NAMED, NamedAccount};
+use super::{
+    AccountId, Accounts, DeviceId, EntryCount, Factor, FactorProof, Factors, MOST_NAMED, NamedAccount,
+};
 use crate::clock::{Micros, as_time};
 use crate::config::FactorSettings;
 use crate::db::{Db, DbError, DbLock, execute, from_row, on_db};
@@ -84,15 +86,12 @@ pub(super) async fn begin_grace(db: &Db, account: AccountId, now: Micros) -> Res
 }
 
 impl Accounts {
-    /// Whether its sign-ins are asked for a second step. `required_of` is [`FactorSettings::required_of`].
-    pub async fn asks_factor(&self, account: AccountId, required_of: &str) -> Result<bool, DbError> {
-        const SQL: &str = concat!(
-            "SELECT CAST(COUNT(*) AS BIGINT) FROM accounts WHERE id = $1 AND ",
-            asks_factor!("$1", "$2")
-        );
-        let asks: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).bind(required_of)
-            .fetch_one(pool).await)?;
-        Ok(asks > 0)
+    /// Whether it has an app or a passkey.
+    pub async fn has_factor(&self, account: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = concat!("SELECT COUNT(*) FROM accounts WHERE id = $1 AND ", has_factor!("$1"));
+        let has: i64 =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string()).fetch_one(pool).await)?;
+        Ok(has > 0)
     }
 
     /// Whether there is anything to clear.
@@ -213,17 +212,18 @@ impl Factors {
         Ok(FactorPolicy { asks: asks > 0, required: required > 0 })
     }
 
-    /// Sign-ins from this device are not asked for the second step from now on.
+    /// Sign-ins from this device are not asked for the second step from now on, while the factor is there that was proved.
     pub async fn trust(
         &self,
         account: AccountId,
         device: DeviceId,
-        settings: &FactorSettings,
-        user_agent: &str,
+        (settings, user_agent): (&FactorSettings, &str),
+        proof: &FactorProof,
     ) -> Result<(), DbError> {
-        const TRUST: &str = "INSERT INTO trusted_devices (account, device, until, user_agent)
-            VALUES ($1, $2, $3, $4) ON CONFLICT (account, device) DO UPDATE SET until = excluded.until,
-            user_agent = excluded.user_agent";
+        const TRUST: &str =
+            "INSERT INTO trusted_devices (account, device, until, user_agent, method, credential)
+            VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (account, device) DO UPDATE SET until = excluded.until,
+            user_agent = excluded.user_agent, method = excluded.method, credential = excluded.credential";
         const FORGET: &str =
             "DELETE FROM trusted_devices WHERE account = $1 AND device <> $2 AND device NOT IN (SELECT device
             FROM trusted_devices WHERE account = $1 AND device <> $2 AND until > $3
@@ -234,7 +234,7 @@ impl Factors {
         let now = self.clock.now();
         let (id, device) = (account.to_string(), device.to_string());
         execute!(&self.db => query(TRUST).bind(&id).bind(&device).bind(now.plus(settings.trust_device).0)
-            .bind(user_agent))?;
+            .bind(user_agent).bind(proof.method()).bind(&proof.credential))?;
         execute!(&self.db => query(FORGET).bind(&id).bind(&device).bind(now.0).bind(MOST_TRUSTED - 1))?;
         Ok(())
     }

@@ -8,11 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use data_encoding::BASE32_NOPAD;
 use sqlx::{query, query_as, query_scalar};
-use strum::{EnumString, IntoStaticStr};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::factor_sql::has_factor;
-use super::{AccountId, DeviceId, SessionId, session_changes};
+use super::factor_sql::{has_factor, proof_holds};
+use super::{AccountId, DeviceId, Factor, FactorProof, SessionId, proofs, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::AppFactor;
 use crate::db::{Db, DbError, DbLock, Tx, execute, on_db};
@@ -33,19 +32,6 @@ pub(super) const ASK: &str = concat!(
     has_factor!("$1"),
     " ON CONFLICT (account) DO UPDATE SET required = excluded.required WHERE factor_policies.required = 0"
 );
-
-/// What somebody proves beside a password or a code; by these words in SQL, in events and in the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, serde::Serialize)]
-#[strum(serialize_all = "kebab-case", const_into_str)]
-#[serde(rename_all = "kebab-case")]
-pub enum Factor {
-    Totp,
-    Recovery,
-    /// With its user verified: a possession and what only its owner knows or is.
-    Passkey,
-}
-
-crate::db::text_column!(Factor, text => text.parse::<Self>()?);
 
 /// One of ten: 80 random bits, so that nobody needs to count guesses at them.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
@@ -104,9 +90,10 @@ impl AccountFactors {
 }
 
 /// What a code of an app is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TotpResult {
-    Right,
+    /// With what it proves.
+    Right(FactorProof),
     /// Wrong, or used before.
     Wrong,
     /// The same, and one too many: strangers' codes are not compared any more.
@@ -171,13 +158,13 @@ impl Factors {
     }
 
     /// Takes the proposed secret into use if the code is right, and hands out recovery codes; None if it is wrong.
-    /// From then on the account is asked for a second step, and this session has proved one.
+    /// From then on the account is asked for a second step, and this session alone has proved one.
     pub async fn confirm_totp(
         &self,
         account: AccountId,
         session: SessionId,
         code: &TotpCode,
-    ) -> Result<Option<Vec<RecoveryCode>>, DbError> {
+    ) -> Result<Option<(Vec<RecoveryCode>, FactorProof)>, DbError> {
         const USE: &str = "UPDATE totp SET secret = $4, pending = NULL, confirmed_at = $2, last_step = $3,
             failures = 0, disabled_at = NULL WHERE account = $1 AND pending = $5";
         let Some((secret, sealed)) = self.proposed_totp(account, session).await? else { return Ok(None) };
@@ -192,11 +179,12 @@ impl Factors {
             return Ok(None);
         }
         execute!(in &mut tx => query(ASK).bind(&id).bind(now.0))?;
-        prove(&mut tx, session, Factor::Totp, now).await?;
-        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
+        let proof = FactorProof::of(Factor::Totp, now.0.to_string(), now);
+        proofs::prove(&mut tx, session, &proof).await?;
         let codes = self.hand_out(&mut tx, account).await?;
+        self.end_void(&mut tx, account, session, now).await?;
         tx.commit().await?;
-        Ok(Some(codes))
+        Ok(Some((codes, proof)))
     }
 
     /// As the table `totp` has it.
@@ -204,12 +192,31 @@ impl Factors {
         self.seal.seal(account, secret, &self.entropy)
     }
 
-    /// Ten new recovery codes. Those from before are void.
-    pub async fn renew_recovery_codes(&self, account: AccountId) -> Result<Vec<RecoveryCode>, DbError> {
+    /// Ten new recovery codes. Those from before are void, and so is what they have proved.
+    pub async fn renew_recovery_codes(
+        &self,
+        account: AccountId,
+        session: SessionId,
+    ) -> Result<Vec<RecoveryCode>, DbError> {
+        let now = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let codes = self.hand_out(&mut tx, account).await?;
+        self.end_void(&mut tx, account, session, now).await?;
         tx.commit().await?;
         Ok(codes)
+    }
+
+    /// Ends what factors have proved that are gone, of which every instance learns. Last, as wherever sessions end, so that
+    /// no two wait for each other.
+    pub(super) async fn end_void(
+        &self,
+        tx: &mut Tx,
+        account: AccountId,
+        changed_in: SessionId,
+        now: Micros,
+    ) -> Result<(), DbError> {
+        proofs::end_void(tx, account, changed_in).await?;
+        session_changes::record(tx, &self.entropy, &account.to_string(), now).await
     }
 
     pub(super) async fn hand_out(
@@ -238,20 +245,21 @@ impl Factors {
         stranger: bool,
     ) -> Result<TotpResult, DbError> {
         const COUNT: &str = "UPDATE totp SET failures = failures + 1 WHERE account = $1 AND failures < $2
-            AND secret IS NOT NULL AND disabled_at IS NULL RETURNING secret";
-        const READ: &str = "SELECT secret FROM totp WHERE account = $1 AND secret IS NOT NULL";
+            AND secret IS NOT NULL AND disabled_at IS NULL RETURNING secret, COALESCE(confirmed_at, 0)";
+        const READ: &str =
+            "SELECT secret, COALESCE(confirmed_at, 0) FROM totp WHERE account = $1 AND secret IS NOT NULL";
         const TAKE: &str =
             "UPDATE totp SET last_step = $2, failures = CASE WHEN $3 = 1 THEN 0 ELSE failures END
             WHERE account = $1 AND last_step < $2";
         const DISABLE: &str = "UPDATE totp SET disabled_at = $2 WHERE account = $1 AND failures >= $3
             AND disabled_at IS NULL";
         let id = account.to_string();
-        let sealed: Option<String> = match stranger {
-            true => on_db!(&self.db, pool => query_scalar(COUNT).bind(&id).bind(MOST_FACTOR_FAILURES)
+        let app: Option<(String, i64)> = match stranger {
+            true => on_db!(&self.db, pool => query_as(COUNT).bind(&id).bind(MOST_FACTOR_FAILURES)
                 .fetch_optional(pool).await)?,
-            false => on_db!(&self.db, pool => query_scalar(READ).bind(&id).fetch_optional(pool).await)?,
+            false => on_db!(&self.db, pool => query_as(READ).bind(&id).fetch_optional(pool).await)?,
         };
-        let Some(sealed) = sealed else { return Ok(TotpResult::Closed) };
+        let Some((sealed, since)) = app else { return Ok(TotpResult::Closed) };
         let now = self.db.now(&self.clock).await?;
         let Some(secret) = self.seal.open(account, &sealed) else {
             tracing::error!("a TOTP secret cannot be opened: it was sealed under another key file");
@@ -260,37 +268,38 @@ impl Factors {
         if let Some(step) = secret.step_of(code, now)
             && execute!(&self.db => query(TAKE).bind(&id).bind(step).bind(i64::from(stranger)))? > 0
         {
-            return Ok(TotpResult::Right);
+            return Ok(TotpResult::Right(FactorProof::of(Factor::Totp, since.to_string(), self.clock.now())));
         }
         let disabled = stranger
             && execute!(&self.db => query(DISABLE).bind(&id).bind(now.0).bind(MOST_FACTOR_FAILURES))? > 0;
         Ok(if disabled { TotpResult::WrongAndDisabled } else { TotpResult::Wrong })
     }
 
-    /// Uses up a recovery code; false if it is none of the account's, or was used before.
+    /// Uses up a recovery code, and says what it proves; None if it is none of the account's, or was used before.
     pub async fn spend_recovery_code(
         &self,
         account: AccountId,
         code: &RecoveryCode,
-    ) -> Result<bool, DbError> {
+    ) -> Result<Option<FactorProof>, DbError> {
         const SQL: &str = "UPDATE recovery_codes SET used_at = $1
             WHERE account = $2 AND code_hash = $3 AND used_at IS NULL";
         let now = self.db.now(&self.clock).await?.0;
-        let spent = execute!(&self.db => query(SQL).bind(now).bind(account.to_string())
-            .bind(self.hash(account, code)))?;
-        Ok(spent > 0)
+        let hash = self.hash(account, code);
+        let spent = execute!(&self.db => query(SQL).bind(now).bind(account.to_string()).bind(&hash))?;
+        Ok((spent > 0).then(|| FactorProof::of(Factor::Recovery, hash, self.clock.now())))
     }
 
     /// Takes the app away. False if there was none.
-    pub async fn remove_totp(&self, account: AccountId) -> Result<bool, DbError> {
-        self.remove(account, "DELETE FROM totp WHERE account = $1", &[account.to_string()]).await
+    pub async fn remove_totp(&self, account: AccountId, session: SessionId) -> Result<bool, DbError> {
+        let sql = "DELETE FROM totp WHERE account = $1";
+        self.remove((account, session), sql, &[account.to_string()]).await
     }
 
-    /// Deletes the factor with these keys; sessions go on. With the account's last one goes that it is asked for one, and
-    /// what stands in for it: recovery codes and trust.
+    /// Deletes the factor with these keys, with what it has proved. With the account's last one goes that it is asked for
+    /// one, and what stands in for it: recovery codes and trust.
     pub(super) async fn remove(
         &self,
-        account: AccountId,
+        (account, session): (AccountId, SessionId),
         sql: &'static str,
         keys: &[String],
     ) -> Result<bool, DbError> {
@@ -303,23 +312,34 @@ impl Factors {
         let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
         let mut tx = self.db.begin_exclusive(DbLock::account(account.as_bytes())).await?;
         let removed = execute!(in &mut tx => keys.iter().fold(query(sql), |delete, key| delete.bind(key)))?;
+        if removed == 0 {
+            return Ok(false);
+        }
         for sql in END {
             execute!(in &mut tx => query(sql).bind(&id))?;
         }
-        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
+        self.end_void(&mut tx, account, session, now).await?;
         tx.commit().await?;
-        Ok(removed > 0)
+        Ok(true)
     }
 
     /// A browser has proved a factor of the account, or set one up. The newest 20 are kept.
-    pub async fn note_device(&self, account: AccountId, device: DeviceId) -> Result<(), DbError> {
-        const NOTE: &str = "INSERT INTO factor_devices (account, device, proved_at) VALUES ($1, $2, $3)
-            ON CONFLICT (account, device) DO UPDATE SET proved_at = excluded.proved_at";
+    pub async fn note_device(
+        &self,
+        account: AccountId,
+        device: DeviceId,
+        proof: &FactorProof,
+    ) -> Result<(), DbError> {
+        const NOTE: &str =
+            "INSERT INTO factor_devices (account, device, proved_at, method, credential)
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, device) DO UPDATE SET proved_at = excluded.proved_at,
+            method = excluded.method, credential = excluded.credential";
         const FORGET: &str =
             "DELETE FROM factor_devices WHERE account = $1 AND device NOT IN (SELECT device FROM factor_devices
             WHERE account = $1 ORDER BY proved_at DESC, device LIMIT 20)";
         let (id, now) = (account.to_string(), self.db.now(&self.clock).await?);
-        execute!(&self.db => query(NOTE).bind(&id).bind(device.to_string()).bind(now.0))?;
+        execute!(&self.db => query(NOTE).bind(&id).bind(device.to_string()).bind(now.0).bind(proof.method())
+            .bind(&proof.credential))?;
         execute!(&self.db => query(FORGET).bind(&id))?;
         Ok(())
     }
@@ -327,7 +347,11 @@ impl Factors {
     /// Whether it has. One that only knows the password is a stranger to the app: whoever has the password makes as many
     /// of them as they like.
     pub async fn has_proved(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
-        const SQL: &str = "SELECT COUNT(*) FROM factor_devices WHERE account = $1 AND device = $2";
+        const SQL: &str = concat!(
+            "SELECT COUNT(*) FROM factor_devices WHERE account = $1 AND device = $2 AND (method IS NULL OR ",
+            proof_holds!("$1", "factor_devices.method", "factor_devices.credential"),
+            ")"
+        );
         let found: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string())
             .bind(device.to_string()).fetch_one(pool).await)?;
         Ok(found > 0)
@@ -338,28 +362,9 @@ impl Factors {
     }
 }
 
-/// What a session has proved, as it is stored; nothing where the browser was trusted instead.
-pub(super) fn proved(methods: Option<&str>, at: Option<i64>) -> Option<(Factor, Micros)> {
-    methods.and_then(|method| method.parse().ok()).zip(at.map(Micros))
-}
-
 /// A sealed secret as it is stored until it is in use: with the session that proposed it.
 fn pending(session: SessionId, sealed: &str) -> String {
     format!("{session}.{sealed}")
-}
-
-/// Notes in a session that a factor was proved in it.
-pub(super) async fn prove(
-    tx: &mut Tx,
-    session: SessionId,
-    factor: Factor,
-    at: Micros,
-) -> Result<(), DbError> {
-    const SQL: &str = "INSERT INTO session_proofs (session, methods, factor_at) VALUES ($1, $2, $3)
-        ON CONFLICT (session) DO UPDATE SET methods = excluded.methods, factor_at = excluded.factor_at";
-    let factor: &'static str = factor.into();
-    execute!(in tx => query(SQL).bind(session.to_string()).bind(factor).bind(at.0))?;
-    Ok(())
 }
 
 #[cfg(test)]

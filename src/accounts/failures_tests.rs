@@ -93,7 +93,7 @@ async fn a_limit_below_what_stands_disables_at_the_next_failure(database: TestDa
 async fn a_failure_counts_against_the_password_that_it_was_compared_with(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let before = alice(&accounts).await;
-    accounts.set_password(before.id, &phc("second"), ShownBy::Phone(&phone(), "")).await.unwrap().unwrap();
+    accounts.set_password(before.id, &phc("second"), ShownBy::Phone(&phone(), None)).await.unwrap().unwrap();
     assert_eq!(accounts.count_failure(&before, 1).await.unwrap(), FailureResult::Void);
     assert!(!accounts.forget_failures(&before).await.unwrap(), "the first one is right no more");
     assert_eq!(again(&accounts, &before).await.password_failures, 0);
@@ -111,7 +111,7 @@ async fn only_a_code_or_an_administrator_opens_a_disabled_password(database: Tes
     let now = again(&accounts, &alice).await;
     assert_eq!((now.open_hash(), now.password_failures), (Some(&phc("first")), 0));
     assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), FailureResult::Disabled);
-    let by_code = ShownBy::Phone(&phone(), "");
+    let by_code = ShownBy::Phone(&phone(), None);
     assert!(accounts.set_password(alice.id, &phc("second"), by_code).await.unwrap().is_some());
     let now = again(&accounts, &alice).await;
     assert_eq!((now.open_hash(), now.password_failures), (Some(&phc("second")), 0));

@@ -356,7 +356,8 @@ impl Grants {
         let policy = self.live.snapshot();
         let found: Option<StoredHolder> = on_tx!(&mut *tx, connection => query_as(SQL).bind(grant.to_string())
             .bind(now.0).bind(policy.factors.required_of()).fetch_optional(connection).await)?;
-        let Some(StoredHolder { holder, seed, .. }) = found.map(|found| found.judged(now, &policy.factors))
+        let Some(StoredHolder { holder, seed, .. }) =
+            found.and_then(|found| found.judged(now, &policy.factors))
         else {
             return Ok(Err(GrantRefusal::Invalid));
         };
@@ -406,10 +407,8 @@ impl Grants {
         let (now, policy) = (self.clock.now(), self.live.snapshot());
         let found: Option<StoredHolder> = on_db!(&self.db, pool => query_as(SQL).bind(self.hash(b"access", &access))
             .bind(now.0).bind(policy.factors.required_of()).fetch_optional(pool).await)?;
-        Ok(found.map(|found| {
-            let found = found.judged(now, &policy.factors);
-            (found.holder, found.expires_at)
-        }))
+        let found = found.and_then(|found| found.judged(now, &policy.factors));
+        Ok(found.map(|found| (found.holder, found.expires_at)))
     }
 
     /// Ends the grant of a token of this client (RFC 7009). A token of another one ends nothing.
@@ -615,9 +614,10 @@ struct StoredHolder {
 }
 
 impl StoredHolder {
-    fn judged(mut self, now: Micros, settings: &FactorSettings) -> Self {
+    /// None if its session began by a passkey that is gone.
+    fn judged(mut self, now: Micros, settings: &FactorSettings) -> Option<Self> {
         self.holder.visitor.setup = self.factors.due(now, settings);
-        self
+        (!self.holder.visitor.proved.is_void()).then_some(self)
     }
 }
 

@@ -12,7 +12,8 @@ use strum::IntoStaticStr;
 use utoipa::ToSchema;
 
 use super::{
-    Account, AccountId, Factor, Factors, PasskeyId, RecoveryCode, Session, factors, session_changes,
+    Account, AccountId, Factor, FactorProof, Factors, PasskeyId, RecoveryCode, Session, SessionId, proofs,
+    session_changes,
 };
 use crate::clock::{Clock, Micros, as_time, as_time_if};
 use crate::db::{Db, DbError, DbLock, Tx, execute, from_row, on_db, on_tx};
@@ -157,20 +158,20 @@ impl Passkeys {
         (expires_at > now).then_some(expires_at)
     }
 
-    /// Whose passkey it is, if the answer is right, which it is once. `account`: of whom it has to be. Nothing is written
-    /// for a wrong one.
+    /// Whose passkey it is, if the answer is right, which it is once, and what that proves. `account`: of whom it has to be.
+    /// Nothing is written for a wrong one.
     pub async fn accept(
         &self,
         shown: &Assertion,
         purpose: ChallengePurpose,
         browser: Option<&[u8; 16]>,
         account: Option<AccountId>,
-    ) -> Result<Result<Account, PasskeyRefusal>, DbError> {
+    ) -> Result<Result<(Account, FactorProof), PasskeyRefusal>, DbError> {
         const FIND: &str = "SELECT k.id AS passkey, k.algorithm, k.public_key, k.sign_count, a.*
             FROM passkeys k JOIN accounts a ON a.id = k.account WHERE k.credential = $1 AND a.disabled_at IS NULL";
         const NOTE: &str = "UPDATE passkeys SET sign_count = $2, backed_up = $3, last_used_at = $4
             WHERE id = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
-        const WRONG: Result<Account, PasskeyRefusal> = Err(PasskeyRefusal::Wrong);
+        const WRONG: Result<(Account, FactorProof), PasskeyRefusal> = Err(PasskeyRefusal::Wrong);
         let Assertion { id, response: answer } = shown;
         let (Some(site), Ok(challenge)) = (&self.site, challenge_of(&answer.client_data.0)) else {
             return Ok(WRONG);
@@ -200,7 +201,8 @@ impl Passkeys {
             return Ok(Err(PasskeyRefusal::CountedBack(Box::new(found.account))));
         }
         tx.commit().await?;
-        Ok(Ok(found.account))
+        let proof = FactorProof::of(Factor::Passkey, found.passkey, self.clock.now());
+        Ok(Ok((found.account, proof)))
     }
 
     /// Gives the account a key, and recovery codes if it has none left. The session has proved it with that.
@@ -210,7 +212,7 @@ impl Passkeys {
         made: &Attestation,
         browser: Option<&[u8; 16]>,
         label: &PasskeyLabel,
-    ) -> Result<Result<(Passkey, Vec<RecoveryCode>), AddRefusal>, DbError> {
+    ) -> Result<Result<(Passkey, Vec<RecoveryCode>, FactorProof), AddRefusal>, DbError> {
         const COUNT: &str = "SELECT COUNT(*) FROM passkeys WHERE account = $1";
         const LEFT: &str = "SELECT COUNT(*) FROM recovery_codes WHERE account = $1 AND used_at IS NULL";
         const ADD: &str =
@@ -255,13 +257,19 @@ impl Passkeys {
         if added == 0 {
             return Ok(Err(AddRefusal::Known));
         }
-        factors::prove(&mut tx, session, Factor::Passkey, now).await?;
-        session_changes::record(&mut tx, &self.entropy, &id, now).await?;
+        let proof = FactorProof::of(Factor::Passkey, passkey.id.to_string(), now);
+        proofs::prove(&mut tx, session, &proof).await?;
         let left: i64 =
             on_tx!(&mut tx, connection => query_scalar(LEFT).bind(&id).fetch_one(connection).await)?;
-        let codes = if left == 0 { self.factors.hand_out(&mut tx, account).await? } else { Vec::new() };
+        let mut codes = Vec::new();
+        if left == 0 {
+            codes = self.factors.hand_out(&mut tx, account).await?;
+            self.factors.end_void(&mut tx, account, session, now).await?;
+        } else {
+            session_changes::record(&mut tx, &self.entropy, &id, now).await?;
+        }
         tx.commit().await?;
-        Ok(Ok((passkey, codes)))
+        Ok(Ok((passkey, codes, proof)))
     }
 
     /// The oldest first.
@@ -272,10 +280,15 @@ impl Passkeys {
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).fetch_all(pool).await)?)
     }
 
-    /// False if the account has no such key.
-    pub async fn remove(&self, account: AccountId, passkey: PasskeyId) -> Result<bool, DbError> {
+    /// False if the account has no such key. Sessions that it alone began end, but for this one.
+    pub async fn remove(
+        &self,
+        account: AccountId,
+        session: SessionId,
+        passkey: PasskeyId,
+    ) -> Result<bool, DbError> {
         let sql = "DELETE FROM passkeys WHERE account = $1 AND id = $2";
-        self.factors.remove(account, sql, &[account.to_string(), passkey.to_string()]).await
+        self.factors.remove((account, session), sql, &[account.to_string(), passkey.to_string()]).await
     }
 
     /// How many are for another domain than this, and work nowhere here.

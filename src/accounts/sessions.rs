@@ -13,9 +13,12 @@ use sqlx::{Row, query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::factor_policy::FactorState;
-use super::factor_sql::{asks_factor, factor_columns, strongest_factor};
+use super::factor_sql::{
+    asks_factor, factor_columns, is_trusted, proof_holds, proved_columns, strongest_factor,
+};
 use super::{
-    Account, AccountId, DeviceId, Factor, FactorSetup, SessionId, SignInClient, factors, session_changes,
+    Account, AccountId, DeviceId, Factor, FactorProof, FactorSetup, ProvedFactors, SessionId, SignInClient,
+    proofs, session_changes,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::{FactorSettings, LiveHandle, SessionSettings};
@@ -44,8 +47,8 @@ pub struct Session {
     pub ends_at: Micros,
     /// When the password was last entered in it; the earliest time if never.
     pub verified_at: Micros,
-    /// The second factor that was proved in it, and when last.
-    pub factor: Option<(Factor, Micros)>,
+    /// The second factors that were proved in it.
+    pub proved: ProvedFactors,
     /// The strongest second factor that the account has, by which its owner confirms changes: a passkey or an app.
     pub strongest: Option<Factor>,
     /// It has none, and must set one up.
@@ -57,11 +60,11 @@ pub struct Session {
 
 /// What somebody has proved: the only thing that makes a session. Whether it is complete is decided where the session
 /// is written: an account that asks for a second step gets none without one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub first: FirstFactor,
-    /// And when it was proved.
-    pub second: Option<(Factor, Micros)>,
+    /// Of several, the newest comes first.
+    pub second: Vec<FactorProof>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub enum FirstFactor {
 
 impl From<FirstFactor> for Proof {
     fn from(first: FirstFactor) -> Self {
-        Self { first, second: None }
+        Self { first, second: Vec::new() }
     }
 }
 
@@ -86,7 +89,8 @@ pub enum SessionStart {
     Begun(SessionToken),
     /// The account asks for a second step.
     FactorMissing,
-    /// The password or the number was changed since it was verified, or the password or the account was disabled.
+    /// The password or the number was changed since it was verified, the second factor was removed, or the password or the
+    /// account was disabled.
     Void,
 }
 
@@ -151,14 +155,16 @@ impl Sessions {
         Ok(self.recognise(token).await?.filter(|found| !found.opens_only_setup()))
     }
 
-    /// The session of the token; None if it is unknown, ended or expired, or was begun without the second step that
-    /// its account asked for by then, by an instance that knows none. Records at most once a minute that the session
+    /// The session of the token; None if it is unknown, ended or expired, was begun by a passkey that is gone, or without the
+    /// second step that its account asked for by then, by an instance that knows none. Records at most once a minute that the session
     /// is in use; every other request only reads. It may be one that opens nothing: see
     /// [`AuthenticatedSession::opens_only_setup`].
     pub async fn recognise(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str = concat!(
             "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
-            s.ends_at, s.verified_at, s.network, s.user_agent, p.methods, p.factor_at, ",
+            s.ends_at, s.verified_at, s.network, s.user_agent, ",
+            proved_columns!("s.id", "s.account", "p"),
+            ", ",
             factor_columns!("s.account", "$3"),
             ", a.* FROM sessions s JOIN accounts a ON a.id = s.account LEFT JOIN session_proofs p ON p.session = s.id
             LEFT JOIN factor_policies f ON f.account = s.account
@@ -172,6 +178,7 @@ impl Sessions {
         let policy = self.policy();
         let found: Option<FoundSession> = on_db!(&self.db, pool => query_as(SQL).bind(&hash).bind(now.0)
             .bind(policy.required_of()).fetch_optional(pool).await)?;
+        let found = found.filter(|FoundSession { found, .. }| !found.session.proved.is_void());
         let Some(FoundSession { mut found, factors }) = found else { return Ok(None) };
         let session = &mut found.session;
         session.setup = factors.setup(&self.db, session.account, now, &policy).await?;
@@ -190,7 +197,7 @@ impl Sessions {
     pub async fn confirm(
         &self,
         token: &SessionToken,
-        factor: Option<Factor>,
+        factor: Option<&FactorProof>,
     ) -> Result<Option<SessionToken>, DbError> {
         const SQL: &str =
             "UPDATE sessions SET token_hash = $1, verified_at = CASE WHEN $4 = 1 THEN $2 ELSE verified_at END
@@ -206,7 +213,7 @@ impl Sessions {
             .bind(self.hash(token)).bind(by_password).fetch_optional(connection).await)?;
         let Some((session, account)) = renewed else { return Ok(None) };
         if let Some((factor, at)) = factor.zip(at) {
-            factors::prove(&mut tx, session, factor, now).await?;
+            proofs::prove(&mut tx, session, factor).await?;
             // Applications learn of it.
             session_changes::record(&mut tx, &self.entropy, &account, at).await?;
         }
@@ -216,7 +223,7 @@ impl Sessions {
 
     /// Whether the session proved recently who it is: by the password, or by a second factor where the account has one.
     pub fn is_confirmed(&self, session: &Session) -> bool {
-        let of_factor = session.factor.map_or(Micros(0), |(_, at)| at);
+        let of_factor = session.proved.newest().unwrap_or(Micros(0));
         let at = if session.strongest.is_some() { of_factor } else { session.verified_at };
         let now = self.clock.now();
         // A time in the future is not valid, except for small differences between clocks.
@@ -228,14 +235,28 @@ impl Sessions {
         session.strongest.is_some() && !self.is_confirmed(session)
     }
 
+    /// What a session has proved, for another one in its place; the newest first.
+    pub async fn proofs(&self, session: &Session) -> Result<Vec<FactorProof>, DbError> {
+        const SQL: &str = concat!(
+            "SELECT p.method, p.credential, p.at FROM factor_proofs p WHERE p.session = $1 AND ",
+            proof_holds!("$2", "p.method", "p.credential"),
+            " UNION ALL SELECT methods, NULL, factor_at FROM session_proofs WHERE session = $1
+            AND methods <> 'trusted' AND factor_at <> COALESCE(noted_at, -1) ORDER BY 3 DESC"
+        );
+        Ok(on_db!(&self.db, pool => query_as(SQL).bind(session.id.to_string())
+            .bind(session.account.to_string()).fetch_all(pool).await)?)
+    }
+
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
         const SQL: &str = concat!(
-            "SELECT id AS session_id, account, created_at AS started_at, last_seen, idle_until,
-            ends_at, verified_at, network, user_agent, methods, factor_at, ",
+            "SELECT s.id AS session_id, s.account, s.created_at AS started_at, s.last_seen, s.idle_until,
+            s.ends_at, s.verified_at, s.network, s.user_agent, ",
+            proved_columns!("s.id", "$1", "p"),
+            ", ",
             strongest_factor!("$1"),
-            " AS strongest FROM sessions LEFT JOIN session_proofs ON session = id
-            WHERE account = $1 AND idle_until > $2 ORDER BY last_seen DESC, id LIMIT 100"
+            " AS strongest FROM sessions s LEFT JOIN session_proofs p ON p.session = s.id
+            WHERE s.account = $1 AND s.idle_until > $2 ORDER BY s.last_seen DESC, s.id LIMIT 100"
         );
         let now = self.clock.now().0;
         Ok(on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now).fetch_all(pool).await)?)
@@ -357,7 +378,7 @@ from_row!(Session, row => Session {
     idle_until: Micros(row.try_get("idle_until")?),
     ends_at: Micros(row.try_get("ends_at")?),
     verified_at: Micros(row.try_get("verified_at")?),
-    factor: factors::proved(row.try_get("methods")?, row.try_get("factor_at")?),
+    proved: ProvedFactors::from_row(row)?,
     strongest: row.try_get("strongest")?,
     setup: None,
     network: row.try_get("network")?,
@@ -371,12 +392,13 @@ from_row!(Session, row => Session {
 /// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11
 /// hash of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known
 /// device, $15 the second factor, if one was proved, $16 when, $17 the known device that may be trusted, $18 of whom
-/// `[factors]` requires a factor. A session is inserted only if the password or the number
-/// that was verified still belongs to the account and still opens it, and with a second factor if the account asks for
-/// one, unless the device is trusted; if none was inserted, nothing else happens. Returns 1 if one was, 0 if a second
-/// factor is asked for.
+/// `[factors]` requires a factor, $19 which factor was proved, if that is known, $20 1 if a passkey was the first, too. A
+/// session is inserted only if the password or the number that was verified still belongs to the account and still opens
+/// it, and with a second factor that is still there if the account asks for one, unless the device is trusted; if none was
+/// inserted, nothing else happens. Returns 1 if one was, 0 if a second factor is asked for.
 const SQLITE: &str = concat!(
-    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+        $19, $20)
     RETURNING CASE WHEN EXISTS (SELECT 1 FROM sessions WHERE token_hash = $1) THEN 1
     WHEN $15 IS NULL AND ",
     asks_factor!("$8", "$18"),
@@ -392,8 +414,9 @@ const SQLITE_SETUP: &str = concat!(
     "
     CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
         account, password_version, verified_at, replaces, id, by_password, device, factor, factor_at, trusted,
-        required_of)
-        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+        required_of, credential, by_passkey)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+            NULL, NULL;
     CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
         INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
             network, user_agent, verified_at)
@@ -403,18 +426,23 @@ const SQLITE_SETUP: &str = concat!(
             AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
                 AND device = NEW.device AND spent_at IS NOT NULL) END
-            AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
-                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now
-                AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
-                AND device = NEW.trusted AND spent_at IS NOT NULL)) OR NOT ",
+            AND (NEW.credential IS NULL OR ",
+    proof_holds!("NEW.account", "NEW.factor", "NEW.credential"),
+    ")
+            AND (NEW.factor IS NOT NULL OR ",
+    is_trusted!("NEW.account", "NEW.trusted", "NEW.now"),
+    " OR NOT ",
     asks_factor!("NEW.account", "NEW.required_of"),
     ");
-        INSERT INTO session_proofs (session, methods, factor_at)
-            SELECT id, COALESCE(NEW.factor, 'trusted'), COALESCE(NEW.factor_at, 0) FROM sessions
-            WHERE id = NEW.session AND (NEW.factor IS NOT NULL OR EXISTS (SELECT 1 FROM trusted_devices
-                WHERE account = NEW.account AND device = NEW.trusted AND until > NEW.now
-                AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
-                AND device = NEW.trusted AND spent_at IS NOT NULL)));
+        INSERT INTO session_proofs (session, methods, factor_at, noted_at, by_passkey)
+            SELECT id, COALESCE(NEW.factor, 'trusted'), COALESCE(NEW.factor_at, 0),
+            CASE WHEN NEW.credential IS NOT NULL THEN NEW.factor_at END, NEW.by_passkey FROM sessions
+            WHERE id = NEW.session AND (NEW.factor IS NOT NULL OR ",
+    is_trusted!("NEW.account", "NEW.trusted", "NEW.now"),
+    ");
+        INSERT INTO factor_proofs (session, method, credential, at)
+            SELECT id, NEW.factor, NEW.credential, NEW.factor_at FROM sessions
+            WHERE id = NEW.session AND NEW.credential IS NOT NULL;
         INSERT OR IGNORE INTO session_changes (id, account, at)
             SELECT NEW.session || account, account, NEW.now FROM sessions
             WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
@@ -442,8 +470,9 @@ const SQLITE_SETUP: &str = concat!(
 /// simultaneous change of the password is waited for, or waits and ends this session; another sign-in of this
 /// account waits. One that waited may leave a row too many, which the next one removes.
 const POSTGRES: &str = concat!(
-    "WITH trusted AS (SELECT 1 FROM trusted_devices WHERE account = $8 AND device = $17 AND until > $3
-        AND NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8 AND device = $17 AND spent_at IS NOT NULL)),
+    "WITH trusted AS (SELECT 1 WHERE ",
+    is_trusted!("$8", "$17", "$3"),
+    "),
     started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
@@ -451,13 +480,19 @@ const POSTGRES: &str = concat!(
         AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
             ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
             AND device = $14 AND spent_at IS NOT NULL) END
+        AND (CAST($19 AS TEXT) IS NULL OR ",
+    proof_holds!("$8", "$15", "$19"),
+    ")
         AND (CAST($15 AS TEXT) IS NOT NULL OR EXISTS (SELECT 1 FROM trusted) OR NOT ",
     asks_factor!("$8", "$18"),
     ")
         FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
-    proved AS (INSERT INTO session_proofs (session, methods, factor_at)
-        SELECT $2, COALESCE($15, 'trusted'), COALESCE($16, 0) FROM started
+    proved AS (INSERT INTO session_proofs (session, methods, factor_at, noted_at, by_passkey)
+        SELECT $2, COALESCE($15, 'trusted'), COALESCE($16, 0),
+        CASE WHEN CAST($19 AS TEXT) IS NOT NULL THEN $16 END, $20 FROM started
         WHERE CAST($15 AS TEXT) IS NOT NULL OR EXISTS (SELECT 1 FROM trusted)),
+    proved_by AS (INSERT INTO factor_proofs (session, method, credential, at)
+        SELECT $2, $15, $19, $16 FROM started WHERE CAST($19 AS TEXT) IS NOT NULL),
     replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started) RETURNING account),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
@@ -499,8 +534,10 @@ impl Sessions {
             FirstFactor::PasswordFrom(device) => (now, 1, Some(device.to_string())),
             FirstFactor::Code | FirstFactor::Passkey => (Micros(0), 0, None),
         };
-        let (factor, factor_at) =
-            proof.second.map(|(factor, at)| (<&'static str>::from(factor), at.0)).unzip();
+        let second = proof.second.split_first();
+        let (factor, factor_at) = second.map(|(newest, _)| (newest.method(), newest.at.0)).unzip();
+        let credential = second.and_then(|(newest, _)| newest.credential.clone());
+        let by_passkey = (proof.first == FirstFactor::Passkey).then_some(1_i64);
         let policy = self.policy();
         // One that knew another password is a stranger's.
         let known = client.devices.at(account.id).filter(|_| policy.trusts_devices());
@@ -508,7 +545,8 @@ impl Sessions {
         let (trusted, required_of) = (known.map(|device| device.id.to_string()), policy.required_of());
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
-        let (id, version) = (account.id.to_string(), account.password_version);
+        let (owner, version) = (account.id.to_string(), account.password_version);
+        let id = session.clone();
         macro_rules! bound {
             ($sql:expr) => {
                 query_scalar($sql)
@@ -519,7 +557,7 @@ impl Sessions {
                     .bind(ends_at.0)
                     .bind(network)
                     .bind(agent)
-                    .bind(id)
+                    .bind(owner)
                     .bind(version)
                     .bind(verified_at.0)
                     .bind(old)
@@ -530,6 +568,8 @@ impl Sessions {
                     .bind(factor_at)
                     .bind(trusted)
                     .bind(required_of)
+                    .bind(credential)
+                    .bind(by_passkey)
             };
         }
         let started: Vec<Option<i64>> = match &self.db {
@@ -540,10 +580,24 @@ impl Sessions {
             }
         };
         Ok(match started.into_iter().flatten().next() {
-            Some(1) => SessionStart::Begun(token),
+            Some(1) => {
+                self.add_proofs(&id, second.map_or(&[], |(_, others)| others)).await?;
+                SessionStart::Begun(token)
+            }
             Some(_) => SessionStart::FactorMissing,
             None => SessionStart::Void,
         })
+    }
+
+    /// What was proved in the session before it, beside the newest.
+    async fn add_proofs(&self, session: &str, others: &[FactorProof]) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO factor_proofs (session, method, credential, at)
+            SELECT id, $2, $3, $4 FROM sessions WHERE id = $1 ON CONFLICT DO NOTHING";
+        for proof in others.iter().filter(|proof| proof.credential.is_some()) {
+            execute!(&self.db => query(SQL).bind(session).bind(proof.method()).bind(&proof.credential)
+                .bind(proof.at.0))?;
+        }
+        Ok(())
     }
 }
 

@@ -172,8 +172,9 @@ async fn a_number_is_replaced_and_removed_where_a_password_is_left(database: Tes
 async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now(database: TestDatabase) {
     let accounts = accounts(&database.url).await;
     let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
-    let set =
-        async |number| accounts.set_password(bob.id, &phc("new"), ShownBy::Phone(&number, "")).await.unwrap();
+    let set = async |number| {
+        accounts.set_password(bob.id, &phc("new"), ShownBy::Phone(&number, None)).await.unwrap()
+    };
     assert_eq!(set(phone(2)).await, None);
     assert_eq!(accounts.by_id(bob.id).await.unwrap().unwrap().password_hash, None);
     assert_eq!(set(phone(1)).await, Some(1));

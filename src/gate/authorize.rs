@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::accounts::{AppVisitor, Factor, Groups};
+use crate::accounts::{AppVisitor, Groups, ProvedFactors};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, AppPart, AskedPath, Who};
 
@@ -64,19 +64,18 @@ fn authorize_visitor(app: &App, asked: AppRequest<'_>, visitor: Option<&AppVisit
     if too_old(app, asked.target, visitor.signed_in_at, visitor.verified_at, now).is_some() {
         return Verdict::SignInFirst;
     }
-    lacks_factor(app, asked.target, visitor.factor, now).map_or(Verdict::Allowed, Verdict::FactorFirst)
+    lacks_factor(app, asked.target, visitor.proved, now).map_or(Verdict::Allowed, Verdict::FactorFirst)
 }
 
 /// Whether somebody may sign in at an application as a client of OpenID Connect, which has no paths.
 pub fn authorize_client(app: &App, visitor: &AppVisitor, now: Micros) -> Verdict {
-    let enough = |(factor, _)| app.factor != AppFactor::Passkey || factor == Factor::Passkey;
     if visitor.must_change_password {
         Verdict::SignInFirst
     } else if visitor.setup.is_some_and(|setup| setup.by <= now) {
         Verdict::SetupFirst
     } else if !may_use(app, visitor.login.as_str(), &visitor.groups) {
         Verdict::Forbidden
-    } else if app.factor.is_none() || visitor.factor.is_some_and(enough) {
+    } else if visitor.proved.is_enough(app.factor) {
         Verdict::Allowed
     } else {
         Verdict::FactorFirst(app.factor)
@@ -96,20 +95,10 @@ pub(super) fn factor_of<'a>(
 }
 
 /// The factor that is to be proved first; None if what was proved is enough.
-pub fn lacks_factor(
-    app: &App,
-    target: &str,
-    proved: Option<(Factor, Micros)>,
-    now: Micros,
-) -> Option<AppFactor> {
+pub fn lacks_factor(app: &App, target: &str, proved: ProvedFactors, now: Micros) -> Option<AppFactor> {
     let (needed, least) = factor_of(app, parts_at(app, AskedPath::of(target)));
-    let proved = proved.filter(|(_, at)| within(least, *at, now));
-    let enough = match (needed, proved) {
-        (AppFactor::None, _) | (_, Some((Factor::Passkey, _))) => true,
-        (AppFactor::Second, proved) => proved.is_some(),
-        (AppFactor::Passkey, _) => false,
-    };
-    (!enough).then_some(needed)
+    let lately = proved.filter(|at| within(least, at, now));
+    (!lately.is_enough(needed)).then_some(needed)
 }
 
 /// The parts that apply to a path: each of them has to be met.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::accounts::{Factor, FactorSetup, Groups, Profile, Username};
+use crate::accounts::{Factor, FactorSetup, Groups, Profile, ProvedFactors, Username};
 use crate::clock::Micros;
 use crate::config::{App, AppFactor, AppPart, Apps, PathPattern, Who};
 use crate::entropy::Entropy;
@@ -44,7 +44,8 @@ fn visitor(login: &str, groups: &[&str]) -> AppVisitor {
         must_change_password: false,
         signed_in_at: NOW,
         verified_at: NOW,
-        factor: None,
+        proved_at: NOW,
+        proved: ProvedFactors::default(),
         setup: None,
         idle_until: NOW.plus(HOUR),
     }
@@ -275,24 +276,31 @@ fn an_application_gets_the_factor_that_it_asks_for() {
     let (none, second, passkey) = (AppFactor::None, AppFactor::Second, AppFactor::Passkey);
     let before = NOW.minus(HOUR - Duration::from_secs(1));
     let lacks = |app: &App, target: &str, proved| lacks_factor(app, target, proved, NOW);
-    assert_eq!(lacks(&app(none, Vec::new()), "/", None), None);
+    let nothing = ProvedFactors::default();
+    let by = |factor, at| nothing.and(factor, at);
+    assert_eq!(lacks(&app(none, Vec::new()), "/", nothing), None);
     for enough in [Factor::Totp, Factor::Recovery, Factor::Passkey] {
-        let proved = Some((enough, Micros(0)));
+        let proved = by(enough, Micros(0));
         assert_eq!(lacks(&app(second, Vec::new()), "/", proved), None);
         let least = (enough != Factor::Passkey).then_some(passkey);
         assert_eq!(lacks(&app(passkey, Vec::new()), "/", proved), least, "{enough:?}");
     }
-    assert_eq!(lacks(&app(second, Vec::new()), "/", None), Some(second));
+    assert_eq!(lacks(&app(second, Vec::new()), "/", nothing), Some(second));
     let aged = app(none, vec![part(none, Some(HOUR))]);
-    assert_eq!(lacks(&aged, "/", None), None);
-    assert_eq!(lacks(&aged, "/keys/1", Some((Factor::Totp, before))), None);
-    assert_eq!(lacks(&aged, "/keys/1", Some((Factor::Totp, NOW.minus(HOUR)))), Some(second));
+    assert_eq!(lacks(&aged, "/", nothing), None);
+    assert_eq!(lacks(&aged, "/keys/1", by(Factor::Totp, before)), None);
+    assert_eq!(lacks(&aged, "/keys/1", by(Factor::Totp, NOW.minus(HOUR))), Some(second));
     // Every part applies to what may be it, and the strictest of all counts.
-    assert_eq!(lacks(&aged, "/%6beys/1", None), Some(second));
+    assert_eq!(lacks(&aged, "/%6beys/1", nothing), Some(second));
     let both = app(second, vec![part(passkey, None), part(none, Some(HOUR))]);
-    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Totp, NOW))), Some(passkey));
-    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Passkey, NOW.minus(HOUR)))), Some(passkey));
-    assert_eq!(lacks(&both, "/keys/1", Some((Factor::Passkey, before))), None);
+    assert_eq!(lacks(&both, "/keys/1", by(Factor::Totp, NOW)), Some(passkey));
+    let late = by(Factor::Passkey, NOW.minus(HOUR));
+    assert_eq!(lacks(&both, "/keys/1", late), Some(passkey));
+    assert_eq!(lacks(&both, "/keys/1", by(Factor::Passkey, before)), None);
+    // Proofs add up, each with its time: a code takes nothing from a passkey, and lends it no time.
+    assert_eq!(lacks(&app(passkey, Vec::new()), "/", late.and(Factor::Totp, NOW)), None);
+    assert_eq!(lacks(&aged, "/keys/1", late.and(Factor::Totp, before)), None);
+    assert_eq!(lacks(&both, "/keys/1", late.and(Factor::Totp, NOW)), Some(passkey));
     // Who may not use it is not told what it asks for; who has to set a factor up is told that first.
     let mut ada = visitor("ada", &[]);
     let get = asked("GET", "/keys/1");

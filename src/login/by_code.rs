@@ -53,7 +53,8 @@ pub enum CodeRefusal {
     /// By an administrator.
     AccountDisabled,
     PhoneTaken,
-    /// The account asks for a second step before its password is replaced by this one.
+    /// The account has a second factor, which is proved before its password is replaced by this one: also if its sign-ins
+    /// are not asked for it.
     FactorMissing(Box<Account>, Phc),
     Db(DbError),
 }
@@ -189,11 +190,9 @@ impl ByCode {
         let proven = proven(checked?)?;
         let phone = proven.phone();
         let account = opened(accounts.find_by_phone(phone).await?.ok_or(CodeRefusal::NoAccount)?)?;
-        let set = accounts
-            .set_password(account.id, &hash, ShownBy::Phone(phone, &live.factors.required_of()))
-            .await?;
+        let set = accounts.set_password(account.id, &hash, ShownBy::Phone(phone, None)).await?;
         let Some(version) = set else {
-            return Err(match accounts.asks_factor(account.id, &live.factors.required_of()).await? {
+            return Err(match accounts.has_factor(account.id).await? {
                 true => CodeRefusal::FactorMissing(Box::new(account), hash),
                 false => CodeRefusal::NoAccount,
             });

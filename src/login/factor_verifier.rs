@@ -15,8 +15,8 @@ use super::guard::{
 };
 use super::sign_in::sign_ins;
 use crate::accounts::{
-    Account, ChallengePurpose, Factor, Factors, KnownDevice, KnownDevices, Passkeys, RecoveryCode, TotpCode,
-    TotpResult,
+    Account, ChallengePurpose, Factor, FactorProof, Factors, KnownDevice, KnownDevices, Passkeys,
+    RecoveryCode, TotpCode, TotpResult,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -58,7 +58,7 @@ pub enum FactorGuess {
 
 #[derive(Debug)]
 pub enum FactorOutcome {
-    Proved(Factor),
+    Proved(FactorProof),
     /// Wrong, or used before.
     Wrong,
     /// The account's app is not asked from here: there were too many wrong codes, or it has none.
@@ -69,7 +69,7 @@ pub enum FactorOutcome {
 /// A sign-in by a passkey alone.
 #[derive(Debug)]
 pub enum PasskeyOutcome {
-    SignedIn(Box<Account>),
+    SignedIn(Box<Account>, FactorProof),
     /// Also if nobody has that passkey, or its account is disabled.
     Wrong,
     Denied(Denied),
@@ -119,13 +119,13 @@ impl FactorVerifier {
             FactorGuess::Totp(_) => self.check_totp(live, request).await?,
             FactorGuess::Recovery(code) => {
                 let spent = self.0.factors.spend_recovery_code(account, code);
-                let check = async { Ok(if spent.await? { Ok(()) } else { Err(None) }) };
+                let check = async { Ok(spent.await?.ok_or(None)) };
                 self.check_at_address(live, &request, check).await?
             }
             FactorGuess::Passkey(shown, purpose) => {
                 let browser = request.browser.as_ref();
                 let accepted = Box::pin(self.0.passkeys.accept(shown, *purpose, browser, Some(account)));
-                let check = async { Ok(accepted.await?.map(drop).map_err(|why| why.detail())) };
+                let check = async { Ok(accepted.await?.map(|(_, proof)| proof).map_err(|why| why.detail())) };
                 self.check_at_address(live, &request, check).await?
             }
         };
@@ -135,8 +135,8 @@ impl FactorVerifier {
             FactorOutcome::Closed | FactorOutcome::Denied(_) => "refused",
         })
         .increment(1);
-        if let (FactorOutcome::Proved(_), Some(device)) = (&outcome, known) {
-            self.0.factors.note_device(account, device.id).await?;
+        if let (FactorOutcome::Proved(proof), Some(device)) = (&outcome, known) {
+            self.0.factors.note_device(account, device.id, proof).await?;
         }
         Ok(outcome)
     }
@@ -191,9 +191,9 @@ impl FactorVerifier {
             }
         };
         match compared {
-            TotpResult::Right => {
+            TotpResult::Right(proof) => {
                 slot.succeed().await;
-                return Ok(FactorOutcome::Proved(Factor::Totp));
+                return Ok(FactorOutcome::Proved(proof));
             }
             TotpResult::Closed => {
                 slot.refund().await;
@@ -230,18 +230,18 @@ impl FactorVerifier {
         &self,
         live: &Arc<LiveSettings>,
         request: &FactorRequest,
-        check: impl Future<Output = Result<Result<(), Option<String>>, DbError>>,
+        check: impl Future<Output = Result<Result<FactorProof, Option<String>>, DbError>>,
     ) -> Result<FactorOutcome, DbError> {
-        let (guard, factor) = (&self.0.guard, request.guess.factor());
+        let guard = &self.0.guard;
         let event = request.event(guard, None);
         match self.count_at_address(live, &request.origin, &event, check).await? {
-            Ok(()) => {
+            Ok(proof) => {
                 // Each of these codes works once.
-                if factor == Factor::Recovery {
+                if proof.factor == Factor::Recovery {
                     let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
                     guard.audit().record(AuditEvent { action, outcome, ..event });
                 }
-                Ok(FactorOutcome::Proved(factor))
+                Ok(FactorOutcome::Proved(proof))
             }
             Err(Refused::Wrong(at, detail)) => {
                 guard.audit().record(AuditEvent { outcome: Outcome::Wrong, at, detail, ..event });
@@ -272,11 +272,11 @@ impl FactorVerifier {
         let check = Box::pin(passkeys.accept(shown, ChallengePurpose::SignIn, browser, None));
         let checked = self.count_at_address(live, origin, &event, check).await?;
         let (outcome, label) = match checked {
-            Ok(account) => {
+            Ok((account, proof)) => {
                 let (action, outcome) = (Action::SignIn, Outcome::Ok);
                 let account_key = Some(account.recorded());
                 guard.audit().record(AuditEvent { action, outcome, account: account_key, ..event });
-                (PasskeyOutcome::SignedIn(Box::new(account)), "signed-in")
+                (PasskeyOutcome::SignedIn(Box::new(account), proof), "signed-in")
             }
             Err(Refused::Wrong(at, why)) => {
                 let (outcome, account) = (Outcome::Wrong, why.account().map(Account::recorded));

@@ -102,12 +102,7 @@ impl AuthorizationRequest {
 
     pub fn lacks(&self, who: &AuthenticatedSession, app: &App, now: Micros) -> Option<Lacking> {
         let session = &who.session;
-        let is_enough = |needed: AppFactor| match session.factor {
-            Some((Factor::Passkey, _)) => true,
-            Some(_) => needed != AppFactor::Passkey,
-            None => needed.is_none(),
-        };
-        if !is_enough(app.factor) {
+        if !session.proved.is_enough(app.factor) {
             return Some(Lacking { factor: app.factor, is_asked_of_all: true });
         }
         // What a client would like is asked of those who have it.
@@ -115,7 +110,7 @@ impl AuthorizationRequest {
             AppFactor::Passkey => session.strongest == Some(Factor::Passkey),
             _ => session.strongest.is_some(),
         };
-        if has && !is_enough(self.class) {
+        if has && !session.proved.is_enough(self.class) {
             return Some(Lacking { factor: self.class, is_asked_of_all: false });
         }
         let since = self.proof_since(now)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::request::CLASSES;
-use crate::accounts::{AccountId, Factor, GrantHolder, Session};
+use crate::accounts::{AccountId, GrantHolder, Session};
 use crate::clock::Micros;
 use crate::config::{AppFactor, OidcClient};
 
@@ -20,25 +20,52 @@ pub struct Authentication {
     pub at: Micros,
 }
 
+const BY_PASSKEY: [&str; 2] = ["pop", "user"];
+const BY_CODE: &str = "otp";
+const BY_BOTH: &str = "mfa";
+
 impl Authentication {
     pub fn of(session: &Session) -> Self {
-        let factor = session.factor.map(|(factor, _)| factor);
-        // Of a session that has proved a factor besides, the first may have been a passkey.
-        let first = match (session.verified_at > Micros(0), factor) {
-            (true, _) => "pwd ",
-            (false, None) => "sms ",
-            (false, Some(_)) => "",
+        let proved = session.proved;
+        let first = match (session.verified_at > Micros(0), proved.newest()) {
+            (true, _) => Some("pwd"),
+            // Of a session that has proved a factor besides, the first may have been a passkey.
+            (false, None) => (!proved.begun_by_passkey()).then_some("sms"),
+            (false, Some(_)) => None,
         };
-        let (class, second) = match factor {
-            None => (AppFactor::None, ""),
-            Some(Factor::Totp | Factor::Recovery) => (AppFactor::Second, "otp mfa"),
-            Some(Factor::Passkey) => (AppFactor::Passkey, "pop user mfa"),
-        };
-        let class = CLASSES.into_iter().find(|(_, known)| *known == class).map_or("", |(name, _)| name);
-        let methods = format!("{class} {first}{second}").trim_end().to_owned();
-        let of_factor = session.factor.map_or(Micros(0), |(_, at)| at);
-        Self { methods, at: session.created_at.max(session.verified_at).max(of_factor) }
+        let mut methods: Vec<&str> = first.into_iter().collect();
+        if proved.passkey.is_some() {
+            methods.extend(BY_PASSKEY);
+        }
+        methods.extend(proved.code.map(|_| BY_CODE));
+        methods.extend(proved.newest().map(|_| BY_BOTH));
+        let of_factor = proved.newest().unwrap_or(Micros(0));
+        Self { methods: classed(&methods), at: session.created_at.max(session.verified_at).max(of_factor) }
     }
+
+    /// What a grant tells: what was proved when it was given, as far as that is still there.
+    fn of_grant(holder: &GrantHolder) -> Self {
+        let proved = holder.visitor.proved;
+        let stays = |method: &&str| match *method {
+            BY_CODE => proved.code.is_some(),
+            method if BY_PASSKEY.contains(&method) => proved.passkey.is_some(),
+            BY_BOTH => proved.newest().is_some(),
+            _ => true,
+        };
+        let methods: Vec<&str> = holder.methods.split(' ').skip(1).filter(stays).collect();
+        Self { methods: classed(&methods), at: holder.auth_time.min(holder.visitor.proved_at) }
+    }
+}
+
+/// The class of methods, and then they.
+fn classed(methods: &[&str]) -> String {
+    let class = match methods {
+        methods if methods.contains(&BY_PASSKEY[0]) => AppFactor::Passkey,
+        methods if methods.contains(&BY_CODE) => AppFactor::Second,
+        _ => AppFactor::None,
+    };
+    let class = CLASSES.into_iter().find(|(_, known)| *known == class).map_or("", |(name, _)| name);
+    [&[class], methods].concat().join(" ")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -83,8 +110,8 @@ pub struct IdToken<'a> {
     auth_time: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     nonce: Option<&'a str>,
-    acr: &'a str,
-    amr: Vec<&'a str>,
+    acr: String,
+    amr: Vec<String>,
     sid: String,
     #[serde(flatten)]
     claims: Claims<'a>,
@@ -97,13 +124,14 @@ impl<'a> IdToken<'a> {
         (issuer, nonce): (&'a str, Option<&'a str>),
         now: Micros,
     ) -> Self {
-        let mut methods = holder.methods.split(' ');
+        let authentication = Authentication::of_grant(holder);
+        let mut methods = authentication.methods.split(' ').map(str::to_owned);
         Self {
             iss: issuer,
             aud: &holder.client,
             exp: now.plus(ID_TOKEN_LASTS).seconds(),
             iat: now.seconds(),
-            auth_time: holder.auth_time.seconds(),
+            auth_time: authentication.at.seconds(),
             nonce,
             acr: methods.next().unwrap_or_default(),
             amr: methods.collect(),

@@ -6,7 +6,7 @@ use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, Factor, FirstFactor, Proof};
+use crate::accounts::{Account, FirstFactor, Proof};
 use crate::captcha::CaptchaForm;
 use crate::denied::Denied;
 use crate::login::PasskeyOutcome;
@@ -34,12 +34,11 @@ pub fn parse(text: &str, errors: &mut FieldErrors) -> Option<Assertion> {
 pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), ActionRefusal> {
     let (solved, browser) = (by.redeem().await?, by.browser());
     match by.services.factor_verifier.sign_in(by.live, shown, browser, &by.origin, solved).await? {
-        PasskeyOutcome::SignedIn(account) if by.is_refused(&account) => {
+        PasskeyOutcome::SignedIn(account, _) if by.is_refused(&account) => {
             Err(ActionRefusal::Denied(Denied::AddressDenied, CountedAs::Factor))
         }
-        PasskeyOutcome::SignedIn(account) => {
-            let second = Some((Factor::Passkey, by.now()));
-            Ok((*account, Proof { first: FirstFactor::Passkey, second }))
+        PasskeyOutcome::SignedIn(account, proof) => {
+            Ok((*account, Proof { first: FirstFactor::Passkey, second: vec![proof] }))
         }
         PasskeyOutcome::Wrong => Err(Problem::InvalidPasskey.into()),
         PasskeyOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),

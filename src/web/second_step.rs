@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::accounts::{
-    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, Factor, HalfSignIn,
+    Account, AccountFactors, AccountId, AuthenticatedSession, ChallengePurpose, FactorProof, HalfSignIn,
     HalfToken, Proof, RecoveryCode, Session, SessionToken, ShownBy, TotpCode,
 };
 use crate::captcha::CaptchaForm;
@@ -109,14 +109,14 @@ fn parse_guess(
 }
 
 /// The factor, if the guess was right.
-async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<Factor, ActionRefusal> {
+async fn prove(by: &Actor<'_>, account: &Account, guess: FactorGuess) -> Result<FactorProof, ActionRefusal> {
     let solved = by.redeem().await?;
     let field = if let FactorGuess::Passkey(..) = guess { Field::Passkey } else { Field::Code };
     let (account, browser) = (account.clone(), by.browser().copied());
     let (origin, devices) = (by.origin.clone(), by.known().clone());
     let request = FactorRequest { account, guess, browser, origin, devices, solved };
     match by.services.factor_verifier.check(by.live, request).await? {
-        FactorOutcome::Proved(factor) => Ok(factor),
+        FactorOutcome::Proved(proof) => Ok(proof),
         FactorOutcome::Wrong => Err(ActionRefusal::WrongFactor(field)),
         FactorOutcome::Closed => Err(ActionRefusal::FactorClosed),
         FactorOutcome::Denied(denied) => Err(ActionRefusal::Denied(denied, CountedAs::Factor)),
@@ -137,7 +137,7 @@ pub async fn step_up(
     by: &Actor<'_>,
     account: &Account,
     shown: StepUp,
-) -> Result<Option<Factor>, ActionRefusal> {
+) -> Result<Option<FactorProof>, ActionRefusal> {
     match shown {
         StepUp::Factor(guess) => prove(by, account, guess).await.map(Some),
         StepUp::Code(phone, code) => {
@@ -156,7 +156,7 @@ pub async fn step_up_by_form(
     (session, account): (&Session, &Account),
     (code, passkey): (&SecretField, &SecretField),
     (field, password): (Field, &SecretField),
-) -> Result<Option<Factor>, WebError> {
+) -> Result<Option<FactorProof>, WebError> {
     let parse = |errors: &mut FieldErrors| match session.strongest {
         Some(_) => parse_guess(code, (passkey, ChallengePurpose::Confirm), errors).map(StepUp::Factor),
         None => Some(StepUp::Password(field, errors.take(field, parse_current(password))?)),
@@ -169,10 +169,10 @@ pub async fn step_up_by_form(
 pub async fn renew(
     sender: &Requester,
     services: &Services,
-    factor: Option<Factor>,
+    factor: Option<FactorProof>,
 ) -> Result<Option<SessionToken>, DbError> {
     match sender.session_token().and_then(SessionToken::parse) {
-        Some(token) => services.sessions.confirm(&token, factor).await,
+        Some(token) => services.sessions.confirm(&token, factor.as_ref()).await,
         None => Ok(None),
     }
 }
@@ -181,7 +181,7 @@ pub async fn renew(
 pub async fn renewed(
     visit: &PageRequest,
     services: &Services,
-    factor: Option<Factor>,
+    factor: Option<FactorProof>,
     mut answer: HttpResponse,
 ) -> WebResult {
     match renew(visit, services, factor).await? {
@@ -301,7 +301,7 @@ async fn finish(
     sender: &Requester,
     services: &Services,
     (token, half): (&HalfToken, &HalfSignIn),
-    (factor, trusts): (Factor, bool),
+    (factor, trusts): (FactorProof, bool),
     mut answer: HttpResponse,
 ) -> Result<Option<HttpResponse>, WebError> {
     if !services.half_sign_ins.end(token).await? {
@@ -310,14 +310,14 @@ async fn finish(
     set(&mut answer, sender.edge.cookies.end_half());
     let HalfSignIn { account, first, new_password, .. } = half;
     let Some(new) = new_password else {
-        let proof = Proof { first: *first, second: Some((factor, sender.now())) };
+        let proof = Proof { first: *first, second: vec![factor] };
         let target = Next::home();
         // A second factor was proved, so none is asked for.
         let half = |_, _| Problem::Lapsed.respond();
         return Ok(begin(sender, services, account, (proof, trusts), target.as_str(), answer, half).await?);
     };
     let Some(phone) = &account.phone else { return Ok(None) };
-    let set = services.accounts.set_password(account.id, new, ShownBy::PhoneAndFactor(phone)).await?;
+    let set = services.accounts.set_password(account.id, new, ShownBy::Phone(phone, Some(&factor))).await?;
     let Some(version) = set else { return Ok(None) };
     let (live, origin) = (services.live.snapshot(), sender.client.origin());
     services.by_code.was_reset(&live, account, (phone, &origin), false).await;

@@ -162,21 +162,23 @@ pub async fn begin(
     half: impl FnOnce(Vec<Factor>, Duration) -> HttpResponse,
 ) -> Result<Option<HttpResponse>, DbError> {
     let old = sender.session_token().and_then(SessionToken::parse);
+    let (first, newest) = (proof.first, proof.second.first().cloned());
     match services.sessions.begin(account, &sender.sign_in_client(), proof, old.as_ref()).await? {
         SessionStart::Begun(token) => {
             sender.begin_session(&mut whole, &token, services.session_lasts);
             let device = sender.remember_device(&mut whole, account);
-            if proof.second.is_some() {
-                services.factor_verifier.factors().note_device(account.id, device).await?;
-            }
-            if trusts {
-                let (live, agent) = (services.live.snapshot(), sender.sign_in_client().user_agent);
-                services.factor_verifier.factors().trust(account.id, device, &live.factors, &agent).await?;
+            if let Some(newest) = newest {
+                let (factors, live) = (services.factor_verifier.factors(), services.live.snapshot());
+                factors.note_device(account.id, device, &newest).await?;
+                if trusts {
+                    let agent = sender.sign_in_client().user_agent;
+                    factors.trust(account.id, device, (&live.factors, &agent), &newest).await?;
+                }
             }
             Ok(Some(whole))
         }
         SessionStart::FactorMissing => {
-            begin_half(sender, services, account, proof.first, (target, None), half).await
+            begin_half(sender, services, account, first, (target, None), half).await
         }
         SessionStart::Void => Ok(None),
     }
@@ -320,7 +322,7 @@ pub fn lacked(
     who: &AuthenticatedSession,
     to: &AppTarget,
 ) -> Option<AppFactor> {
-    lacks_factor(to.to.app(&live.apps)?, to.to.target(), who.session.factor, visit.now())
+    lacks_factor(to.to.app(&live.apps)?, to.to.target(), who.session.proved, visit.now())
 }
 
 /// Where the browser of a session gets one at an application's host. Without the state that it was given there, it

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::accounts::{
-    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Profile, Roles,
-    SessionId, Username,
+    AccountAct, AccountId, AppVisitor, EntryCount, Groups, ListedAccounts, MOST_NAMED, Phc, Profile,
+    ProvedFactors, Roles, SessionId, Username,
 };
 use crate::clock::{Clock, Micros};
 use crate::config::{AppFactor, AppPart, PathPattern, Who};
@@ -122,7 +122,8 @@ async fn people(accounts: &Accounts, dice: &Dice) -> Vec<AppVisitor> {
             must_change_password: false,
             signed_in_at: NOW,
             verified_at: if has_password { NOW } else { Micros(0) },
-            factor: None,
+            proved_at: NOW,
+            proved: ProvedFactors::default(),
             setup: None,
             idle_until: NOW.plus(HOUR),
         });

@@ -93,7 +93,8 @@ async fn submit_once(visit: PageRequest, form: StepUpForm, services: ServicesDat
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     let (whose, password) = ((&who.session, &who.account), (Field::CurrentPassword, &form.current_password));
     let factor = step_up_by_form(&reply, &form.guarded, whose, (&form.code, &form.passkey), password).await?;
-    if needed == AppFactor::Passkey && factor != Some(Factor::Passkey) {
+    let is_passkey = factor.as_ref().is_some_and(|proof| proof.factor == Factor::Passkey);
+    if needed == AppFactor::Passkey && !is_passkey {
         return Ok(reply.plain(Notice::None));
     }
     renewed(&visit, &services, factor, go_on(&visit, next.as_ref())).await

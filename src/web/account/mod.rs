@@ -155,11 +155,12 @@ async fn set_password(visit: PageRequest, form: PasswordForm, services: Services
     let (owner, solved) = reply.told(verified).await?;
     let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
     let new = form.new_password.expose();
+    let second = services.sessions.proofs(&who.session).await?;
     match services.registration.change_password(&caller, &owner, new).await? {
         PasswordChangeOutcome::Done(account) => {
             // Every session has ended. This browser gets a new one.
             let (next, flash) = (form.to.target(&visit, &live), Some(Flash::PasswordChanged));
-            let proof = Proof { first: FirstFactor::Password, second: who.session.factor };
+            let proof = Proof { first: FirstFactor::Password, second };
             let response = welcome(&visit, &services, &account, next, flash, proof).await?;
             Ok(response.unwrap_or_else(|| visit.see_other("/login", flash)))
         }

@@ -3,6 +3,7 @@
 mod applications;
 mod by_sms;
 mod console;
+mod ended;
 mod fido2;
 mod guessing;
 mod moving;

@@ -76,7 +76,7 @@ redirect_uris = ['http://127.0.0.1/callback', 'com.example.cli:/callback']
 }
 
 /// One for all tests, which nobody changes.
-fn secret_file() -> String {
+pub fn secret_file() -> String {
     static FILE: std::sync::OnceLock<tempfile::TempPath> = std::sync::OnceLock::new();
     let file = FILE.get_or_init(|| {
         let file = tempfile::NamedTempFile::new().unwrap();

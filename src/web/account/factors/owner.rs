@@ -2,12 +2,12 @@
 //! are, and with a record of it.
 
 use crate::accounts::{
-    AddRefusal, AuthenticatedSession, Factor, Factors, Passkey, PasskeyId, PasskeyLabel, RecoveryCode,
-    TotpCode, TotpSecret,
+    AddRefusal, AuthenticatedSession, Factor, FactorProof, Factors, Passkey, PasskeyId, PasskeyLabel,
+    RecoveryCode, SessionToken, TotpCode, TotpSecret,
 };
 use crate::audit::{Action, AuditEvent, EventSubject, Outcome};
 use crate::web::http::page::Requester;
-use crate::web::http::{Browser, Services, WebError};
+use crate::web::http::{Browser, Problem, Services, WebError};
 use crate::web::second_step::{refuse_while_upgrading, require_confirmed};
 use crate::webauthn::Attestation;
 
@@ -24,13 +24,16 @@ pub struct FactorOwner<'a> {
 }
 
 impl<'a> FactorOwner<'a> {
-    /// Refused if it was not proved lately who is signed in.
+    /// Refused if it was not proved lately who is signed in: by what is still there, however long the request was on its
+    /// way since its session was looked up.
     pub async fn confirmed(
         sender: &'a Requester,
         services: &'a Services,
         who: &'a AuthenticatedSession,
     ) -> Result<Self, WebError> {
-        require_confirmed(services, who).await?;
+        let token = sender.session_token().and_then(SessionToken::parse).ok_or(Problem::Unauthenticated)?;
+        let now = services.sessions.recognise(&token).await?.ok_or(Problem::Unauthenticated)?;
+        require_confirmed(services, &now).await?;
         Ok(Self { sender, services, who })
     }
 
@@ -47,15 +50,15 @@ impl<'a> FactorOwner<'a> {
     pub async fn use_totp(&self, code: &TotpCode) -> Result<Option<Vec<RecoveryCode>>, WebError> {
         refuse_while_upgrading(self.services).await?;
         let AuthenticatedSession { account, session } = self.who;
-        let codes = self.factors().confirm_totp(account.id, session.id, code).await?;
-        if codes.is_some() {
-            self.added(Factor::Totp).await?;
-        }
-        Ok(codes)
+        let used = self.factors().confirm_totp(account.id, session.id, code).await?;
+        let Some((codes, proof)) = used else { return Ok(None) };
+        self.added(&proof).await?;
+        Ok(Some(codes))
     }
 
     pub async fn remove_totp(&self) -> Result<(), WebError> {
-        if self.factors().remove_totp(self.who.account.id).await? {
+        let AuthenticatedSession { account, session } = self.who;
+        if self.factors().remove_totp(account.id, session.id).await? {
             self.record(Action::FactorRemoved, Factor::Totp.into());
         }
         Ok(())
@@ -67,7 +70,7 @@ impl<'a> FactorOwner<'a> {
         if factors.of(account).await?.is_empty() {
             return Ok(None);
         }
-        let codes = factors.renew_recovery_codes(account).await?;
+        let codes = factors.renew_recovery_codes(account, self.who.session.id).await?;
         self.record(Action::FactorAdded, Factor::Recovery.into());
         Ok(Some(codes))
     }
@@ -81,17 +84,19 @@ impl<'a> FactorOwner<'a> {
         let browser = self.sender.edge.browser(self.sender.request().headers());
         let browser = browser.as_ref().map(Browser::bytes);
         let passkeys = self.services.factor_verifier.passkeys();
-        let added = passkeys.add(&self.who.session, made, browser, label).await?;
-        if added.is_ok() {
-            self.added(Factor::Passkey).await?;
-        }
-        Ok(added)
+        let (passkey, codes, proof) = match passkeys.add(&self.who.session, made, browser, label).await? {
+            Ok(added) => added,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        self.added(&proof).await?;
+        Ok(Ok((passkey, codes)))
     }
 
     /// False if there is no such one.
     pub async fn remove_passkey(&self, id: &str) -> Result<bool, WebError> {
         let Some(id) = PasskeyId::parse(id) else { return Ok(false) };
-        let removed = self.services.factor_verifier.passkeys().remove(self.who.account.id, id).await?;
+        let AuthenticatedSession { account, session } = self.who;
+        let removed = self.services.factor_verifier.passkeys().remove(account.id, session.id, id).await?;
         if removed {
             self.record(Action::FactorRemoved, Factor::Passkey.into());
         }
@@ -109,13 +114,13 @@ impl<'a> FactorOwner<'a> {
     }
 
     /// The browser in which it was set up has guesses of its own from now on.
-    async fn added(&self, factor: Factor) -> Result<(), WebError> {
+    async fn added(&self, proof: &FactorProof) -> Result<(), WebError> {
         let account = &self.who.account;
         let known = self.sender.known_devices().at(account.id);
         if let Some(device) = known.filter(|device| device.password_version == account.password_version) {
-            self.factors().note_device(account.id, device.id).await?;
+            self.factors().note_device(account.id, device.id, proof).await?;
         }
-        self.record(Action::FactorAdded, factor.into());
+        self.record(Action::FactorAdded, proof.factor.into());
         Ok(())
     }
 
