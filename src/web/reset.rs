@@ -39,7 +39,7 @@ pub struct ResetBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// The answer: `whole`, or `half` if the account asks for a second step first.
+/// The answer: `whole`, or `half` if the account has a second factor, which is proved first.
 async fn reset(
     by: &Actor<'_>,
     (phone, code): &(Phone, SmsCode),
@@ -94,8 +94,8 @@ async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData)
 
 /// Set a new password with a code that was sent to the account's number
 ///
-/// An account with a second factor answers 403 factor-required: the password is set by POST /api/v1/login/factor. It
-/// ends every session of the account, and clears its failed sign-ins. Whether an account has the number, and whether
+/// An account with a second factor answers 403 factor-required, also if its sign-ins are not asked for one: the password is
+/// set by POST /api/v1/login/factor. It ends every session of the account, and clears its failed sign-ins. Whether an account has the number, and whether
 /// it is an administrator's, is told only to a caller with its code. Input that is refused does not use up the code.
 #[utoipa::path(
     post,

@@ -401,6 +401,8 @@ pub struct FactorPage {
     pub form: FormPage,
     pub login: String,
     pub factors: AccountFactors,
+    /// Of a new password by a code, which takes a factor whether sign-ins are asked for one or not.
+    resets: bool,
     /// For how long this browser can be trusted, in words.
     trust: Option<String>,
 }
@@ -412,9 +414,10 @@ impl FactorPage {
         let form = FormPage::new(visit, SECOND_STEP, None, next_of(visit, live, &half.target));
         let lasts = live.factors.trust_device.as_secs();
         // A new password ends all trust.
-        let offers = live.factors.trusts_devices() && half.new_password.is_none();
+        let resets = half.new_password.is_some();
+        let offers = live.factors.trusts_devices() && !resets;
         let trust = offers.then(|| span_in_words(lasts, visit.locale));
-        Self { form, login: half.account.login.as_str().to_owned(), factors, trust }
+        Self { form, login: half.account.login.as_str().to_owned(), factors, resets, trust }
     }
 
     fn focus(&self) -> &'static str {

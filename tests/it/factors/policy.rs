@@ -162,7 +162,7 @@ async fn every_route_that_makes_a_session_obeys_every_policy(store: Store) {
         let code = browser.code(PHONE, "reset").await;
         let reset = json!({ "phone": PHONE, "code": code, "new_password": NEW });
         let reset = browser.call("/password/reset", reset).await;
-        let asked = leads == Leads::ToSecondStep || case == Case::Trusted;
+        let asked = leads == Leads::ToSecondStep || matches!(case, Case::Trusted | Case::SwitchOff);
         assert_eq!(reset.problem(), if asked { "factor-required" } else { "" }, "{case:?}: reset");
         assert!(!is_signed_in(&browser).await);
         let password = if asked { PASSWORD } else { NEW };

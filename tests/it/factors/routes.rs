@@ -16,6 +16,7 @@ on_both_stores! {
     an_app_that_another_session_proposed_is_nobodys,
     every_route_that_makes_a_session_asks_for_the_second_step,
     a_new_password_by_code_waits_for_the_second_step,
+    a_new_password_by_code_takes_a_factor_that_sign_ins_are_not_asked_for,
     half_a_sign_in_opens_nothing_but_the_second_step,
     half_a_sign_in_ends_with_the_password_and_after_five_minutes,
     factors_are_changed_by_who_proved_one_lately,
@@ -79,6 +80,67 @@ async fn a_new_password_by_code_waits_for_the_second_step(store: Store) {
     assert_eq!(old.problem(), "invalid-credentials");
     let new = app.client().login("alice", NEW).await;
     assert_eq!(new.problem(), "factor-required", "the app is kept");
+}
+
+/// An account with only a passkey, one whose owner has turned the question off, and one without a factor.
+async fn a_new_password_by_code_takes_a_factor_that_sign_ins_are_not_asked_for(store: Store) {
+    const NEW: &str = "another horse battery staple";
+    const PAGE: &str = "/password/reset";
+    let app = TestApp::on(store).at_localhost().start().await;
+    for (number, has) in [(0, "passkey"), (1, "app"), (2, "nothing")] {
+        let (login, phone) = (format!("user-{number}"), format!("+861380013800{number}"));
+        let owner = app.client();
+        let code = owner.code(&phone, "register").await;
+        let body = json!({ "login": login, "password": PASSWORD, "phone": phone, "code": code });
+        assert_eq!(owner.call("/register", body).await.status, 201);
+        let (mut secret, mut recovery) = (String::new(), Vec::new());
+        match has {
+            "passkey" => {
+                let (_, added) = owner.add_passkey("Phone").await;
+                let codes = added.body["recovery_codes"].as_array().unwrap();
+                recovery.extend(codes.iter().map(|code| code.as_str().unwrap().to_owned()));
+            }
+            "app" => {
+                (secret, recovery) = set_up(&app, &owner).await;
+                assert_eq!(put(&owner, "/factors", json!({ "ask": false })).await.status, 204);
+            }
+            _ => {}
+        }
+        app.advance(Duration::from_secs(60));
+        assert_eq!(app.client().login(&login, PASSWORD).await.status, 200, "{has}: nothing is asked");
+        let thief = app.client();
+        let code = thief.code(&phone, "reset").await;
+        let reset = json!({ "phone": phone, "code": code, "new_password": NEW });
+        let answer = thief.call(PAGE, reset).await;
+        if has == "nothing" {
+            assert_eq!(answer.status, 204, "{}", answer.text);
+            continue;
+        }
+        assert_eq!((answer.status, answer.problem()), (403, "factor-required"), "{has}: {}", answer.text);
+        assert_eq!(
+            answer.body["methods"],
+            json!([if has == "app" { "totp" } else { "passkey" }, "recovery"])
+        );
+        assert!(is_signed_in(&owner).await, "{has}: nothing has changed");
+        assert_eq!(app.client().login(&login, PASSWORD).await.status, 200, "{has}");
+        app.advance(Duration::from_secs(60));
+        let page = app.client();
+        let code = page.code(&phone, "reset").await;
+        let fields = [("phone", &*phone), ("code", &code), ("new_password", NEW)];
+        let answer = page.submit(PAGE, PAGE, &fields).await;
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (303, "/login/factor"),
+            "{has}: {}",
+            answer.text
+        );
+        let asked = page.get("/login/factor").await;
+        assert!(asked.text.contains("ask an administrator"), "what to do without any: {}", asked.text);
+        let done = by_recovery(&page, &recovery[0]).await;
+        assert_eq!(done.status, 204, "{has} {secret}: {}", done.text);
+        assert!(!is_signed_in(&owner).await, "every session has ended");
+        assert_eq!(app.client().login(&login, NEW).await.status, 200, "{has}");
+    }
 }
 
 async fn half_a_sign_in_opens_nothing_but_the_second_step(store: Store) {
