@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::RequestOrigin;
 use super::guard::{
-    AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountingMode, GuardAdmission, GuardRequest,
-    GuardedLogin, LoginGuard,
+    AccountSubject, AttemptSlot, BUSY_RETRY, ClientCapabilities, CountedAttempt, CountingMode,
+    GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
 };
 use super::sign_in::sign_ins;
 use crate::accounts::{
-    Account, ChallengePurpose, Factor, FactorProof, Factors, KnownDevice, KnownDevices, Passkeys,
-    RecoveryCode, TotpCode, TotpResult,
+    Account, AccountId, ChallengePurpose, Factor, FactorProof, Factors, KnownDevice, KnownDevices,
+    PasskeyRefusal, Passkeys, RecoveryCode, TotpCode, TotpResult,
 };
 use crate::audit::{self, Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -117,16 +117,17 @@ impl FactorVerifier {
         let known = AccountSubject::of(Some(&request.account)).known_device(&request.devices);
         let outcome = match &request.guess {
             FactorGuess::Totp(_) => self.check_totp(live, request).await?,
-            FactorGuess::Recovery(code) => {
-                let spent = self.0.factors.spend_recovery_code(account, code);
-                let check = async { Ok(spent.await?.ok_or(None)) };
-                self.check_at_address(live, &request, check).await?
-            }
-            FactorGuess::Passkey(shown, purpose) => {
-                let browser = request.browser.as_ref();
-                let accepted = Box::pin(self.0.passkeys.accept(shown, *purpose, browser, Some(account)));
-                let check = async { Ok(accepted.await?.map(|(_, proof)| proof).map_err(|why| why.detail())) };
-                self.check_at_address(live, &request, check).await?
+            FactorGuess::Recovery(_) | FactorGuess::Passkey(..) => {
+                match self.slot_of_device(live, known, &request.account, &request.origin).await {
+                    Some(slot) => {
+                        // A client that hangs up now must not leave the slot unsettled.
+                        let service = self.clone();
+                        let checked =
+                            request_id::spawn(async move { service.check_from_device(&request, slot).await });
+                        checked.await.expect("checking does not panic")?
+                    }
+                    None => self.check_at_address(live, &request).await?,
+                }
             }
         };
         second_steps(match &outcome {
@@ -225,30 +226,131 @@ impl FactorVerifier {
         Ok(FactorOutcome::Wrong)
     }
 
-    /// A recovery code or a passkey. `check` gives with a wrong one what else is recorded of it.
+    /// A slot of the account's own known device, whatever strangers did at its address: what is wrong counts at the device.
+    /// None if it has none left, and is a stranger, or if nothing bounds the guesses of a device.
+    async fn slot_of_device(
+        &self,
+        live: &LiveSettings,
+        known: Option<KnownDevice>,
+        account: &Account,
+        origin: &RequestOrigin,
+    ) -> Option<AttemptSlot> {
+        let mode = CountingMode::of(GuardedLogin::Factor, &live.limits, known);
+        mode.device()?;
+        let who = GuardRequest {
+            guarded: GuardedLogin::Factor,
+            subject: AccountSubject::of(Some(account)),
+            name: account.login.as_str(),
+            origin,
+            solved: false,
+            device_only: true,
+            means: ClientCapabilities { challenges: false, ..ClientCapabilities::BROWSER },
+        };
+        match self.0.guard.admit(&live.limits, who, mode).await {
+            GuardAdmission::Held(slot) => Some(slot),
+            GuardAdmission::Refused { .. } | GuardAdmission::Busy => None,
+        }
+    }
+
+    /// What a slot of a device counts of a check: what is wrong, and from when.
+    async fn settle_from_device<T, E>(
+        slot: AttemptSlot,
+        checked: Result<Result<T, E>, DbError>,
+    ) -> Result<Result<T, (CountedAttempt, E)>, DbError> {
+        let taken = slot.taken();
+        match checked {
+            Ok(Ok(right)) => {
+                slot.succeed().await;
+                Ok(Ok(right))
+            }
+            Ok(Err(wrong)) => {
+                let at = slot.keep().await?.unwrap_or(taken.at);
+                Ok(Err((CountedAttempt { at, ..taken }, wrong)))
+            }
+            Err(error) => {
+                slot.refund().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn check_from_device(
+        &self,
+        request: &FactorRequest,
+        slot: AttemptSlot,
+    ) -> Result<FactorOutcome, DbError> {
+        let (guard, mode) = (&self.0.guard, slot.mode());
+        let event = request.event(guard, mode.device());
+        match Self::settle_from_device(slot, self.compare_unguessable(request).await).await? {
+            Ok(proof) => Ok(self.proved(proof, event)),
+            Err((CountedAttempt { at, .. }, why)) => {
+                let (outcome, settled) = (Outcome::Wrong, Some(at));
+                let detail = both(event.detail.clone(), why);
+                guard.audit().record(AuditEvent { outcome, at, settled, detail, ..event });
+                Ok(FactorOutcome::Wrong)
+            }
+        }
+    }
+
+    /// A recovery code or a passkey: what it proves, or what else is recorded of a wrong one.
+    async fn compare_unguessable(
+        &self,
+        request: &FactorRequest,
+    ) -> Result<Result<FactorProof, Option<String>>, DbError> {
+        let (account, browser) = (request.account.id, request.browser.as_ref());
+        match &request.guess {
+            FactorGuess::Totp(_) => Ok(Err(None)),
+            FactorGuess::Recovery(code) => {
+                Ok(self.0.factors.spend_recovery_code(account, code).await?.ok_or(None))
+            }
+            FactorGuess::Passkey(shown, purpose) => {
+                let accepted = Box::pin(self.0.passkeys.accept(shown, *purpose, browser, Some(account)));
+                Ok(accepted.await?.map(|(_, proof)| proof).map_err(|why| why.detail()))
+            }
+        }
+    }
+
+    fn proved(&self, proof: FactorProof, event: AuditEvent<'_>) -> FactorOutcome {
+        // Each of these codes works once.
+        if proof.factor == Factor::Recovery {
+            let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
+            self.0.guard.audit().record(AuditEvent { action, outcome, ..event });
+        }
+        FactorOutcome::Proved(proof)
+    }
+
     async fn check_at_address(
         &self,
         live: &Arc<LiveSettings>,
         request: &FactorRequest,
-        check: impl Future<Output = Result<Result<FactorProof, Option<String>>, DbError>>,
     ) -> Result<FactorOutcome, DbError> {
         let guard = &self.0.guard;
         let event = request.event(guard, None);
+        let check = self.compare_unguessable(request);
         match self.count_at_address(live, &request.origin, &event, check).await? {
-            Ok(proof) => {
-                // Each of these codes works once.
-                if proof.factor == Factor::Recovery {
-                    let (action, outcome) = (Action::FactorRemoved, Outcome::Ok);
-                    guard.audit().record(AuditEvent { action, outcome, ..event });
-                }
-                Ok(FactorOutcome::Proved(proof))
-            }
+            Ok(proof) => Ok(self.proved(proof, event)),
             Err(Refused::Wrong(at, detail)) => {
                 guard.audit().record(AuditEvent { outcome: Outcome::Wrong, at, detail, ..event });
                 Ok(FactorOutcome::Wrong)
             }
             Err(Refused::Denied(denied)) => Ok(FactorOutcome::Denied(denied)),
         }
+    }
+
+    /// The known device of the account whose passkey an answer says that it is, and the account's name. Nothing tells whether
+    /// that is true: who says so spends what their own device has, and only that account's passkeys are then right.
+    async fn named_device(
+        &self,
+        shown: &Assertion,
+        devices: &KnownDevices,
+    ) -> Result<Option<(KnownDevice, Account)>, DbError> {
+        let handle = shown.response.user_handle.as_ref();
+        let named = handle.and_then(|handle| <[u8; 16]>::try_from(&handle.0[..]).ok()).map(AccountId::from);
+        // Asked only of who shows a cookie for it, so that strangers cost nothing.
+        let Some(named) = named.filter(|named| devices.at(*named).is_some()) else { return Ok(None) };
+        let Some(account) = self.0.guard.account(named).await? else { return Ok(None) };
+        let known = AccountSubject::of(Some(&account)).known_device(devices);
+        Ok(known.map(|known| (known, account)))
     }
 
     /// Signs in whoever has the passkey. A wrong answer is recorded at an account only if its signature is right: anybody
@@ -258,7 +360,7 @@ impl FactorVerifier {
         live: &Arc<LiveSettings>,
         shown: &Assertion,
         browser: Option<&[u8; 16]>,
-        origin: &RequestOrigin,
+        (origin, devices): (&RequestOrigin, &KnownDevices),
         solved: bool,
     ) -> Result<PasskeyOutcome, DbError> {
         let FactorVerifierInner { guard, passkeys, .. } = &*self.0;
@@ -269,18 +371,41 @@ impl FactorVerifier {
             network: Some(EventSubject::Network(&origin.network)),
             ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
         };
-        let check = Box::pin(passkeys.accept(shown, ChallengePurpose::SignIn, browser, None));
-        let checked = self.count_at_address(live, origin, &event, check).await?;
+        let named = self.named_device(shown, devices).await?;
+        let slot = match &named {
+            Some((device, account)) => self.slot_of_device(live, Some(*device), account, origin).await,
+            None => None,
+        };
+        let (checked, event) = match slot {
+            Some(slot) => {
+                let detail = slot.mode().device().map(of_device);
+                let accepted =
+                    self.accept_from_device(slot, shown, browser, named.map(|(_, account)| account.id));
+                (accepted.await?, AuditEvent { detail, ..event })
+            }
+            None => {
+                let check = Box::pin(passkeys.accept(shown, ChallengePurpose::SignIn, browser, None));
+                (self.count_at_address(live, origin, &event, check).await?, event)
+            }
+        };
         let (outcome, label) = match checked {
             Ok((account, proof)) => {
                 let (action, outcome) = (Action::SignIn, Outcome::Ok);
                 let account_key = Some(account.recorded());
-                guard.audit().record(AuditEvent { action, outcome, account: account_key, ..event });
+                guard.audit().record(AuditEvent {
+                    action,
+                    outcome,
+                    account: account_key,
+                    detail: None,
+                    ..event
+                });
                 (PasskeyOutcome::SignedIn(Box::new(account), proof), "signed-in")
             }
             Err(Refused::Wrong(at, why)) => {
                 let (outcome, account) = (Outcome::Wrong, why.account().map(Account::recorded));
-                guard.audit().record(AuditEvent { at, outcome, account, detail: why.detail(), ..event });
+                let (settled, detail) =
+                    (event.detail.is_some().then_some(at), both(event.detail.clone(), why.detail()));
+                guard.audit().record(AuditEvent { at, settled, outcome, account, detail, ..event });
                 (PasskeyOutcome::Wrong, "rejected")
             }
             Err(Refused::Denied(denied)) => {
@@ -292,7 +417,25 @@ impl FactorVerifier {
         Ok(outcome)
     }
 
-    /// Recovery codes have 80 bits and passkeys more: guesses count for their address and its network, as wrong passwords do,
+    /// On its own task: a client that hangs up now must not leave the slot unsettled.
+    async fn accept_from_device(
+        &self,
+        slot: AttemptSlot,
+        shown: &Assertion,
+        browser: Option<&[u8; 16]>,
+        whose: Option<AccountId>,
+    ) -> Result<Result<(Account, FactorProof), Refused<PasskeyRefusal>>, DbError> {
+        let (service, shown, browser) = (self.clone(), shown.clone(), browser.copied());
+        let settled = request_id::spawn(async move {
+            let passkeys = &service.0.passkeys;
+            let checked = passkeys.accept(&shown, ChallengePurpose::SignIn, browser.as_ref(), whose).await;
+            Self::settle_from_device(slot, checked).await
+        });
+        let settled = settled.await.expect("checking does not panic")?;
+        Ok(settled.map_err(|(counted, why)| Refused::Wrong(counted.at, why)))
+    }
+
+    /// Recovery codes have 80 bits and passkeys more: guesses of strangers count for their address and its network, as wrong passwords do,
     /// and not for the account, so that whoever knows the password cannot keep the owner from them. What is right is given
     /// back.
     async fn count_at_address<T, E>(
@@ -333,13 +476,25 @@ impl FactorRequest {
     fn event(&self, guard: &LoginGuard, device: Option<&KnownDevice>) -> AuditEvent<'_> {
         AuditEvent {
             name: Some(self.guess.factor().into()),
-            detail: device.map(|device| json!({ (audit::DEVICE): device.id.to_string() }).to_string()),
+            detail: device.map(of_device),
             solved: self.solved,
             account: Some(self.account.recorded()),
             address: Some(EventSubject::Address(&self.origin.address)),
             network: Some(EventSubject::Network(&self.origin.network)),
             ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
         }
+    }
+}
+
+fn of_device(device: &KnownDevice) -> String {
+    json!({ (audit::DEVICE): device.id.to_string() }).to_string()
+}
+
+/// The fields of both.
+fn both(device: Option<String>, why: Option<String>) -> Option<String> {
+    match (device, why) {
+        (Some(device), Some(why)) => Some(format!("{},{}", device.trim_end_matches('}'), &why[1..])),
+        (device, why) => device.or(why),
     }
 }
 

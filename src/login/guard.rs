@@ -140,6 +140,10 @@ impl LoginGuard {
         &self.audit
     }
 
+    pub async fn account(&self, id: AccountId) -> Result<Option<Account>, DbError> {
+        self.accounts.by_id(id).await
+    }
+
     /// The account of the login, from memory if it was seen before. Memory may be out of date, which
     /// [`LoginGuard::learn`] detects.
     pub async fn subject(&self, login: &Username) -> Result<AccountSubject, DbError> {

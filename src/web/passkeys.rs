@@ -33,7 +33,8 @@ pub fn parse(text: &str, errors: &mut FieldErrors) -> Option<Assertion> {
 /// The account of a passkey that signs in alone.
 pub async fn sign_in(by: &Actor<'_>, shown: &Assertion) -> Result<(Account, Proof), ActionRefusal> {
     let (solved, browser) = (by.redeem().await?, by.browser());
-    match by.services.factor_verifier.sign_in(by.live, shown, browser, &by.origin, solved).await? {
+    let from = (&by.origin, by.known());
+    match by.services.factor_verifier.sign_in(by.live, shown, browser, from, solved).await? {
         PasskeyOutcome::SignedIn(account, _) if by.is_refused(&account) => {
             Err(ActionRefusal::Denied(Denied::AddressDenied, CountedAs::Factor))
         }
@@ -57,7 +58,8 @@ pub struct PasskeyLoginBody {
 /// Sign in with a passkey
 ///
 /// Without a name: the passkey tells whose it is. It counts as both factors, because its authenticator has checked its user.
-/// A wrong one counts on the client's address and its network, and is answered the same whether anybody has it or not.
+/// A wrong one counts on the client's address and its network, or on the device if the cookie `gh_device` shows one that the
+/// account in `userHandle` knows, and is answered the same whether anybody has it or not.
 #[utoipa::path(
     post,
     path = "/api/v1/passkeys/login",

@@ -368,7 +368,7 @@ async fn submit_once(visit: PageRequest, form: FactorForm, services: ServicesDat
 /// With the cookie that came with 403 factor-required, within five minutes. A code of the app counts on the account,
 /// or on the device if the cookie `gh_device` shows one that the account knows, before it is compared, and is given
 /// back if it was right; each code is right once. A wrong recovery code or passkey counts
-/// on the client's address and its network.
+/// on the client's address and its network, or on such a device.
 #[utoipa::path(
     post,
     path = "/api/v1/login/factor",

@@ -7,6 +7,8 @@ use gatehouse::web::console::figures::LimitUse;
 
 use super::*;
 use crate::support::app::{Store, on_both_stores};
+use crate::support::authenticator::{Credential, encoded};
+use crate::support::setup::{Rule, max};
 
 on_both_stores! {
     five_of_two_hundred_wrong_codes_at_once_are_compared,
@@ -18,6 +20,8 @@ on_both_stores! {
     a_hundred_wrong_codes_in_a_row_disable_the_app_for_strangers,
     a_known_browser_has_five_guesses_whatever_strangers_have,
     browsers_that_know_the_password_alone_guess_as_one_stranger,
+    strangers_at_its_address_stop_no_factor_on_the_owners_device,
+    wrong_ones_of_a_known_device_count_there_and_then_at_the_address,
     while_the_store_is_out_the_database_decides,
     the_limits_say_what_they_counted,
 }
@@ -190,6 +194,94 @@ async fn a_known_browser_has_five_guesses_whatever_strangers_have(store: Store) 
     let answers = join_all((0..50).map(|_| by_totp(&owner.browser, WRONG_CODE))).await;
     assert_eq!(compared(&answers), 5);
     assert_eq!(by_totp(&owner.browser, WRONG_CODE).await.body["limit"], "factor-device");
+}
+
+/// Where strangers have spent what the address and its network have.
+async fn crowded(store: Store, then: impl Fn(Rule) -> Rule) -> (TestApp, Client, Owner, Credential) {
+    const SHARED: &str = "198.51.100.7";
+    let mut setup = TestApp::on(store).at_localhost().behind_a_proxy();
+    for name in ["login-address", "login-network"] {
+        setup = setup.limit(name, &[then(max(3).per("1h"))]);
+    }
+    let app = setup.start().await;
+    let browser = app.client_at(SHARED);
+    assert_eq!(browser.register("alice", PASSWORD).await.status, 201);
+    let (secret, recovery) = set_up(&app, &browser).await;
+    let (passkey, _) = browser.add_passkey("Phone").await;
+    let stranger = app.client_at(SHARED);
+    for number in 0..3 {
+        let wrong = stranger.login(&format!("nobody-{number}"), PASSWORD).await;
+        assert_eq!(wrong.problem(), "invalid-credentials");
+    }
+    (app, stranger, Owner { browser, secret, recovery }, passkey)
+}
+
+async fn strangers_at_its_address_stop_no_factor_on_the_owners_device(store: Store) {
+    let blocks: [(fn(Rule) -> Rule, &str); 2] =
+        [(Rule::captcha, "captcha-required"), (|rule| rule, "throttled")];
+    for (then, refusal) in blocks {
+        let (app, stranger, owner, passkey) = crowded(store, then).await;
+        assert_eq!(stranger.login_by_passkey(&passkey).await.problem(), refusal);
+        let Owner { browser, secret, recovery } = &owner;
+        let by_passkey = browser.login_by_passkey(&passkey).await;
+        assert_eq!(by_passkey.status, 200, "{refusal}: {}", by_passkey.text);
+        first_step(browser, "alice").await;
+        let by_recovery = by_recovery(browser, &recovery[0]).await;
+        assert_eq!(by_recovery.status, 200, "{refusal}: {}", by_recovery.text);
+        first_step(browser, "alice").await;
+        let shown = browser.assert_passkey("second-step", &passkey).await;
+        let second = browser.call("/login/factor", json!({ "passkey": shown })).await;
+        assert_eq!(second.status, 200, "{refusal}: {}", second.text);
+        let shown = browser.assert_passkey("confirm", &passkey).await;
+        for shown in [
+            json!({ "passkey": shown }),
+            json!({ "recovery": recovery[1] }),
+            json!({ "totp": totp(&app, secret) }),
+        ] {
+            let confirmed = browser.call("/confirm", shown).await;
+            assert_eq!(confirmed.status, 204, "{refusal}: {}", confirmed.text);
+        }
+        assert_eq!(stranger.login_by_passkey(&passkey).await.problem(), refusal, "still");
+    }
+}
+
+async fn wrong_ones_of_a_known_device_count_there_and_then_at_the_address(store: Store) {
+    let (app, stranger, owner, mut passkey) = crowded(store, Rule::captcha).await;
+    let Owner { browser, recovery, .. } = &owner;
+    let wrong = async |passkey: &Credential| {
+        let mut shown = browser.assert_passkey("sign-in", passkey).await;
+        shown["id"] = json!(encoded(&[9; 16]));
+        browser.call("/passkeys/login", json!({ "passkey": shown })).await
+    };
+    first_step(browser, "alice").await;
+    for _ in 0..2 {
+        assert_eq!(by_recovery(browser, "aaaa-bbbb-cccc-dddd").await.problem(), "invalid-factor");
+    }
+    for _ in 0..2 {
+        assert_eq!(wrong(&passkey).await.problem(), "invalid-passkey");
+    }
+    // A passkey of somebody else is no guess of this account.
+    let of_alice = std::mem::replace(&mut passkey.user, vec![7; 16]);
+    assert_eq!(wrong(&passkey).await.problem(), "captcha-required");
+    passkey.user = of_alice;
+    assert_eq!(
+        browser.call("/confirm", json!({ "recovery": "aaaa-bbbb-cccc-dddd" })).await.problem(),
+        "invalid-factor"
+    );
+    for _ in 0..2 {
+        assert_eq!(wrong(&passkey).await.problem(), "captcha-required", "as a stranger");
+        assert_eq!(by_recovery(browser, &recovery[0]).await.problem(), "captcha-required");
+    }
+    app.advance(Duration::from_secs(600));
+    assert_eq!(browser.login_by_passkey(&passkey).await.status, 200, "after the window");
+    app.services.audit.flush().await;
+    let (now, log) = (app.clock.now(), app.services.audit.log());
+    let sums =
+        log.totals(now.minus(Duration::from_secs(3600)), now.plus(Duration::from_secs(60))).await.unwrap();
+    let counted = |name: &str| LimitUse::of(name, &sums).counted;
+    assert_eq!(counted("factor-device"), Some(5));
+    assert_eq!(counted("login-address"), Some(3), "what strangers did");
+    drop(stranger);
 }
 
 async fn while_the_store_is_out_the_database_decides(store: Store) {
