@@ -15,7 +15,9 @@ use crate::web::console::{
 };
 use crate::web::http::headers::{self, SecurityHeaders};
 use crate::web::http::observe::{self, RouteMetrics};
-use crate::web::http::{Problem, Services, WebContext, access, assets, connections, error_page, extract};
+use crate::web::http::{
+    Problem, Services, WebContext, access, assets, connections, error_page, extract, pipeline,
+};
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, gate, oidc, openapi, outbox, passkeys, programs,
     register, reset, second_step, session, sign_in, sign_in_by_code, status,
@@ -187,6 +189,7 @@ pub fn app(
         .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
         .wrap(from_fn(observe::observe))
+        .wrap(from_fn(pipeline::one_at_a_time))
 }
 
 /// What programs call.

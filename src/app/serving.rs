@@ -1,17 +1,22 @@
 //! The running server: it listens, runs background tasks, and shuts down.
 
-use std::future::Future;
-use std::net::SocketAddr;
+use std::future::{Future, ready};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use actix_web::HttpServer;
-use actix_web::dev::{Server, ServerHandle};
+use actix_http::HttpService;
+use actix_server::{Server, ServerBuilder, ServerHandle};
+use actix_service::{IntoServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
 use actix_web::web::Data;
 use gatehouse_limiter::RedisLink;
 use metrics_exporter_prometheus::PrometheusHandle;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::task::JoinSet;
 
 use super::{AppParts, Application, StartError, purges};
@@ -19,13 +24,17 @@ use crate::config::BackendKind;
 use crate::db::Db;
 use crate::stop::{StopSender, StopSignal};
 use crate::throttle::Store;
-use crate::web::http::Services;
 use crate::web::http::connections::{self, Bounds, Connections};
+use crate::web::http::headers::SecurityHeaders;
+use crate::web::http::pipeline::PacedStream;
 use crate::web::http::services::{Health, Limits, Report, State};
+use crate::web::http::{Services, WebContext};
 use crate::{files, gate, routes};
 
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How many connections the system keeps until they are accepted.
+const BACKLOG: i32 = 1024;
 /// How long messages that nobody waits for may take at shutdown: as long as a gateway may.
 const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
@@ -58,22 +67,60 @@ impl Application {
         let workers = workers.unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());
-        let (accepting, served) = (Arc::clone(&connections), services.clone());
-        let server = HttpServer::new(move || routes::app(served.clone(), edge.clone(), security.clone()))
-            .workers(workers)
-            .max_connections(bounds.ceiling.div_ceil(workers))
-            .client_request_timeout(connections::HEAD_TIME)
-            .keep_alive(connections::IDLE_TIME)
-            .on_connect(move |stream, data| accepting.accept(stream, data))
-            .shutdown_timeout(DRAIN)
-            .bind(settings.server.bind)
-            .map_err(failed)?;
-        let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
+        let listener = listen(settings.server.bind).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let builder =
+            Server::build().workers(workers).max_concurrent_connections(bounds.ceiling.div_ceil(workers));
+        let app = (services.clone(), edge, security);
+        let server = accept(builder, listener, Arc::clone(&connections), app).map_err(failed)?;
         let (tuning, stop) = (services.tuning.clone(), stopper.stop());
         background.spawn(async move { tuning.run(stop).await });
         background.spawn(watch(connections, Arc::clone(&parts), services.metrics.clone(), stopper.stop()));
-        Ok(RunningServer { address, server: server.run(), services, parts, stopper, background })
+        Ok(RunningServer { address, server, services, parts, stopper, background })
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart need not wait until the connections of before are forgotten.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+type AppData = (Data<Services>, Data<WebContext>, Data<SecurityHeaders>);
+
+/// As actix-web's own server accepts, with a stream that hands over one request at a time.
+fn accept(
+    builder: ServerBuilder,
+    listener: TcpListener,
+    connections: Arc<Connections>,
+    app: AppData,
+) -> io::Result<Server> {
+    let draining = builder.graceful_shutdown_signal();
+    let serve = move || {
+        let (services, edge, security) = app.clone();
+        let (connections, draining) = (Arc::clone(&connections), draining.clone());
+        let app = routes::app(services, edge, security).into_factory();
+        let app = app.map_err(|error| error.error_response());
+        let http = HttpService::build()
+            .graceful_shutdown_signal(move || {
+                let draining = draining.clone();
+                async move { draining.notified().await }
+            })
+            .client_request_timeout(connections::HEAD_TIME)
+            .client_disconnect_timeout(connections::LINGER_TIME)
+            .keep_alive(connections::IDLE_TIME)
+            .on_connect_ext(move |stream: &PacedStream, data| connections.accept(stream, data))
+            .h1(map_config(app, |()| AppConfig::default()));
+        fn_service(|stream: TcpStream| {
+            let peer = stream.peer_addr().ok();
+            ready(Ok((PacedStream::new(stream), peer)))
+        })
+        .and_then(http)
+    };
+    Ok(builder.shutdown_timeout(DRAIN).listen("gatehouse", listener, serve)?.run())
 }
 
 pub struct RunningServer {

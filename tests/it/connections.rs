@@ -148,3 +148,104 @@ async fn a_body_that_is_slow_but_in_time_is_taken() {
     let answer = until_closed(stream, "").await;
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
 }
+
+const CLIENTS: usize = 40;
+/// What a client sends ahead, in bytes: what actix reads at once.
+const AHEAD: usize = 128 * 1024;
+/// What one connection may cost.
+const A_CONNECTION: u64 = 1024 * 1024;
+
+/// Everything that a request can be answered with at no cost, small and large, with and without a body.
+const ASKED_AHEAD: [&str; 6] = [
+    "GET /healthz HTTP/1.1\n\n",
+    "HEAD /openapi.json HTTP/1.1\n\n",
+    "GET /openapi.json HTTP/1.1\n\n",
+    "GET /login HTTP/1.1\nhost: x\n\n",
+    "GET / HTTP/1.1\n\n",
+    "POST /login HTTP/1.1\ncontent-length: 1\n\na",
+];
+
+#[tokio::test]
+async fn clients_that_ask_ahead_and_read_nothing_cost_little() {
+    gatehouse::files::raise_limit();
+    let home = Home::new();
+    let running = home.start(&["serve"]).await;
+    assert_eq!(running.client().get("/openapi.json").await.status, 200);
+    let before = running.peak_memory();
+    let mut open = Vec::new();
+    for asked in ASKED_AHEAD {
+        let sent = "GET /openapi.json HTTP/1.1\n\n".repeat(16) + asked.repeat(AHEAD / asked.len()).as_str();
+        for _ in 0..CLIENTS {
+            let stream = connect(&home).await;
+            stream.writable().await.unwrap();
+            // As much as the systems of both take.
+            stream.try_write(sent.as_bytes()).unwrap();
+            open.push(stream);
+        }
+        // Each worker has answered others since, so it has turned to these, too.
+        for _ in 0..20 {
+            assert_eq!(running.client().get("/healthz").await.status, 200);
+        }
+        let each = (running.peak_memory() - before) / open.len() as u64;
+        eprintln!("{asked:?}: {} KiB for each of {} connections", each / 1024, open.len());
+        assert!(each < A_CONNECTION, "{asked:?}: {each} bytes for each of {} connections", open.len());
+    }
+}
+
+/// The status of each answer, in order, until the other side closes. The request tells which has no body.
+async fn statuses(stream: &mut (impl AsyncReadExt + Unpin), asked: &[String]) -> Vec<u16> {
+    let (mut statuses, mut answers) = (Vec::new(), Vec::new());
+    stream.read_to_end(&mut answers).await.unwrap();
+    let mut rest = &answers[..];
+    for asked in asked {
+        rest = rest.strip_prefix(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(rest);
+        let Some(end) = rest.windows(4).position(|four| four == b"\r\n\r\n") else { break };
+        let head = std::str::from_utf8(&rest[..end]).unwrap().to_lowercase();
+        let line = head.split(' ').nth(1).unwrap();
+        statuses.push(line.parse().unwrap_or_else(|_| panic!("no answer begins with {head}")));
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let body = if asked.starts_with("HEAD") { 0 } else { length.map_or(0, |all| all.parse().unwrap()) };
+        rest = &rest[end + 4 + body..];
+    }
+    assert!(rest.is_empty(), "{} bytes too many", rest.len());
+    statuses
+}
+
+#[tokio::test]
+async fn what_is_asked_ahead_is_answered_whole_and_in_order() {
+    let (home, _running) = running().await;
+    let body = format!("{{\"login\":\"alice\"{}}}", " ".repeat(10_000));
+    let post = "POST /api/v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let chunks: String = body.as_bytes().chunks(7).map(|_| "7\r\n       \r\n").collect();
+    let kinds = [
+        (WHOLE.to_owned(), 200),
+        (WHOLE.replace("/healthz", "/openapi.json"), 200),
+        (format!("{post}content-length: {}\r\n\r\n{body}", body.len()), 422),
+        (WHOLE.replace("/healthz", "/nothing"), 404),
+        (format!("{post}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"), 400),
+        (WHOLE.replace("GET", "HEAD").replace("/healthz", "/openapi.json"), 200),
+        (format!("{post}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{{}}"), 422),
+        (
+            format!(
+                "{}x-long: {}\r\n\r\n",
+                WHOLE.trim_end_matches("\r\n").to_owned() + "\r\n",
+                "y".repeat(9000)
+            ),
+            200,
+        ),
+    ];
+    let expected: Vec<u16> = kinds.iter().map(|(_, status)| *status).cycle().take(20 * kinds.len()).collect();
+    let asked: Vec<String> =
+        kinds.iter().map(|(asked, _)| asked.clone()).cycle().take(expected.len()).collect();
+    let (mut read, mut write) = connect(&home).await.into_split();
+    let everything = asked.concat();
+    let sending = async move {
+        write.write_all(everything.as_bytes()).await.unwrap();
+        // The client says that it will ask no more, and reads on.
+        write.shutdown().await.unwrap();
+        write
+    };
+    let (write, statuses) = tokio::join!(sending, statuses(&mut read, &asked));
+    assert_eq!(statuses, expected);
+    drop(write);
+}

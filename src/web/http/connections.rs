@@ -32,11 +32,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::clock::Uptime;
 use crate::web::http::client::{ClientAddress, SubjectBytes, TrustedProxies};
 use crate::web::http::error_page;
+use crate::web::http::pipeline::{self, PacedStream, Pipeline};
 use crate::web::http::problem::Problem;
 
 /// How long the head of a first request may take. actix answers a slower one with 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
 pub const IDLE_TIME: Duration = Duration::from_secs(5);
+/// How long a connection is still read after an answer that ends it, so that the answer is not lost in a reset.
+pub const LINGER_TIME: Duration = Duration::from_secs(1);
 /// How long a connection may go without a complete request. A slow later head counts, too.
 const WAIT: Duration = Duration::from_secs(10);
 /// How long reading an answer may take, plus one second for each `ANSWER_RATE` bytes.
@@ -103,10 +106,11 @@ impl Connections {
         Arc::new(Self { table: Mutex::default(), bounds, trusted, uptime })
     }
 
-    /// For `HttpServer::on_connect`.
-    pub fn accept(self: &Arc<Self>, stream: &dyn std::any::Any, data: &mut Extensions) {
+    /// For each new connection, with the data that its requests find.
+    pub fn accept(self: &Arc<Self>, stream: &PacedStream, data: &mut Extensions) {
         use std::os::fd::AsFd;
-        let Some(stream) = stream.downcast_ref::<actix_web::rt::net::TcpStream>() else { return };
+        data.insert(stream.pipeline());
+        let stream = stream.stream();
         let Ok(peer) = stream.peer_addr() else { return };
         // If no file descriptor is left, which the bounds prevent, only actix can close the connection.
         let handle = stream.as_fd().try_clone_to_owned().ok();
@@ -406,7 +410,9 @@ pub async fn within_time<B: MessageBody + 'static>(
         payload => {
             let time = BodyTime::begin(Arc::clone(&connection));
             request.extensions_mut().insert(Rc::clone(&time));
-            let payload = Box::pin(TimedBody { payload, time: Rc::clone(&time), timer: None });
+            let pipeline = pipeline::of(&request);
+            pipeline.body_follows(request.headers());
+            let payload = Box::pin(TimedBody { payload, time: Rc::clone(&time), pipeline, timer: None });
             request.set_payload(Payload::Stream { payload });
             Some(time)
         }
@@ -438,6 +444,7 @@ fn time_for(size: BodySize) -> Duration {
 struct TimedBody {
     payload: Payload,
     time: Rc<BodyTime>,
+    pipeline: Rc<Pipeline>,
     /// Created only if there is something to wait for: most bodies arrive with their heads.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -451,6 +458,7 @@ impl Stream for TimedBody {
             return Poll::Ready(None);
         }
         let read = Pin::new(&mut this.payload).poll_next(context);
+        this.pipeline.body_is_wanted(read.is_pending());
         match &read {
             Poll::Ready(Some(_)) => return read,
             Poll::Ready(None) => {

@@ -19,6 +19,7 @@ pub mod message;
 pub mod next;
 pub mod observe;
 pub mod page;
+pub mod pipeline;
 pub mod problem;
 pub mod problem_kind;
 pub mod services;
