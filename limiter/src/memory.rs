@@ -260,6 +260,7 @@ fn spread(key: SubjectKey) -> u64 {
 
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        check_buckets(ask.buckets)?;
         if let Some(CompleteWindows { name, shape, generation }) = ask.complete
             && self.rebuild_generation(name, shape).await? != Some(generation)
         {
@@ -275,12 +276,14 @@ impl WindowStore for MemoryStore {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
+        check_buckets(buckets)?;
         let at = self.settle_now(buckets, id, outcomes);
         let states = if peek { Some(self.peek(buckets).await?) } else { None };
         Ok(Settlement { at, states })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        check_buckets(buckets)?;
         let clock = self.clock.now();
         let state = |bucket: &Bucket<'_>| match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {

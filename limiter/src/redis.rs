@@ -54,8 +54,9 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
-    /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    /// Starts connecting in the background; outside of a Tokio runtime, at the first call. A call that comes before the
+    /// first attempt to connect has ended waits for it, at most the timeout; [`RedisLink::ready`] of
+    /// [`RedisStore::link`] waits longer. Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -337,6 +338,7 @@ fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a
 
 impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        check_buckets(ask.buckets)?;
         if logged(ask.buckets).next().is_none() {
             Box::pin(self.demand(ask.complete)).await?;
             return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
@@ -366,6 +368,7 @@ impl WindowStore for RedisStore {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
+        check_buckets(buckets)?;
         let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
             logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
         let settled = match self.link.is_cluster() {
@@ -387,6 +390,7 @@ impl WindowStore for RedisStore {
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
+        check_buckets(buckets)?;
         match self.link.is_cluster() {
             true => Box::pin(self.peek_by_slot(buckets)).await,
             false => self.peek_at_once(buckets).await,

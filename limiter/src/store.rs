@@ -17,6 +17,10 @@ pub const MOST_READ: usize = 1000;
 pub struct SubjectKey(pub [u8; 16]);
 
 /// One subject's log under one limit.
+///
+/// It belongs to the limiters that have the key of the one that made it: another hashes the same subject to another
+/// `key`. Used with a limiter of another key, it is another subject's log, which nobody else counts in, and nothing
+/// tells. Give every limiter on one store the same key.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket<'a> {
     /// The limit that its rules are of.
@@ -64,7 +68,7 @@ pub enum ReserveKind {
 /// One decision to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct ReserveRequest<'a> {
-    /// At most [`MOST_BUCKETS`], no two with the same key.
+    /// At most [`MOST_BUCKETS`], no two with the same key; see [`check_buckets`].
     pub buckets: &'a [Bucket<'a>],
     /// The id of the hit that is written.
     pub id: HitId,
@@ -146,6 +150,8 @@ pub struct LimitRoom {
     pub rule: usize,
     /// How many more it admits now.
     pub remaining: u32,
+    /// Until it admits one more, if nothing else happens.
+    pub more_after: Duration,
     /// Until the whole quota is free again, if nothing else happens.
     pub reset_after: Duration,
 }
@@ -220,7 +226,7 @@ pub struct RulePeek {
     pub retry_after: Duration,
 }
 
-/// The store could not answer. The caller decides what that means for a request.
+/// The store could not answer, or was asked what it cannot be. The caller decides what that means for a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// There is no connection.
@@ -235,10 +241,53 @@ pub enum StoreError {
     /// The answer was not one that a store gives.
     #[error("the window store sent an unexpected answer: {0}")]
     Broken(String),
+    /// The call is wrong: one step spans no more buckets. Nothing was asked of the store.
+    #[error("{count} buckets in one step; at most {MOST_BUCKETS} are possible")]
+    TooManyBuckets {
+        /// How many there were.
+        count: usize,
+    },
+    /// The call is wrong: two buckets are one log, because their limits have the same name, and it would count twice.
+    /// Nothing was asked of the store. Put the rules into one limit.
+    #[error("buckets {first} and {second} of one step are the same log")]
+    SameLog {
+        /// The place of one, from 0.
+        first: usize,
+        /// The place of the other, from 0.
+        second: usize,
+    },
+}
+
+impl StoreError {
+    /// Whether it is certain that the call has written nothing.
+    pub const fn wrote_nothing(&self) -> bool {
+        match self {
+            Self::Incomplete | Self::TooManyBuckets { .. } | Self::SameLog { .. } => true,
+            Self::Down | Self::TimedOut | Self::Broken(_) => false,
+        }
+    }
+
+    /// Whether the caller asked what cannot be asked: a mistake of the program, not an outage.
+    pub const fn is_mistake(&self) -> bool {
+        matches!(self, Self::TooManyBuckets { .. } | Self::SameLog { .. })
+    }
+}
+
+/// What every store checks before a step over several buckets.
+pub fn check_buckets(buckets: &[Bucket<'_>]) -> Result<(), StoreError> {
+    if buckets.len() > MOST_BUCKETS {
+        return Err(StoreError::TooManyBuckets { count: buckets.len() });
+    }
+    for (second, bucket) in buckets.iter().enumerate().skip(1) {
+        if let Some(first) = buckets[..second].iter().position(|other| other.key == bucket.key) {
+            return Err(StoreError::SameLog { first, second });
+        }
+    }
+    Ok(())
 }
 
 /// A store of window logs. Every method uses one clock, waits at most the store's configured timeout for each
-/// round trip (one, rarely two), and returns `Err` only if the store itself fails.
+/// round trip (one, rarely two), and returns `Err` only if the store itself fails, or if [`check_buckets`] does.
 pub trait WindowStore: Send + Sync {
     /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing. Any number of
     /// concurrent callers, from any number of instances, never get more admitted than a rule allows.

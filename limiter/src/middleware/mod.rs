@@ -120,11 +120,12 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// Counts each request under this limit, against the subject that `subject` returns. `None`: this limit
     /// does not apply. An error: the request is answered with it and counts nowhere. All limits of one
     /// middleware are decided in one atomic step: a request counts in each of them, or in none. Two limits
-    /// with the same name share their logs, here and wherever else the limiter is used, and look the same in
-    /// the `RateLimit` fields.
+    /// with the same name share their logs wherever the limiter is used.
     ///
     /// # Panics
-    /// With more than [`MOST_BUCKETS`] limits, which one step cannot span.
+    /// With more than [`MOST_BUCKETS`] limits, which one step cannot span; and with two limits of one name, in whose
+    /// log a request would count twice: put their rules into one limit. If functions return them, and give them one
+    /// name later, requests that both count are answered 503.
     #[must_use]
     pub fn limit(
         mut self,
@@ -132,6 +133,9 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         subject: impl Fn(&ServiceRequest) -> Result<Option<Subject>, Error> + Send + Sync + 'static,
     ) -> Self {
         assert!(self.counts.len() < MOST_BUCKETS, "one step spans at most {MOST_BUCKETS} limits");
+        let name = limit.limit();
+        let twin = self.counts.iter().any(|count| count.limit.limit().name() == name.name());
+        assert!(!twin, "two limits are named {:?}: put their rules into one", name.name());
         self.counts.push(Count { limit: Arc::new(limit), subject: Arc::new(subject) });
         self
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use gatehouse_limiter::middleware::RateLimit;
-use gatehouse_limiter::middleware::{Denied, subject};
+use gatehouse_limiter::middleware::{Denied, Outage, subject};
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction};
 
 use super::{MINUTE, Site, a_minute, user};
@@ -17,7 +17,8 @@ on_stores! {
     a_refusal_says_how_long_and_writes_nothing
     several_limits_count_together_or_not_at_all
     two_limits_share_no_log
-    one_limit_named_twice_counts_once
+    the_policy_that_binds_is_told_with_when_there_is_more
+    limits_that_get_one_name_later_refuse_whatever_an_outage_means
 }
 
 async fn of_two_hundred_at_once_exactly_max_pass(rig: &impl Rig) {
@@ -40,7 +41,11 @@ async fn a_refusal_says_how_long_and_writes_nothing(rig: &impl Rig) {
     assert_eq!((first.status, first.header("ratelimit")), (200, "\"two\";r=1;t=60"));
     assert_eq!(first.header("ratelimit-policy"), "\"two\";q=2;w=60, \"two-2\";q=3;w=3600");
     rig.advance(Duration::from_millis(1500));
-    assert_eq!(site.get("/articles").await.header("ratelimit"), "\"two\";r=0;t=60");
+    assert_eq!(
+        site.get("/articles").await.header("ratelimit"),
+        "\"two\";r=0;t=59",
+        "when the first one leaves"
+    );
     let bucket = rig.limiter().bucket(&limit, b"");
     for _ in 0..5 {
         let refused = site.get("/articles").await;
@@ -87,11 +92,58 @@ async fn two_limits_share_no_log(rig: &impl Rig) {
     assert_eq!(also_write.get("/articles").await.status, 429, "by the same name it is the same log");
 }
 
-async fn one_limit_named_twice_counts_once(rig: &impl Rig) {
-    let limit = limit("two", &[a_minute(2)]);
-    let rate = RateLimit::new(rig.limiter().clone());
-    let site = Site::behind(rate.limit(limit.clone(), subject::everyone()).limit(limit, subject::everyone()));
-    assert_eq!(site.at_once(5, "/articles").await, [200, 200, 429, 429, 429]);
+async fn the_policy_that_binds_is_told_with_when_there_is_more(rig: &impl Rig) {
+    let hour = Rule::sliding(3, 60 * MINUTE, RuleAction::Block);
+    let (two, all) = (limit("two", &[a_minute(2), hour]), limit("all", &[a_minute(9)]));
+    let rate = RateLimit::new(rig.limiter().clone()).limit(all, subject::everyone());
+    let site = Site::behind(rate.limit(two, subject::everyone()));
+    let mut told = Vec::new();
+    for wait in [0, 1500, 60_000, 500, 1_000] {
+        rig.advance(Duration::from_millis(wait));
+        let answer = site.get("/articles").await;
+        assert!(answer.header("ratelimit-policy").ends_with("\"two\";q=2;w=60, \"two-2\";q=3;w=3600"));
+        told.push(answer.header("ratelimit").to_owned());
+    }
+    let expected = [
+        "\"two\";r=1;t=60",
+        "\"two\";r=0;t=59",
+        // 61.5 s: both of before have left the minute, but not the hour.
+        "\"two-2\";r=0;t=3539",
+        "\"two-2\";r=0;t=3538",
+        "\"two-2\";r=0;t=3537",
+    ];
+    assert_eq!(told, expected);
+}
+
+/// A mistake of the program is no outage.
+async fn limits_that_get_one_name_later_refuse_whatever_an_outage_means(rig: &impl Rig) {
+    let later = Arc::new(AtomicU32::new(0));
+    let now = Arc::clone(&later);
+    let other = move || match now.load(Ordering::SeqCst) {
+        0 => limit("other", &[a_minute(2)]),
+        _ => limit("two", &[a_minute(9)]),
+    };
+    let two = limit("two", &[a_minute(2)]);
+    let rate = RateLimit::new(rig.limiter().clone()).limit(two.clone(), subject::everyone());
+    let rate = rate.limit(other, subject::everyone()).on_outage(Outage::Admit);
+    let sites = [rate.clone(), rate.count_when(|_| true)].map(Site::behind);
+    assert_eq!(sites[0].get("/articles").await.status, 200);
+    later.store(1, Ordering::SeqCst);
+    for site in &sites {
+        let refused = site.get("/articles").await;
+        assert_eq!((refused.status, refused.problem()), (503, "unavailable"));
+    }
+    assert_eq!(rig.members(rig.limiter().bucket(&two, b"")), 1);
+}
+
+#[tokio::test]
+#[should_panic(expected = "two limits are named \"api\"")]
+async fn two_limits_of_one_name_are_refused_at_once() {
+    let rig = MemoryRig::new().await;
+    let rate =
+        RateLimit::new(rig.limiter().clone()).limit(limit("api", &[a_minute(10)]), subject::everyone());
+    let hour = Rule::sliding(100, 60 * MINUTE, RuleAction::Block);
+    let _ = rate.limit(limit("api", &[hour]), subject::everyone());
 }
 
 #[tokio::test]

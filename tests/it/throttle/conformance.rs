@@ -37,6 +37,9 @@ on_stores! {
     a_settlement_tells_the_states_that_a_peek_would
     subjects_do_not_share_logs
     limits_that_share_a_log_count_each_others_hits_and_drop_none
+    one_log_twice_in_a_step_is_a_mistake
+    a_step_spans_eight_logs_and_no_more
+    what_is_left_says_when_there_is_more
 }
 
 async fn admits_exactly_max(rig: &impl Rig) {
@@ -417,4 +420,83 @@ async fn limits_that_share_a_log_count_each_others_hits_and_drop_none(rig: &impl
         rig.advance(SECOND);
     }
     assert_eq!(rig.members(bucket(&small)), 20, "and it keeps no more than that");
+}
+
+/// Every step over these buckets, by the limiter and by its store.
+async fn errors<R: Rig>(rig: &R, buckets: &[Bucket<'_>]) -> Vec<StoreError> {
+    let (limiter, id, keeps) = (rig.limiter(), fresh_id(), vec![HoldOutcome::Keep; buckets.len()]);
+    let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false, complete: None };
+    vec![
+        limiter.reserve(buckets, false).await.unwrap_err(),
+        limiter.reserve_or_nothing(buckets, false).await.unwrap_err(),
+        limiter.reserve_by(buckets, id).await.unwrap_err(),
+        limiter.hold(buckets, false, SECOND).await.map(drop).unwrap_err(),
+        limiter.peek_all(buckets).await.unwrap_err(),
+        limiter.refund(buckets, id).await.unwrap_err(),
+        limiter.keep(buckets, id).await.unwrap_err(),
+        rig.store().reserve(&ask).await.unwrap_err(),
+        rig.store().settle(buckets, id, &keeps, true).await.unwrap_err(),
+        rig.store().peek(buckets).await.unwrap_err(),
+    ]
+}
+
+/// Otherwise each store would count it in its own way.
+async fn one_log_twice_in_a_step_is_a_mistake(rig: &impl Rig) {
+    let (second, hour) = (limit("api", &[sliding(10, SECOND)]), limit("api", &[sliding(100, HOUR)]));
+    let other = limit("other", &[sliding(1, HOUR)]);
+    let [one, two] = [&second, &hour].map(|limit| rig.limiter().bucket(limit, b"a"));
+    let other = rig.limiter().bucket(&other, b"a");
+    for (buckets, places) in [(vec![one, one], (0, 1)), (vec![one, other, two], (0, 2))] {
+        for error in errors(rig, &buckets).await {
+            let StoreError::SameLog { first, second } = error else { panic!("{error}") };
+            assert_eq!((first, second), places);
+        }
+    }
+    assert_eq!((rig.members(one), rig.members(other)), (0, 0), "nothing was written");
+}
+
+async fn a_step_spans_eight_logs_and_no_more(rig: &impl Rig) {
+    let limits: Vec<Limit> = (0..40).map(|number| limit(&format!("n{number}"), &[hourly(9)])).collect();
+    let buckets: Vec<Bucket<'_>> = limits.iter().map(|limit| rig.limiter().bucket(limit, b"a")).collect();
+    for count in [9, 40] {
+        for error in errors(rig, &buckets[..count]).await {
+            assert!(matches!(error, StoreError::TooManyBuckets { count: told } if told == count), "{error}");
+        }
+    }
+    assert!(buckets.iter().all(|bucket| rig.members(*bucket) == 0), "nothing was written");
+    let held = rig.limiter().hold(&buckets[..MOST_BUCKETS], false, SECOND).await.unwrap();
+    let HoldDecision::Held(hold) = held else { panic!("expected a hold") };
+    hold.succeed(|_| true).await.unwrap();
+    assert!(admitted(hit(rig, &buckets[..MOST_BUCKETS]).await));
+}
+
+async fn what_is_left_says_when_there_is_more(rig: &impl Rig) {
+    let (calendar, limit) =
+        (limit("hour", &[hourly(2)]), limit("both", &[sliding(3, MINUTE), sliding(5, HOUR)]));
+    let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
+    // When it is, the rule that binds, what is left of it, and when it admits one more.
+    let expected = [
+        (0, 0, 2, 60),
+        (10, 0, 1, 60),
+        (65, 0, 1, 70),
+        (71, 0, 1, 125),
+        (126, 1, 0, 3600),
+        (3600, 1, 0, 3610),
+    ];
+    for (now, rule, left, more) in expected {
+        rig.set(start.plus(now * SECOND));
+        let StoreVerdict::Admitted { room: Some(room), .. } = hit(rig, &[bucket]).await else {
+            panic!("refused after {now} s")
+        };
+        let told = (room.rule, room.remaining, rig.now().plus(room.more_after));
+        assert_eq!(told, (rule, left, start.plus(more * SECOND)), "after {now} s");
+    }
+    let by_the_clock = rig.limiter().bucket(&calendar, b"a");
+    for left in [1, 0] {
+        let StoreVerdict::Admitted { room: Some(room), .. } = hit(rig, &[by_the_clock]).await else {
+            panic!("refused with {left} left")
+        };
+        assert_eq!((room.remaining, rig.now().plus(room.more_after)), (left, start.plus(2 * HOUR)));
+        rig.advance(SECOND);
+    }
 }
