@@ -145,7 +145,9 @@ impl<S: WindowStore + 'static> Limiter<S> {
 }
 
 /// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
-/// unsettled counts as a failure after [`window::HOLD_LIFE`](super::window::HOLD_LIFE).
+/// unsettled counts as a failure after [`window::HOLD_LIFE`](super::window::HOLD_LIFE). If the store does not answer
+/// when it is settled, the settlement fails, and what was to be given back is given back when the store answers again;
+/// if this process ends before, it counts.
 #[derive(Debug)]
 #[must_use = "a hold that is never settled becomes a failure"]
 pub struct Hold<S: WindowStore + 'static> {
@@ -200,7 +202,7 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
         let outcome = |bucket| match self.arrivals {
-            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers[bucket]) => {
+            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers.get(bucket)) => {
                 HoldOutcome::Forgive { up_to: self.at }
             }
             _ => HoldOutcome::Refund,
@@ -211,8 +213,8 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     /// Whether no attempt has come to this log since the one with that number.
-    fn is_latest(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.arrivals.latest(self.buckets[bucket].key) == number
+    fn is_latest(&self, bucket: usize, number: Option<&u64>) -> bool {
+        number == Some(&self.limiter.0.arrivals.latest(self.buckets[bucket].key))
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
@@ -255,7 +257,6 @@ impl<S: WindowStore + 'static> UnclaimedHold<S> {
 impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
     fn drop(&mut self) {
         if let (Some(hold), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
-            // If it fails, the hold expires by itself.
             runtime.spawn(async move { drop(hold.refund().await) });
         }
     }

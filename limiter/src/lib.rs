@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+mod debts;
 pub mod entropy;
 mod entry;
 mod hits;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Micros;
+use crate::debts::Debts;
 use crate::entropy::Entropy;
 use crate::hold::LogCounts;
 use crate::key::SubKey;
@@ -33,6 +34,7 @@ pub(crate) struct LimiterInner<S> {
     /// The attempts that came to each log for a slot.
     pub arrivals: LogCounts,
     pub queue: Arc<WaitQueue<QueueKey>>,
+    pub debts: Debts,
 }
 
 /// The answer to a reservation that counts immediately.
@@ -73,6 +75,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
             ids: IdSource::new(entropy),
             arrivals: LogCounts::default(),
             queue: WaitQueue::new(MOST_WAITING, MOST_WAITING),
+            debts: Debts::default(),
         }))
     }
 
@@ -131,7 +134,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// Like [`Limiter::reserve`], for an action that happens only if it was admitted. If no answer comes, or
-    /// the caller is dropped before it comes, a hit that was written anyway is refunded.
+    /// the caller is dropped before it comes, a hit that was written anyway is refunded, at the latest when the store
+    /// answers again.
     pub async fn reserve_or_nothing(
         &self,
         buckets: &[Bucket<'_>],
@@ -158,11 +162,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
         // A call that timed out may still be carried out.
-        unheard.answered = matches!(verdict, Ok(_) | Err(StoreError::Incomplete));
+        unheard.answered = verdict.as_ref().err().is_none_or(StoreError::wrote_nothing);
         verdict
     }
 
-    /// Removes a hit by the id that its admission returned. Harmless if repeated.
+    /// Removes a hit by the id that its admission returned. Harmless if repeated. If the store does not answer, this
+    /// fails, and the hit is removed when it answers again, unless this process ends before.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
         self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()], false).await.map(drop)
     }
@@ -196,16 +201,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// Deletes a subject's log.
     pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let cleared = self.0.store.clear(bucket).await;
-        self.wake(bucket.key);
+        self.0.wake(bucket.key);
         cleared
     }
 
-    fn wake(&self, key: SubjectKey) {
-        for solved in [false, true] {
-            self.0.queue.wake(&(key, solved));
-        }
-    }
-
+    /// If the store does not answer, what is to be taken back is taken back when it answers again.
     pub(crate) async fn settle(
         &self,
         buckets: &[Bucket<'_>],
@@ -213,11 +213,33 @@ impl<S: WindowStore + 'static> Limiter<S> {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
-        let settled = self.0.store.settle(buckets, id, outcomes, peek).await;
+        let settled = self.0.settle_once(buckets, id, outcomes, peek).await;
+        if settled.as_ref().err().is_some_and(|error| !error.wrote_nothing()) {
+            self.0.owe(buckets, id, outcomes);
+        }
+        settled
+    }
+}
+
+impl<S: WindowStore + 'static> LimiterInner<S> {
+    pub(crate) async fn settle_once(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+        peek: bool,
+    ) -> Result<Settlement, StoreError> {
+        let settled = self.store.settle(buckets, id, outcomes, peek).await;
         for bucket in buckets {
             self.wake(bucket.key);
         }
         settled
+    }
+
+    fn wake(&self, key: SubjectKey) {
+        for solved in [false, true] {
+            self.queue.wake(&(key, solved));
+        }
     }
 }
 
@@ -238,11 +260,12 @@ impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
         let (limiter, id) = (self.limiter.clone(), self.ask.id);
         let buckets: Vec<OwnedBucket> =
             self.ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        // On the same connection it cannot overtake the call. If it fails, or uses a new connection because
-        // the old one was lost, the slot expires by itself.
+        // On the same connection it cannot overtake the call. On a new one, because the old one was lost, it can.
         runtime.spawn(async move {
             let buckets: Vec<Bucket<'_>> = buckets.iter().map(OwnedBucket::borrow).collect();
-            let _ = limiter.refund(&buckets, id).await;
+            if limiter.refund(&buckets, id).await.is_ok() {
+                limiter.0.owe_again(&buckets, id);
+            }
         });
     }
 }

@@ -3,7 +3,7 @@
 //! All logs are looked at first, so that a log that is full refuses without a write. Then a hold is taken in one
 //! after the other, in the order in which the caller named them: its own subject first, what everybody shares
 //! last. The first refusal refunds those that were taken. In between, other attempts see a hold that may go away;
-//! a refund that is lost ends as a hold without an owner does: it counts. So this can only err towards refusing.
+//! a refund that is lost is an outage, after which the limiter refunds. So this can only err towards refusing.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -58,12 +58,9 @@ impl RedisStore {
                     // What may have been taken although no answer came, too.
                     let refunds = vec![HoldOutcome::Refund; taken.len()];
                     let refunded = self.settle_by_slot(&taken, ask.id, &refunds, false).await;
-                    return match (other, refunded) {
-                        // Who has to wait asks again with the same id, which a late refund would take back.
-                        (Ok(StoreVerdict::Held { .. }), Err(error)) => Err(error),
-                        // After a refusal, a refund that is lost errs towards refusing.
-                        (other, _) => other,
-                    };
+                    // What could not be taken back is taken back later, by whoever asked. Nor may it be asked again with
+                    // the same id, which that would take back.
+                    return refunded.and(other);
                 }
             }
         }

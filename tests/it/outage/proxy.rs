@@ -20,6 +20,8 @@ pub enum Way {
     MuteAfterOneScript,
     /// The first script is answered; at the second the connection breaks.
     CutAfterOneScript,
+    /// The first script is answered; the second is lost with its connection.
+    LoseAfterOneScript,
     /// New connections are accepted, but nothing is transferred, on old ones either.
     Deaf,
 }
@@ -97,6 +99,9 @@ async fn pass(client: TcpStream, port: u16, shared: Arc<ServicesData>) -> Option
                 let bytes = &sent[..read.ok().filter(|read| *read > 0)?];
                 let scripts = bytes.windows(7).filter(|window| window == b"EVALSHA").count();
                 shared.scripts.fetch_add(scripts, Ordering::SeqCst);
+                if shared.past_the_first_script(Way::LoseAfterOneScript) {
+                    return None;
+                }
                 to_server.write_all(bytes).await.ok()?;
             }
             read = from_server.read(&mut back) => {

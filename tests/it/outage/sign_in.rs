@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::proxy::{Proxy, Way};
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
 use crate::support::redis::RedisServer;
+use crate::support::until;
 
 const WRONG: &str = "a wrong password";
 
@@ -238,6 +239,29 @@ async fn a_sign_in_survives_a_store_that_falls_silent_before_it_is_settled() {
 #[tokio::test]
 async fn a_sign_in_survives_a_store_that_dies_before_it_is_settled() {
     fails_before_it_is_settled(Way::CutAfterOneScript).await;
+}
+
+/// Every log of sign-ins that there is.
+fn logs_of_sign_ins(redis: &RedisServer) -> Vec<String> {
+    redis::cmd("KEYS").arg("*:login-*").query(&mut redis.connection()).unwrap()
+}
+
+/// The reservation was answered, or not; what takes the slot back got lost with the connection.
+#[tokio::test]
+async fn right_passwords_beside_a_store_that_breaks_off_leave_no_failures() {
+    let redis = RedisServer::start();
+    let proxy = Proxy::to(redis.port).await;
+    let app = at(&proxy.url()).await;
+    for way in [Way::LoseAfterOneScript, Way::Mute, Way::LoseAfterOneScript] {
+        normal_again(&app).await;
+        proxy.set(way);
+        let answer = app.client().login("known", PASSWORD).await;
+        // A check of the link may come between.
+        let outage = (answer.status, answer.problem()) == (403, "captcha-required");
+        assert!(answer.status == 200 || outage, "{}: {}", answer.status, answer.text);
+        proxy.set(Way::Clear);
+        until("nothing counts", async || logs_of_sign_ins(&redis).is_empty()).await;
+    }
 }
 
 #[tokio::test]
