@@ -1,20 +1,20 @@
-//! The connection to Redis servers: multiplexed and monitored. A call never waits for a connection to be made: if
-//! there is none it fails immediately, while a task keeps trying to connect.
+//! The connection to Redis servers: multiplexed and monitored. Only while the first attempt to connect is under way does a
+//! call wait for it. Later, if there is no connection, it fails immediately, while a task keeps trying to connect.
 //!
 //! A thread with its own runtime, as each worker of a web server has, gets its own connection beside the
 //! shared one: an answer that arrives on another thread would wake two threads.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use thread_local::ThreadLocal;
 use tokio::runtime::{self, Handle, RuntimeFlavor};
-use tokio::sync::Notify;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::sync::{Notify, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{Instrument, info_span};
 
 use super::connector::{ConnectionOptions, Connector, RedisConnection};
@@ -46,8 +46,8 @@ pub struct RedisLink(Arc<LinkInner>);
 struct LinkInner {
     /// The connection that all threads share.
     common: Arc<SharedConnection>,
-    /// The runtime that it was opened on; the threads of that runtime need no other connection.
-    opened_on: runtime::Id,
+    /// The runtime that it was opened on, once it was; the threads of that runtime need no other connection.
+    opened_on: OnceLock<runtime::Id>,
     own: ThreadLocal<RefCell<Option<ThreadConnection>>>,
     options: ConnectionOptions,
 }
@@ -71,15 +71,22 @@ struct SharedConnection {
     faulty: AtomicBool,
     /// How many connections were made so far.
     made: AtomicU64,
+    /// An attempt to connect has ended, whether it succeeded or not.
+    tried: watch::Sender<bool>,
 }
 
 impl RedisLink {
-    /// Starts connecting in the background. `scripts` are loaded at every connection to a single server.
-    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    /// Starts connecting in the background; outside of a Tokio runtime, at the first call. `scripts` are loaded at every
+    /// connection to a single server. `timeout` bounds each call, a first call's wait for the connection and, if it is
+    /// longer than 250 ms, each attempt to connect.
     pub fn open(servers: impl Into<RedisServers>, timeout: Duration, scripts: Vec<Script>) -> Self {
         let options = ConnectionOptions { servers: servers.into(), timeout, scripts };
-        let (common, opened_on) = (start(&options, None), Handle::current().id());
-        Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
+        let (common, opened_on, own) = (Arc::default(), OnceLock::new(), ThreadLocal::new());
+        let link = LinkInner { common, opened_on, own, options };
+        if let Ok(here) = Handle::try_current() {
+            link.begin(&here);
+        }
+        Self(Arc::new(link))
     }
 
     /// Whether there is a connection and the server accepts calls. An outage that no call noticed is detected
@@ -91,11 +98,12 @@ impl RedisLink {
     /// Waits until the link is up, at most this long; returns whether it is.
     pub async fn ready(&self, at_most: Duration) -> bool {
         let up = async {
+            self.0.begin(&Handle::current());
             while !self.is_up() {
                 sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(at_most, up).await.is_ok()
+        timeout(at_most, up).await.is_ok()
     }
 
     /// Whether keys are spread over servers, so that a script can use one key only.
@@ -109,8 +117,7 @@ impl RedisLink {
             || info_span!(target: spans::TARGET, "redis", "otel.kind" = "client", "db.system.name" = "redis"),
         );
         let round_trip = async {
-            let shared = self.0.nearest();
-            let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+            let (shared, connection) = self.0.connection().await?;
             let answer = RedisConnection::clone(&connection).send(command).await;
             match shared.outcome(&connection, answer)? {
                 Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
@@ -122,39 +129,60 @@ impl RedisLink {
 
     /// The same command to every master; one answer each.
     pub(super) async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
-        let shared = self.0.nearest();
-        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let (shared, connection) = self.0.connection().await?;
         let answers = RedisConnection::clone(&connection).send_to_masters(command).await;
         shared.outcome(&connection, answers)
     }
 }
 
 impl LinkInner {
+    /// Starts connecting in the background, on this runtime, unless that has begun. Returns on which it has.
+    fn begin(&self, here: &Handle) -> runtime::Id {
+        *self.opened_on.get_or_init(|| {
+            start(here, &self.common, &self.options, None);
+            here.id()
+        })
+    }
+
+    async fn connection(&self) -> Result<(Arc<SharedConnection>, Arc<RedisConnection>), CallError> {
+        let shared = self.nearest()?;
+        if shared.connection.load().is_none() && !*shared.tried.borrow() {
+            let _ = timeout(self.options.timeout, shared.tried.subscribe().wait_for(|tried| *tried)).await;
+        }
+        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        Ok((shared, connection))
+    }
+
     /// This thread's own connection if it is up, otherwise the shared one.
-    fn nearest(&self) -> Arc<SharedConnection> {
-        let here = Handle::current();
-        if here.runtime_flavor() != RuntimeFlavor::CurrentThread || here.id() == self.opened_on {
-            return Arc::clone(&self.common);
+    fn nearest(&self) -> Result<Arc<SharedConnection>, CallError> {
+        let no_runtime = |_| CallError::Store(StoreError::Broken("a call outside of a Tokio runtime".into()));
+        let here = Handle::try_current().map_err(no_runtime)?;
+        if self.begin(&here) == here.id() || here.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return Ok(Arc::clone(&self.common));
         }
         let mut place = self.own.get_or_default().borrow_mut();
         let own = match &*place {
             Some(own) if own.runtime == here.id() => Arc::clone(&own.shared),
             _ => {
-                let shared = start(&self.options, Some(Arc::downgrade(&self.common)));
+                let shared = Arc::default();
+                start(&here, &shared, &self.options, Some(Arc::downgrade(&self.common)));
                 *place = Some(ThreadConnection { runtime: here.id(), shared: Arc::clone(&shared) });
                 shared
             }
         };
-        if own.is_up() { own } else { Arc::clone(&self.common) }
+        Ok(if own.is_up() { own } else { Arc::clone(&self.common) })
     }
 }
 
 /// Starts connecting in the background on this runtime. `common` is used until the connection is up.
-fn start(options: &ConnectionOptions, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
-    let shared = Arc::<SharedConnection>::default();
+fn start(
+    here: &Handle,
+    shared: &Arc<SharedConnection>,
+    options: &ConnectionOptions,
+    common: Option<Weak<SharedConnection>>,
+) {
     let faults = FaultLog { common, ..FaultLog::default() };
-    tokio::spawn(watch(Arc::downgrade(&shared), Connector::new(options.clone()), faults));
-    shared
+    here.spawn(keep_connected(Arc::downgrade(shared), Connector::new(options.clone()), faults));
 }
 
 impl SharedConnection {
@@ -237,7 +265,7 @@ impl From<CallError> for StoreError {
 
 /// Connects, checks the connection periodically and whenever it is in doubt, and reconnects. Ends when the
 /// link is dropped.
-async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut faults: FaultLog) {
+async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector, mut faults: FaultLog) {
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut attempts = 0;
@@ -251,9 +279,11 @@ async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut fau
                     common_then = faults.common_made();
                     shared.made.fetch_add(1, Ordering::Relaxed);
                     shared.connection.store(Some(Arc::new(connection)));
+                    shared.tried.send_replace(true);
                     checks.reset();
                 }
                 Err(error) => {
+                    shared.tried.send_replace(true);
                     drop(shared);
                     if faults.common.is_some() {
                         faults.note_own(&error, attempts);

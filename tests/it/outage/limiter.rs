@@ -289,6 +289,100 @@ async fn a_hold_whose_answer_got_lost_is_given_back() {
     assert!(matches!(attempt, HoldDecision::OutOfPatience | HoldDecision::Refused(_)), "a fourth slot");
 }
 
+/// What the log holds once the limiter has taken back what it owes; fails if it does not, before the hold lapses.
+async fn until_nothing_is_held(limiter: &Limiter<RedisStore>, bucket: Bucket<'_>) {
+    let taken_back = async {
+        while limiter.peek(bucket).await.map_or(1, |peek| peek.holds + peek.rules[0].count) > 0 {
+            // Another process: checked again in real time.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), taken_back).await.expect("it is taken back");
+}
+
+#[tokio::test]
+async fn what_was_reserved_on_a_connection_that_broke_is_given_back_on_the_next() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let direct = over(&server.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    let hold = async || limiter.hold(&[bucket], false, Duration::from_secs(1)).await.is_err();
+    let hit = async || limiter.reserve_or_nothing(&[bucket], false).await.is_err();
+    for held in [true, false] {
+        proxy.set(Way::CutAfterOneScript);
+        limiter.peek(bucket).await.unwrap();
+        assert!(if held { hold().await } else { hit().await });
+        let peek = direct.peek(bucket).await.unwrap();
+        assert_eq!(peek.holds + peek.rules[0].count, 1, "it was executed");
+        proxy.set(Way::Clear);
+        until_nothing_is_held(&direct, bucket).await;
+        recovered(&limiter).await;
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_settled_is_given_back_when_the_server_answers_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let direct = over(&server.url()).await;
+    let challenges = Rule::sliding(3, MINUTE, RuleAction::Captcha);
+    let (own, shared) = (limit("own", &[challenges]), limit("shared", &[sliding(3, MINUTE)]));
+    let buckets = [limiter.bucket(&own, b"x"), limiter.bucket(&shared, b"x")];
+    for succeeds in [true, false] {
+        assert!(matches!(limiter.reserve(&buckets[..1], false).await, Ok(HitDecision::Admitted(_))));
+        let attempt = limiter.hold(&buckets, false, Duration::from_secs(1)).await.unwrap();
+        let HoldDecision::Held(hold) = attempt else { panic!("a slot is free") };
+        proxy.set(Way::LoseAfterOneScript);
+        limiter.peek(buckets[0]).await.unwrap();
+        // A success forgives what was before; of a failure, one log takes the slot back.
+        let settled = match succeeds {
+            true => hold.succeed(|_| true).await.map(drop),
+            false => hold.keep_in(|bucket| bucket == 0).await.map(drop),
+        };
+        assert!(settled.is_err());
+        proxy.set(Way::Clear);
+        until_nothing_is_held(&direct, buckets[1]).await;
+        if succeeds {
+            until_nothing_is_held(&direct, buckets[0]).await;
+        }
+        recovered(&limiter).await;
+    }
+    assert_eq!(direct.peek(buckets[0]).await.unwrap().holds, 1, "a failure counts by itself, in a while");
+}
+
+/// As a program makes it before its runtime.
+#[test]
+fn a_store_that_is_made_outside_of_a_runtime_connects_at_its_first_call() {
+    let server = RedisServer::start();
+    let store = RedisStore::new(server.client(), Duration::from_secs(10), "t", Clock::manual(NOON));
+    assert!(!store.link().is_up());
+    let limiter = limiter(store);
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let asked = async {
+        // On a thread that is not of the runtime's own.
+        let decision = limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await;
+        (matches!(decision, Ok(HitDecision::Admitted(_))), limiter.store().link().is_up())
+    };
+    assert_eq!(tokio::runtime::Runtime::new().unwrap().block_on(asked), (true, true));
+}
+
+#[tokio::test]
+async fn a_first_call_waits_for_the_connection() {
+    let server = RedisServer::start();
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let first = async |servers: redis::Client| {
+        let store = RedisStore::new(servers, Duration::from_secs(10), "t", Clock::manual(NOON));
+        let limiter = limiter(store);
+        limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await
+    };
+    assert!(matches!(first(server.client()).await, Ok(HitDecision::Admitted(_))));
+    let nobody = redis::Client::open("redis://127.0.0.1:1/").unwrap();
+    assert!(matches!(first(nobody).await, Err(StoreError::Down)), "nobody is there to wait for");
+}
+
 #[tokio::test]
 async fn garbage_on_the_line_is_an_outage_and_ends_with_it() {
     let server = RedisServer::start();
