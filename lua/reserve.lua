@@ -8,8 +8,10 @@
            first us after it; at the end, the rebuild if one is named: its id, and the shape of its windows
   Marks    1 captcha + 2 monitored + 4 a rule of this limit is marked captcha + 8 waived (a solved challenge
            lifts it) + 16 calendar
-  Output   {0, at, bucket, rule, remaining}  admitted, and counts from `at`; the tightest rule (bucket -1: none)
-           {0, at, bucket, rule, remaining, bucket, rule, wait us, frees at us}  admitted, and what a
+  Output   {0, at, bucket, rule, remaining, oldest}  admitted, and counts from `at`; the tightest rule (bucket -1:
+                                             none), and the time us of the oldest hit before that it counts (0: there
+                                             is none, or it follows the calendar)
+           {0, at, bucket, rule, remaining, oldest, bucket, rule, wait us, frees at us}  admitted, and what a
                                              monitored limit would have refused
            {1, now, bucket}                  holds in flight fill that bucket; nothing was written
            {2, now, bucket, rule, frees at us}  refused; nothing was written
@@ -79,6 +81,7 @@ if refused_at then return { 2, clock, refused_at, refused_by, frees } end
 local times -- when the hit of a bucket counts, if not from now
 local latest, at = clock, 2
 local full_of_holds, room_at, room_by, left
+local room_key, room_count
 
 for b = 1, logs do
   local key, capacity, rule = KEYS[b], ARGV[at + 1], 0
@@ -114,6 +117,7 @@ for b = 1, logs do
         full_of_holds = full_of_holds or b - 1
       elseif not left or room < left then
         room_at, room_by, left = b - 1, rule, room
+        room_key, room_count = key, marks >= 16 and 0 or count
       end
     end
     rule = rule + 1
@@ -132,13 +136,19 @@ for b = 1, logs do
   trims = trims or not sized
 end
 if full_of_holds then return { 1, clock, full_of_holds } end
-if kind == '2' then return { 0, latest, -1, -1, 0 } end
+if kind == '2' then return { 0, latest, -1, -1, 0, 0 } end
 if mark then
   -- The mark is what is sent, and the history of writes in which it was left (finish_rebuild.lua).
   local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
   if call('GET', mark) ~= ARGV[#ARGV] .. history then return { 4 } end
 end
 
+-- What a rule counts are the last in its log, whatever else is there. Of holds nobody knows when they leave it.
+local oldest = 0
+if room_count and room_count > 0 then
+  local score = call('ZRANGE', room_key, -room_count, -room_count, 'WITHSCORES')[2] + 0
+  if score < HOLDS then oldest = score % HOLDS end
+end
 at = 2
 for b = 1, logs do
   local key, now = KEYS[b], times and times[b] or clock
@@ -148,5 +158,5 @@ for b = 1, logs do
   at = at + 3 + ARGV[at + 3]
 end
 if not left then room_at, room_by, left = -1, -1, 0 end
-if not noted_at then return { 0, latest, room_at, room_by, left } end
-return { 0, latest, room_at, room_by, left, noted_at, noted_by, noted_frees - clock, noted_frees }
+if not noted_at then return { 0, latest, room_at, room_by, left, oldest } end
+return { 0, latest, room_at, room_by, left, oldest, noted_at, noted_by, noted_frees - clock, noted_frees }

@@ -14,9 +14,9 @@ pub const ACCESS: &str = "access";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
     /// A challenge must be solved with it. Without one, not before that time.
-    Challenged { limit: Cow<'static, str>, retry_after: Duration },
+    Challenged { limit: Cow<'static, str>, rule: usize, retry_after: Duration },
     /// Not before that time, whatever comes with it.
-    Throttled { limit: Cow<'static, str>, retry_after: Duration },
+    Throttled { limit: Cow<'static, str>, rule: usize, retry_after: Duration },
     /// There is no room for it at the moment.
     Busy { retry_after: Duration },
     /// Something that it needs is out, or is paused.
@@ -25,13 +25,22 @@ pub enum Denied {
     AddressDenied,
 }
 
+/// A rule that is full.
+#[derive(Debug, Clone, Copy)]
+pub struct FullRule<'a> {
+    pub limit: &'a str,
+    /// Its place in the limit, from 0.
+    pub rule: usize,
+    pub retry_after: Duration,
+}
+
 impl Denied {
     /// As a full rule of the limit says.
     pub fn by(limit: impl Into<Cow<'static, str>>, refusal: &Refusal) -> Self {
-        let (limit, retry_after) = (limit.into(), refusal.retry_after);
+        let (limit, Refusal { rule, retry_after, .. }) = (limit.into(), *refusal);
         match refusal.then {
-            RuleAction::Captcha => Self::Challenged { limit, retry_after },
-            RuleAction::Block => Self::Throttled { limit, retry_after },
+            RuleAction::Captcha => Self::Challenged { limit, rule, retry_after },
+            RuleAction::Block => Self::Throttled { limit, rule, retry_after },
         }
     }
 
@@ -40,21 +49,21 @@ impl Denied {
     pub const fn no_room(solved: bool, retry_after: Duration) -> Self {
         match solved {
             true => Self::Busy { retry_after },
-            false => Self::Challenged { limit: Cow::Borrowed(BUSY), retry_after },
+            false => Self::Challenged { limit: Cow::Borrowed(BUSY), rule: 0, retry_after },
         }
     }
 
     /// While everybody is challenged.
     pub const fn challenged_with_everyone(retry_after: Duration) -> Self {
-        Self::Challenged { limit: Cow::Borrowed(ACCESS), retry_after }
+        Self::Challenged { limit: Cow::Borrowed(ACCESS), rule: 0, retry_after }
     }
 
-    /// The limit that is full, and until when; None if something else than a limit decided.
-    pub fn full(&self) -> Option<(&str, Duration)> {
+    /// The rule that is full, and until when; None if something else than a limit decided.
+    pub fn full(&self) -> Option<FullRule<'_>> {
         match self {
             Self::Challenged { limit, .. } if limit == BUSY || limit == ACCESS => None,
-            Self::Challenged { limit, retry_after } | Self::Throttled { limit, retry_after } => {
-                Some((limit, *retry_after))
+            Self::Challenged { limit, rule, retry_after } | Self::Throttled { limit, rule, retry_after } => {
+                Some(FullRule { limit, rule: *rule, retry_after: *retry_after })
             }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::AddressDenied => None,
         }

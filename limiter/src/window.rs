@@ -128,6 +128,28 @@ fn end(span: &RuleSpan, oldest: Micros, now: Micros) -> Micros {
     }
 }
 
+/// The oldest kept hit that a rule counts.
+#[inline]
+fn oldest(rule: &Rule, log: &impl WindowLog, now: Micros) -> Option<Micros> {
+    match counted(rule, log, now) {
+        0 => None,
+        hits => log.nth_newest(hits),
+    }
+}
+
+/// What a rule leaves after a hit at `at`, if `oldest` is the oldest before that it counts.
+pub(crate) fn room(
+    bucket: usize,
+    place: usize,
+    rule: &Rule,
+    remaining: u32,
+    oldest: Option<Micros>,
+    at: Micros,
+) -> LimitRoom {
+    let more_after = end(&rule.span, oldest.unwrap_or(at), at).since(at);
+    LimitRoom { bucket, rule: place, remaining, more_after, reset_after: reset_after(rule, at) }
+}
+
 /// How long until a rule's whole quota is free again, given a hit now.
 #[inline]
 pub(crate) fn reset_after(rule: &Rule, now: Micros) -> Duration {
@@ -206,6 +228,8 @@ struct FreeRule {
     bucket: u32,
     rule: u32,
     remaining: u32,
+    /// The oldest hit that it counts.
+    oldest: Option<Micros>,
 }
 
 impl GatheredVerdict {
@@ -235,7 +259,8 @@ impl GatheredVerdict {
                 (RuleVerdict::Free(free), LimitMode::Enforce)
                     if self.room.is_none_or(|other| free - 1 < other.remaining) =>
                 {
-                    self.room = Some(FreeRule { bucket: place, rule: index, remaining: free - 1 });
+                    let oldest = oldest(rule, log, now);
+                    self.room = Some(FreeRule { bucket: place, rule: index, remaining: free - 1, oldest });
                 }
                 (RuleVerdict::Held | RuleVerdict::Free(_), _) => {}
             }
@@ -254,10 +279,9 @@ impl GatheredVerdict {
 
     /// What the tightest enforced rule leaves after a hit at `at`; `buckets` are those that were asked for.
     pub fn room(&self, buckets: &[Bucket<'_>], at: Micros) -> Option<LimitRoom> {
-        self.room.map(|FreeRule { bucket, rule, remaining }| {
+        self.room.map(|FreeRule { bucket, rule, remaining, oldest }| {
             let (bucket, rule) = (bucket as usize, rule as usize);
-            let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], at);
-            LimitRoom { bucket, rule, remaining, reset_after }
+            room(bucket, rule, &buckets[bucket].limit.rules()[rule], remaining, oldest, at)
         })
     }
 }

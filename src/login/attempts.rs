@@ -166,7 +166,7 @@ impl GuardedAttempts {
                     return Err(Denied::no_room(false, BUSY_RETRY));
                 }
                 let limit = LimitName::GuardAccount.as_str().into();
-                Err(Denied::Throttled { limit, retry_after: BUSY_RETRY })
+                Err(Denied::Throttled { limit, rule: 0, retry_after: BUSY_RETRY })
             }
         }
     }

@@ -333,9 +333,9 @@ impl AdmittedGuess {
         codes.record_guess(client.about(detail, event));
         Ok(match refused {
             _ if right => CheckOutcome::Right(ProvenPhone(client.phone)),
-            Some(Refusal { retry_after, .. }) => {
+            Some(Refusal { rule, retry_after, .. }) => {
                 let limit = without_code.limit.name().to_owned().into();
-                CheckOutcome::Denied(Denied::Throttled { limit, retry_after })
+                CheckOutcome::Denied(Denied::Throttled { limit, rule, retry_after })
             }
             None => CheckOutcome::Wrong,
         })

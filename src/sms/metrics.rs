@@ -125,8 +125,14 @@ mod tests {
             ("accepted", sent(true)),
             ("unknown", sent(false)),
             ("refused", SendOutcome::NotSent),
-            ("challenged", SendOutcome::Denied(Denied::Challenged { limit: limit.into(), retry_after })),
-            ("throttled", SendOutcome::Denied(Denied::Throttled { limit: limit.into(), retry_after })),
+            (
+                "challenged",
+                SendOutcome::Denied(Denied::Challenged { limit: limit.into(), rule: 0, retry_after }),
+            ),
+            (
+                "throttled",
+                SendOutcome::Denied(Denied::Throttled { limit: limit.into(), rule: 0, retry_after }),
+            ),
             ("unavailable", SendOutcome::Denied(Denied::Unavailable { retry_after })),
         ];
         let told = |name: &str, outcome: &str| {

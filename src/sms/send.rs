@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse_limiter::wait_queue::QueuePosition;
-use gatehouse_limiter::{HitId, StoreError, SubjectKey};
+use gatehouse_limiter::{HitId, Refusal, StoreError, SubjectKey};
 use tokio::time::Instant;
 use tracing::Instrument;
 use zeroize::Zeroizing;
@@ -242,7 +242,7 @@ impl SendJob {
                     let Some(short) = path.after(&limit, &refusal) else {
                         return Ok(SendAnswer::refused(limit, refusal));
                     };
-                    if let Some(denied) = self.in_shortage(limit.into(), refusal.retry_after) {
+                    if let Some(denied) = self.in_shortage(limit.into(), &refusal) {
                         return Ok(SendAnswer { refusal: Some(refusal), ..denied.into() });
                     }
                     path = short;
@@ -542,15 +542,16 @@ impl SendJob {
 
 impl SendJob {
     /// What a spent budget means for this request; None if it continues. Never depends on who owns the number.
-    fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<Denied> {
+    fn in_shortage(&self, limit: Cow<'static, str>, refusal: &Refusal) -> Option<Denied> {
+        let Refusal { rule, retry_after, .. } = *refusal;
         match &self.message.purpose {
             MessagePurpose::Own(Purpose::Login | Purpose::Reset) => {
-                (!self.message.solved).then_some(Denied::Challenged { limit, retry_after })
+                (!self.message.solved).then_some(Denied::Challenged { limit, rule, retry_after })
             }
             // What is kept is for those who have an account here.
             MessagePurpose::Own(Purpose::Register | Purpose::Verify)
             | MessagePurpose::Verification(_)
-            | MessagePurpose::Relayed(_) => Some(Denied::Throttled { limit, retry_after }),
+            | MessagePurpose::Relayed(_) => Some(Denied::Throttled { limit, rule, retry_after }),
         }
     }
 
@@ -584,15 +585,15 @@ impl SendJob {
 
     /// The path on which a request continues under a brake, or its answer. Never depends on who owns the number.
     fn under_brake(&self, braked: BrakedPrefix) -> Result<SendPath, Denied> {
-        let (limit, retry_after) = (SMS_BRAKE.into(), braked.retry_after);
+        let (limit, rule, retry_after) = (SMS_BRAKE.into(), 0, braked.retry_after);
         match (&self.message.purpose, braked.proven_before) {
             // Who registers or adds a number has no account with it, so there is nobody to send to.
             (MessagePurpose::Own(Purpose::Register | Purpose::Verify), Some(_)) => {
-                Err(Denied::Throttled { limit, retry_after })
+                Err(Denied::Throttled { limit, rule, retry_after })
             }
             // Nobody can show one there.
             (MessagePurpose::Relayed(_), Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
-            _ if !self.message.solved => Err(Denied::Challenged { limit, retry_after }),
+            _ if !self.message.solved => Err(Denied::Challenged { limit, rule, retry_after }),
             (_, None) => Ok(SendPath::Open),
             (_, Some(_)) => Ok(SendPath::Short { under: Some(braked) }),
         }

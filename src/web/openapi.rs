@@ -191,7 +191,8 @@ const HEADERS: [SharedHeader; 8] = [
         "RateLimit",
         "RateLimit",
         false,
-        "What the strictest rule has left, and when its next hit frees. Left out if there is nothing to tell.",
+        "The rule that binds, what it has left (`r`), and in how many seconds there is more (`t`). Left out if there is \
+            nothing to tell.",
         "\"login-account\";r=0;t=57",
     ),
     header("Version", "ETag", true, "The version of the limits, for If-Match.", "\"5d1f0c2a9b3e\""),

@@ -11,10 +11,12 @@ use crate::{Limit, RuleSpan};
 pub struct Standing<'a> {
     /// The name of its limit.
     pub name: &'a str,
+    /// Its place in the limit, from 0.
+    pub rule: usize,
     /// How many it allows now.
     pub remaining: u32,
-    /// Until the next slot becomes free; None if no slot is taken.
-    pub reset: Option<Duration>,
+    /// Until it allows more; None if no slot is taken, or if nobody knows.
+    pub more_after: Option<Duration>,
 }
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -46,17 +48,15 @@ pub fn add<'a>(
     }
 }
 
-/// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names in a list must differ, so the rules of a
-/// limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
+/// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Each rule is a policy of its own, and names in a list must
+/// differ, so the rules of a limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
 /// slower than necessary, never too fast. A calendar rule names none: its windows differ in length.
 fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> String {
     let mut out = String::with_capacity(ROOM);
-    let mut earlier = ("", 0);
     for (name, limit) in limits {
-        for rule in limit.rules() {
-            earlier = if earlier.0 == name { (name, earlier.1 + 1) } else { (name, 1) };
+        for (place, rule) in limit.rules().iter().enumerate() {
             out.push_str(if out.is_empty() { "" } else { ", " });
-            item(&mut out, name, earlier.1);
+            item(&mut out, name, place);
             push(&mut out, "q", u64::from(rule.max));
             if let RuleSpan::Sliding(window) = rule.span {
                 push(&mut out, "w", whole_seconds(window));
@@ -69,10 +69,10 @@ fn policies<'a>(limits: impl IntoIterator<Item = (&'a str, &'a Limit)>) -> Strin
 /// `"login-account";r=2;t=57`.
 fn state(standing: Standing<'_>) -> String {
     let mut out = String::with_capacity(ROOM);
-    item(&mut out, standing.name, 1);
+    item(&mut out, standing.name, standing.rule);
     push(&mut out, "r", u64::from(standing.remaining));
-    if let Some(reset) = standing.reset {
-        push(&mut out, "t", whole_seconds(reset));
+    if let Some(wait) = standing.more_after {
+        push(&mut out, "t", whole_seconds(wait));
     }
     out
 }
@@ -84,7 +84,7 @@ fn push(out: &mut String, name: &str, value: u64) {
 }
 
 /// The name as an sf-string (RFC 9651 §3.3.3), which is printable ASCII.
-fn item(out: &mut String, name: &str, number: u32) {
+fn item(out: &mut String, name: &str, rule: usize) {
     out.push('"');
     if name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-') {
         out.push_str(name);
@@ -96,9 +96,9 @@ fn item(out: &mut String, name: &str, number: u32) {
             out.push(letter);
         }
     }
-    if number > 1 {
+    if rule > 0 {
         out.push('-');
-        out.push_str(itoa::Buffer::new().format(number));
+        out.push_str(itoa::Buffer::new().format(rule + 1));
     }
     out.push('"');
 }
@@ -135,14 +135,18 @@ mod tests {
 
     #[test]
     fn a_standing_is_never_rosier_than_the_truth() {
-        let reset = Some(Duration::from_millis(56_001));
-        assert_eq!(state(Standing { name: "sms-phone", remaining: 2, reset }), "\"sms-phone\";r=2;t=57");
-        assert_eq!(state(Standing { name: "sms-phone", remaining: 5, reset: None }), "\"sms-phone\";r=5");
+        let standing =
+            |rule, remaining, more_after| state(Standing { name: "sms-phone", rule, remaining, more_after });
+        let wait = Some(Duration::from_millis(56_001));
+        assert_eq!(standing(0, 2, wait), "\"sms-phone\";r=2;t=57");
+        assert_eq!(standing(1, 2, wait), "\"sms-phone-2\";r=2;t=57", "the policy that binds");
+        assert_eq!(standing(0, 5, None), "\"sms-phone\";r=5");
     }
 
     #[test]
     fn a_name_cannot_break_out_of_its_quotes() {
         let name = "a\"b\\c\r\nX: 中";
-        assert_eq!(state(Standing { name, remaining: 1, reset: None }), "\"a\\\"b\\\\cX: \";r=1");
+        let standing = Standing { name, rule: 0, remaining: 1, more_after: None };
+        assert_eq!(state(standing), "\"a\\\"b\\\\cX: \";r=1");
     }
 }

@@ -73,8 +73,9 @@ where
             if let Ok(response) = &mut result {
                 let standing = passed.room.map(|room| Standing {
                     name: buckets[room.bucket].limit.name(),
+                    rule: room.rule,
                     remaining: room.remaining,
-                    reset: Some(room.reset_after),
+                    more_after: Some(room.more_after),
                 });
                 tell(response.headers_mut(), &buckets, standing);
             }
@@ -90,17 +91,14 @@ struct Passed<S: WindowStore + 'static> {
 }
 
 impl<S: WindowStore + 'static> RateLimit<S> {
-    /// The logs that count a request. If two limits of the same name lead to one log, it counts the request
-    /// once.
+    /// The logs that count a request.
     fn asked(&self, request: &ServiceRequest) -> Result<Vec<OwnedBucket>, Error> {
         let mut asked: Vec<OwnedBucket> = Vec::with_capacity(self.counts.len());
         for count in &self.counts {
             let Some(subject) = (count.subject)(request)? else { continue };
             let limit = count.limit.limit();
             let key = self.limiter.bucket(&limit, &subject).key;
-            if asked.iter().all(|other| other.key != key) {
-                asked.push(OwnedBucket { limit, key });
-            }
+            asked.push(OwnedBucket { limit, key });
         }
         Ok(asked)
     }
@@ -115,6 +113,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
             failed(&error);
             match self.outage {
                 Outage::Refuse => Err(Denied::Unavailable),
+                Outage::Admit if error.is_mistake() => Err(Denied::Unavailable),
                 Outage::Admit => Ok(Passed { in_flight: None, room: None }),
             }
         })
@@ -163,9 +162,12 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         };
         denied.head(response.headers_mut());
         let full = match denied {
-            Denied::Full { limit, refusal } => {
-                Some(Standing { name: limit.name(), remaining: 0, reset: Some(refusal.retry_after) })
-            }
+            Denied::Full { limit, refusal } => Some(Standing {
+                name: limit.name(),
+                rule: refusal.rule,
+                remaining: 0,
+                more_after: Some(refusal.retry_after),
+            }),
             Denied::Busy | Denied::Unavailable => None,
         };
         tell(response.headers_mut(), buckets, full);
@@ -228,5 +230,9 @@ async fn settle<S: WindowStore + 'static>(hold: Hold<S>, counts: bool) {
 
 fn failed(error: &StoreError) {
     metrics::counter!("gatehouse_store_errors_total").increment(1);
-    tracing::debug!(%error, "the window store failed while it checked the limits of a request");
+    if error.is_mistake() {
+        tracing::error!(%error, "the limits of a request cannot be checked together");
+    } else {
+        tracing::debug!(%error, "the window store failed while it checked the limits of a request");
+    }
 }

@@ -88,13 +88,13 @@ pub fn verdict(
         })
     };
     Ok(match *reply {
-        [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
+        [0, at, room_bucket, room_rule, remaining, oldest, ref noted @ ..] => {
             let at = Micros(at);
             let room = (room_bucket >= 0).then(|| {
                 let bucket = place(room_bucket)?;
                 let rule = ask.buckets[bucket].limit.rules().get(room_rule as usize)?;
-                let reset_after = window::reset_after(rule, at);
-                Some(LimitRoom { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
+                let oldest = (oldest > 0).then_some(Micros(oldest));
+                Some(window::room(bucket, room_rule as usize, rule, remaining as u32, oldest, at))
             });
             let noted = match *noted {
                 [] => None,

@@ -3,7 +3,6 @@
 use std::future::{Ready, ready};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
@@ -13,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
-use crate::denied::Denied;
+use crate::denied::{Denied, FullRule};
 use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::challenge::{BUSY, ChallengeContext};
 use crate::web::http::csrf::Browser;
@@ -174,11 +173,11 @@ impl ApiRequest {
         &self,
         counted: CountedAs,
         response: HttpResponse,
-        full: Option<(&str, Duration)>,
+        full: Option<FullRule<'_>>,
     ) -> HttpResponse {
         let limits = &self.live.limits;
         let own = match (counted, full) {
-            (CountedAs::Password, Some((name, _))) if name == limits.login_device.name() => {
+            (CountedAs::Password, Some(full)) if full.limit == limits.login_device.name() => {
                 &limits.login_device
             }
             (CountedAs::Password, _) => &limits.login_account,
@@ -191,7 +190,7 @@ impl ApiRequest {
                 );
             }
             // That of a device, and that of the address for recovery codes, are told to nobody else.
-            (CountedAs::Factor, Some((name, _))) => {
+            (CountedAs::Factor, Some(FullRule { limit: name, .. })) => {
                 let own = [&limits.factor_account, &limits.factor_device, &limits.login_address];
                 let own: Vec<&Limit> = own.into_iter().filter(|limit| limit.name() == name).collect();
                 return limited(response, &own, full);
@@ -205,7 +204,7 @@ impl ApiRequest {
     async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
         match denied {
             Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },
-            Denied::Throttled { limit, retry_after } => {
+            Denied::Throttled { limit, retry_after, .. } => {
                 Problem::Throttled { limit: limit.clone(), retry_after: *retry_after }
             }
             Denied::Busy { retry_after } => Problem::Busy { retry_after: *retry_after },
@@ -224,13 +223,18 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 }
 
 /// Adds the `RateLimit` fields: what the limits are, and, to who is refused, when the next slot frees.
-pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
-    let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
+pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<FullRule<'_>>) -> HttpResponse {
+    let standing = full.map(|FullRule { limit, rule, retry_after }| Standing {
+        name: limit,
+        rule,
+        remaining: 0,
+        more_after: Some(retry_after),
+    });
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
 }
 
 /// A refusal, with the `RateLimit` fields if a limit decided.
-pub fn refused(problem: Problem, limits: &[&Limit], full: Option<(&str, Duration)>) -> WebError {
+pub fn refused(problem: Problem, limits: &[&Limit], full: Option<FullRule<'_>>) -> WebError {
     match full {
         Some(_) => limited(problem.respond(), limits, full).into(),
         None => problem.into(),

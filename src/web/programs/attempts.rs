@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::accounts::RealmLogin;
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::denied::Denied;
+use crate::denied::{Denied, FullRule};
 use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
@@ -146,30 +146,30 @@ pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<Http
         means: ClientCapabilities::BROWSER,
     };
     let outcome = services.attempts.ask(&live, attempt).await;
-    let full = outcome.as_ref().err().and_then(Denied::full).map(|(limit, wait)| (limit.to_owned(), wait));
-    let decision = match outcome {
-        Ok(attempt) => Decision::Go { attempt, settle_within: HOLD_LIFE.as_secs() },
+    let full = outcome.as_ref().err().and_then(Denied::full);
+    let decision = match &outcome {
+        Ok(attempt) => Decision::Go { attempt: attempt.clone(), settle_within: HOLD_LIFE.as_secs() },
         Err(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
             captcha: asker.challenge(services, &live).await,
-            retry_after: Some(whole_seconds(retry_after)),
+            retry_after: Some(whole_seconds(*retry_after)),
         },
-        Err(Denied::Throttled { limit, retry_after }) => {
-            Decision::Wait { limit: limit.into_owned(), retry_after: whole_seconds(retry_after) }
+        Err(Denied::Throttled { limit, retry_after, .. }) => {
+            Decision::Wait { limit: limit.clone().into_owned(), retry_after: whole_seconds(*retry_after) }
         }
         Err(Denied::Busy { retry_after } | Denied::Unavailable { retry_after }) => {
-            return Err(Problem::Unavailable { retry_after });
+            return Err(Problem::Unavailable { retry_after: *retry_after });
         }
         Err(Denied::AddressDenied) => return Err(Problem::Denied),
     };
-    Ok(told(&decision, &live, full.as_ref().map(|(limit, wait)| (limit.as_str(), *wait))))
+    Ok(told(&decision, &live, full))
 }
 
 /// With the `RateLimit` fields, as a password at our own sign-in has them: a device's limit is told only if it decided,
 /// and while there is room nobody is told how much.
-fn told(decision: &Decision, live: &LiveSettings, full: Option<(&str, Duration)>) -> HttpResponse {
+fn told(decision: &Decision, live: &LiveSettings, full: Option<FullRule<'_>>) -> HttpResponse {
     let limits = &live.limits;
     let own = match full {
-        Some((name, _)) if name == limits.guard_device.name() => &limits.guard_device,
+        Some(full) if full.limit == limits.guard_device.name() => &limits.guard_device,
         _ => &limits.guard_account,
     };
     let response = HttpResponse::Ok().json(decision);

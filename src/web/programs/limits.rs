@@ -1,6 +1,7 @@
 //! `/api/v1/limits/{name}`: hits on custom limits, for programs with a token. No cookie counts here, and none
 //! is set.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -139,13 +140,13 @@ pub async fn reserve(
                 reset_after_ms: room.map(|room| millis(room.reset_after)),
                 would_refuse: watching.then_some(admission.noted.is_some()),
             };
-            let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
+            let standing = room.map(|room| (room.rule, room.remaining, Some(room.more_after)));
             Ok(call.told(HttpResponse::Ok().json(body), standing))
         }
         HitDecision::Refused(refusal) => {
             let retry_after = refusal.retry_after;
             let problem = Problem::LimitFull { limit: name.clone(), retry_after };
-            Ok(call.told(problem.respond(), Some((0, Some(retry_after)))))
+            Ok(call.told(problem.respond(), Some((refusal.rule, 0, Some(retry_after)))))
         }
     }
 }
@@ -179,8 +180,10 @@ pub async fn peek(
     let call = LimitCall::new(&program, &name, limit, &body.subject)?;
     let peek = program.services.custom.peek(call.ask()).await.map_err(out)?;
     let body = peeked(&call.limit, &peek);
-    let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
-    let standing = body.remaining.filter(|_| body.would_refuse.is_none()).map(|left| (left, wait));
+    let standing = binding(&body.rules).filter(|_| body.would_refuse.is_none()).map(|(rule, state)| {
+        let wait = Duration::from_millis(state.retry_after_ms);
+        (rule, state.remaining, Some(wait).filter(|wait| !wait.is_zero()))
+    });
     Ok(call.told(HttpResponse::Ok().json(body), standing))
 }
 
@@ -231,16 +234,18 @@ impl<'a> LimitCall<'a> {
     }
 
     /// With the `RateLimit` fields: how many are left, and until when.
-    fn told(&self, response: HttpResponse, standing: Option<(u32, Option<Duration>)>) -> HttpResponse {
-        let standing = standing.map(|(remaining, reset)| Standing { name: self.name, remaining, reset });
+    fn told(&self, response: HttpResponse, standing: Option<(usize, u32, Option<Duration>)>) -> HttpResponse {
+        let name = self.name;
+        let standing =
+            standing.map(|(rule, remaining, more_after)| Standing { name, rule, remaining, more_after });
         quota(response, [(self.name, &self.limit)], standing)
     }
 }
 
 fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {
     let rules: Vec<PeekedRule> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
-    let tightest = rules.iter().min_by_key(|rule| rule.remaining);
-    let (count, remaining) = tightest.map_or((0, None), |rule| (rule.count, Some(rule.remaining)));
+    let (count, remaining) =
+        binding(&rules).map_or((0, None), |(_, rule)| (rule.count, Some(rule.remaining)));
     let wait = rules.iter().map(|rule| rule.retry_after_ms).max().unwrap_or(0);
     let watching = limit.mode() == LimitMode::Monitor;
     let full = remaining == Some(0);
@@ -252,6 +257,12 @@ fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {
         would_refuse: watching.then_some(full),
         rules,
     }
+}
+
+/// The rule that decides on the next hit, with its place: what is left of it, and of several that are full the one that is
+/// full for longest.
+fn binding(rules: &[PeekedRule]) -> Option<(usize, &PeekedRule)> {
+    rules.iter().enumerate().min_by_key(|(_, rule)| (rule.remaining, Reverse(rule.retry_after_ms)))
 }
 
 fn rule_body((rule, state): (&Rule, &RulePeek)) -> PeekedRule {

@@ -222,7 +222,7 @@ impl Problem {
     /// Of what no challenge helps with, or is shown to nobody.
     pub(super) fn not_compared(denied: &Denied) -> Self {
         match denied {
-            Denied::Challenged { limit, retry_after } | Denied::Throttled { limit, retry_after } => {
+            Denied::Challenged { limit, retry_after, .. } | Denied::Throttled { limit, retry_after, .. } => {
                 Self::Throttled { limit: limit.clone(), retry_after: *retry_after }
             }
             Denied::Busy { retry_after } | Denied::Unavailable { retry_after } => {

@@ -16,6 +16,7 @@ on_both_stores!(
     a_monitored_limit_admits_everything_and_says_what_it_would_have_done,
     a_limit_without_rules_admits_everything_and_keeps_nothing,
     every_answer_carries_the_rate_limit_fields,
+    the_fields_name_the_rule_that_binds_and_when_there_is_more,
 );
 
 async fn a_hundred_at_once_are_admitted_exactly_max(store: Store) {
@@ -103,6 +104,26 @@ async fn every_answer_carries_the_rate_limit_fields(store: Store) {
     assert_eq!(fields(&refused), "\"two\";r=0;t=60");
     assert_eq!((refused.problem(), &refused.body["limit"]), ("throttled", &json!("two")));
     assert_eq!((refused.header("retry-after"), &refused.body["retry_after"]), ("60", &json!(60)));
+}
+
+async fn the_fields_name_the_rule_that_binds_and_when_there_is_more(store: Store) {
+    let toml = "[limits.custom.two]\nrules = [{ max = 2, window = \"1m\" }, { max = 3, window = \"1h\" }]\n";
+    let (app, _, program) = start(store, toml).await;
+    let mut told = Vec::new();
+    for wait in [0, 10, 60, 1] {
+        app.advance(Duration::from_secs(wait));
+        let answer = program.reserve("two", "a").await;
+        let peeked = program.call("two", "peek", json!({ "subject": "a" })).await;
+        told.push([answer, peeked].map(|answer| answer.header("ratelimit").to_owned()));
+    }
+    let full = "\"two-2\";r=0;t=3530";
+    let expected = [
+        ["\"two\";r=1;t=60", "\"two\";r=1"],
+        ["\"two\";r=0;t=50", "\"two\";r=0;t=50"],
+        [full, full],
+        ["\"two-2\";r=0;t=3529"; 2],
+    ];
+    assert_eq!(told, expected);
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ async fn a_solved_captcha_does_not_lift_a_block(store: Store) {
     let id = client.challenge().await;
     let answer = client.login_with("alice", PASSWORD, &id, ANSWER).await;
     assert_throttled(&answer, "login-account", 3599);
-    assert_eq!(answer.header("ratelimit"), "\"login-account\";r=0;t=3599");
+    assert_eq!(answer.header("ratelimit"), "\"login-account-2\";r=0;t=3599", "the policy that binds");
     assert_eq!(app.hashes(), before);
 }
 

@@ -51,7 +51,9 @@ async fn brake_block(instance: &Instance, crowd: &Phone) {
 #[track_caller]
 pub(super) fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
     match sending {
-        SendOutcome::Denied(Denied::Challenged { limit, retry_after }) => (limit.into_owned(), retry_after),
+        SendOutcome::Denied(Denied::Challenged { limit, retry_after, .. }) => {
+            (limit.into_owned(), retry_after)
+        }
         other => panic!("expected a challenge, got {other:?}"),
     }
 }

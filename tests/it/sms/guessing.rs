@@ -83,7 +83,7 @@ async fn five_of_a_hundred_parallel_wrong_guesses_are_compared(store: Store) {
     let answers = guess_many(&[&instance], &phone, &other_than(&code), 100).await;
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 5);
     for answer in &answers {
-        let CheckOutcome::Denied(Denied::Throttled { limit, retry_after }) = answer else { continue };
+        let CheckOutcome::Denied(Denied::Throttled { limit, retry_after, .. }) = answer else { continue };
         assert_eq!((&**limit, *retry_after), ("sms-guess", 10 * MINUTE));
     }
     assert!(refused(instance.check(&phone, &code).await), "a right one is not even compared");

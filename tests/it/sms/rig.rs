@@ -290,7 +290,9 @@ pub fn sent(sending: SendOutcome) -> SendReceipt {
 #[track_caller]
 pub fn throttled(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        SendOutcome::Denied(Denied::Throttled { limit, retry_after }) => (limit.into_owned(), retry_after),
+        SendOutcome::Denied(Denied::Throttled { limit, retry_after, .. }) => {
+            (limit.into_owned(), retry_after)
+        }
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
@@ -299,8 +301,10 @@ pub fn throttled(sending: SendOutcome) -> (String, Duration) {
 #[track_caller]
 pub fn spent_by(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        SendOutcome::Denied(Denied::Throttled { limit, retry_after })
-        | SendOutcome::Denied(Denied::Challenged { limit, retry_after }) => (limit.into_owned(), retry_after),
+        SendOutcome::Denied(Denied::Throttled { limit, retry_after, .. })
+        | SendOutcome::Denied(Denied::Challenged { limit, retry_after, .. }) => {
+            (limit.into_owned(), retry_after)
+        }
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

@@ -186,7 +186,7 @@ async fn a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too(store: St
         let asked = instance.send(&phone).await;
         assert_eq!(
             asked,
-            SendOutcome::Denied(Denied::Challenged { limit: "sms-phone".into(), retry_after: HOUR })
+            SendOutcome::Denied(Denied::Challenged { limit: "sms-phone".into(), rule: 0, retry_after: HOUR })
         );
         instance.forget("sms-phone", phone.as_str().as_bytes()).await;
     }

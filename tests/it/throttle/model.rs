@@ -25,9 +25,19 @@ struct Hit {
 
 #[derive(Debug, PartialEq)]
 enum Answer {
-    Admitted { remaining: Option<u32>, noted: Option<(usize, usize, Duration)> },
-    Held { bucket: usize },
-    Refused { bucket: usize, rule: usize, wait: Duration },
+    /// What is left, and when there is more.
+    Admitted {
+        room: Option<(u32, Duration)>,
+        noted: Option<(usize, usize, Duration)>,
+    },
+    Held {
+        bucket: usize,
+    },
+    Refused {
+        bucket: usize,
+        rule: usize,
+        wait: Duration,
+    },
 }
 
 impl Model {
@@ -44,7 +54,8 @@ impl Model {
     }
 
     fn reserve(&mut self, clock: Micros, ask: &ReserveRequest<'_>) -> Answer {
-        let (mut refused, mut noted, mut held, mut room) = (vec![], vec![], None, None);
+        let (mut refused, mut noted, mut held) = (vec![], vec![], None);
+        let mut room: Option<(usize, Option<Micros>, Duration)> = None;
         for (index, bucket) in ask.buckets.iter().enumerate() {
             self.settle_dead(index, clock);
             for (rule_index, rule) in bucket.limit.rules().iter().enumerate() {
@@ -65,7 +76,10 @@ impl Model {
                     list.push((rule.then, wait, index, rule_index));
                 } else if bucket.limit.mode() == LimitMode::Enforce {
                     match max.checked_sub(kept.len() + holds.len() + 1) {
-                        Some(left) => room = Some(room.map_or(left, |other: usize| other.min(left))),
+                        Some(left) if room.is_none_or(|(least, ..)| left < least) => {
+                            room = Some((left, kept.first().map(|hit| hit.at), window));
+                        }
+                        Some(_) => {}
                         None => held = held.or(Some(index)),
                     }
                 }
@@ -82,8 +96,10 @@ impl Model {
         if let Some(bucket) = held {
             return Answer::Held { bucket };
         }
+        let mut latest = clock;
         for index in 0..ask.buckets.len() {
             let at = self.next_time(index, clock);
+            latest = latest.max(at);
             self.logs[index].push(Hit {
                 at,
                 id: ask.id,
@@ -95,7 +111,9 @@ impl Model {
             }
         }
         let noted = strictest(noted).map(|(_, wait, bucket, rule)| (bucket, rule, wait));
-        Answer::Admitted { remaining: room.map(|left| left as u32), noted }
+        let room = room
+            .map(|(left, oldest, window)| (left as u32, oldest.unwrap_or(latest).plus(window).since(latest)));
+        Answer::Admitted { room, noted }
     }
 
     /// What a rule counts.
@@ -201,7 +219,7 @@ fn some_limit(name: &'static str) -> impl Strategy<Value = Limit> {
 fn answer(verdict: StoreVerdict) -> Answer {
     match verdict {
         StoreVerdict::Admitted { room, noted, .. } => Answer::Admitted {
-            remaining: room.map(|room| room.remaining),
+            room: room.map(|room| (room.remaining, room.more_after)),
             noted: noted.map(|noted| (noted.bucket, noted.rule, noted.retry_after)),
         },
         StoreVerdict::Held { bucket, .. } => Answer::Held { bucket },
