@@ -164,8 +164,11 @@ impl SmsBudgets {
                 continue;
             }
             if !owned {
-                let nobody = [b"nobody ", &hit.0[..]].concat();
-                shared.iter_mut().for_each(|log| log.key = self.limiter.bucket(log.limit, &nobody).key);
+                // Each apart: two of them are of one limit.
+                for (place, log) in shared.iter_mut().enumerate() {
+                    let nobody = [b"nobody ", &hit.0[..], &[place as u8]].concat();
+                    log.key = self.limiter.bucket(log.limit, &nobody).key;
+                }
             }
             match self.limiter.reserve_by(&shared, hit).await? {
                 HitDecision::Admitted(_) if owned => return Ok(share),
