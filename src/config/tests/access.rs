@@ -103,7 +103,12 @@ fn every_entry_says_until_when_and_why() {
     assert!(with(END, " ").contains("access.deny[0].reason: is empty"));
     assert!(with(END, &"字".repeat(201)).contains("access.deny[0].reason: has 201 characters"));
     let control = refusal(&deny("203.0.113.0/24").replace("an attack", "a\\u0007b"));
-    assert!(control.contains("access.deny[0].reason: contains a line break or another control"), "{control}");
+    assert!(
+        control.contains("access.deny[0].reason: contains a line break or another character"),
+        "{control}"
+    );
+    let unseen = refusal(&deny("203.0.113.0/24").replace("an attack", "a\\u3164b"));
+    assert!(unseen.contains("access.deny[0].reason: contains a line break or another character"), "{unseen}");
     assert!(entry("colour = 1").contains("access.deny[0].colour: is not a setting"));
     assert!(refusal("access.challenge_everyone_until = 'soon'").contains("RFC 3339"));
     assert!(refusal("access.denyy = []").contains("did you mean deny?"));
