@@ -66,6 +66,7 @@ async fn a_missing_file_is_made_for_its_owner_only() {
 
 on_both_databases!(
     a_database_is_opened_again_with_what_it_held,
+    a_database_of_every_schema_since_the_first_opens,
     instances_that_start_at_once_migrate_once,
     exclusive_transactions_neither_lock_out_nor_lose_writes,
     a_transaction_that_is_dropped_has_written_nothing,
@@ -86,6 +87,47 @@ async fn a_database_is_opened_again_with_what_it_held(database: TestDatabase) {
         on_db!(&db, pool => sqlx::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(pool).await)
             .unwrap();
     assert_eq!(rows, 1);
+}
+
+/// Makes a database as the version with the first `count` migrations left it, with one account. Returns false if there
+/// are no more than that.
+async fn leave_at(url: &str, count: usize) -> bool {
+    const ACCOUNT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
+    let first = |database: &str| migrations(database).iter().take(count).cloned().collect::<Vec<_>>();
+    let reached = if url.starts_with("sqlite") {
+        let options = SqliteConnectOptions::from_str(url).unwrap().create_if_missing(true);
+        let _ = std::fs::remove_file(options.get_filename());
+        let mut connection = options.connect().await.unwrap();
+        let made = first("sqlite");
+        let reached = made.len();
+        Migrator::with_migrations(made).run_direct(None, &mut connection, false).await.unwrap();
+        sqlx::query(ACCOUNT).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        reached
+    } else {
+        let mut connection = PgConnectOptions::from_str(url).unwrap().connect().await.unwrap();
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+        let made = first("postgres");
+        let reached = made.len();
+        Migrator::with_migrations(made).run_direct(None, &mut connection, false).await.unwrap();
+        sqlx::query(ACCOUNT).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        reached
+    };
+    reached == count
+}
+
+async fn a_database_of_every_schema_since_the_first_opens(database: TestDatabase) {
+    let mut count = 1;
+    while leave_at(&database.url, count).await {
+        let db = database.open().await;
+        let sql = "SELECT COUNT(*) FROM accounts WHERE login = 'a' AND disabled_at IS NULL";
+        let found: i64 = on_db!(&db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
+        assert_eq!(found, 1, "after {count} migrations");
+        db.close().await;
+        count += 1;
+    }
+    assert!(count > 40, "{count}");
 }
 
 async fn instances_that_start_at_once_migrate_once(database: TestDatabase) {
