@@ -1,8 +1,9 @@
 --[[ reserve: one hit in every bucket, or in none.
   Why a script: test and add must be one step, and MULTI cannot branch.
-  KEYS[b]  window log of bucket b (one slot); if a rebuild is named, then the mark that it left
+  KEYS[b]  window log of bucket b (one slot); if a rebuild is named, then the mark that it left; if the server may
+           evict, then the key that says what it had evicted by then
   ARGV     id, kind (0 a hit, 1 a hold, 2 a look: judged as a hold, and nothing is written; 3 more if a rebuild
-           is named);
+           is named, 6 if the server may evict, too);
            then per bucket: capacity, life ms, number of arguments for its rules;
            then per rule: max, marks, window us; if it follows the calendar: max, marks, first us of the unit,
            first us after it; at the end, the rebuild if one is named: its id, and the shape of its windows
@@ -24,7 +25,8 @@
            blocks counts forgiven hits separately if there may be any: if the limit has a captcha rule, and for
            holds, because their limit may have lost its captcha rule since
 ]]
-local id, kind, logs, mark = ARGV[1], ARGV[2], #KEYS, nil
+local id, kind, logs, mark, evicted = ARGV[1], ARGV[2], #KEYS, nil, nil
+if kind > '5' then kind, logs, evicted = tostring(kind - 3), logs - 1, KEYS[logs] end
 if kind > '2' then kind, logs, mark = tostring(kind - 3), logs - 1, KEYS[logs] end
 local holds -- in flight in each bucket; looked for only if a rule seems to be full
 local refused_at, refused_by, frees, softness
@@ -141,6 +143,10 @@ if mark then
   -- The mark is what is sent, and the history of writes in which it was left (finish_rebuild.lua).
   local history = string.match(call('INFO', 'replication'), 'master_replid:(%x+)')
   if call('GET', mark) ~= ARGV[#ARGV] .. history then return { 4 } end
+  if evicted then
+    local count = string.match(call('INFO', 'stats'), 'evicted_keys:(%d+)')
+    if call('GET', evicted) ~= string.sub(ARGV[#ARGV], 1, 6) .. count then return { 4 } end
+  end
 end
 
 -- What a rule counts are the last in its log, whatever else is there. Of holds nobody knows when they leave it.

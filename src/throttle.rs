@@ -2,9 +2,11 @@
 //! from its own crate.
 
 use gatehouse_limiter::{
-    Bucket, HitId, HoldOutcome, KeptHit, LogPeek, LogReading, MemoryStore, RedisStore, ReserveRequest,
-    Settlement, StoreError, StoreVerdict, WindowStore,
+    Bucket, CompleteWindows, HitId, HoldOutcome, KeptHit, LogPeek, LogReading, MemoryStore, RedisStore,
+    ReserveRequest, Settlement, StoreError, StoreVerdict, WindowStore,
 };
+
+use crate::clock::Micros;
 
 pub enum Store {
     Memory(MemoryStore),
@@ -61,7 +63,11 @@ impl WindowStore for Store {
         on_store!(self, store => store.rebuild_generation(name, shape))
     }
 
-    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
+        on_store!(self, store => store.are_complete(windows))
+    }
+
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<Micros, StoreError> {
         on_store!(self, store => store.begin_rebuild(name, by))
     }
 

@@ -32,7 +32,7 @@ pub mod window;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{
-    CallError, ClusterServers, RedisLink, RedisServers, RedisStore, RedisUrl, SentinelServers,
+    CallError, ClusterServers, Eviction, RedisLink, RedisServers, RedisStore, RedisUrl, SentinelServers,
 };
 // Hidden: a log in memory, in which the application's replay counts recorded attempts. Others take a store.
 #[doc(hidden)]

@@ -36,6 +36,12 @@ struct LogShard {
 }
 
 impl MemoryStore {
+    /// Says that windows may lack hits: the clock was set, and what it made look old was dropped. They are complete again
+    /// after a rebuild.
+    pub fn doubt(&self) {
+        self.whole.lock().clear();
+    }
+
     /// An empty store by that clock.
     pub fn new(clock: Clock) -> Self {
         Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), whole: Mutex::default() }
@@ -261,8 +267,8 @@ fn spread(key: SubjectKey) -> u64 {
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         check_buckets(ask.buckets)?;
-        if let Some(CompleteWindows { name, shape, generation }) = ask.complete
-            && self.rebuild_generation(name, shape).await? != Some(generation)
+        if let Some(windows) = ask.complete
+            && !self.are_complete(windows).await?
         {
             return Err(StoreError::Incomplete);
         }
@@ -331,9 +337,14 @@ impl WindowStore for MemoryStore {
         Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
+    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
+        let CompleteWindows { name, shape, generation } = windows;
+        Ok(self.rebuild_generation(name, shape).await? == Some(generation))
+    }
+
     /// Data is lost here only with the process, and the mark is lost with it.
-    async fn begin_rebuild(&self, _: &str, _: HitId) -> Result<(), StoreError> {
-        Ok(())
+    async fn begin_rebuild(&self, _: &str, _: HitId) -> Result<Micros, StoreError> {
+        Ok(self.clock.now())
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {

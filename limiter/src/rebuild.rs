@@ -17,10 +17,13 @@ use crate::store::{HitId, StoreError, WindowStore};
 const MOST_TRIES: usize = 3;
 /// How long a record that failed is not read again: this long the first time, doubled with each failure, and
 /// at most a minute, so that the rebuild succeeds soon after the record works again. A store that reads and does
-/// not write (its disk is full, its replica is away) is asked again after the first rest each time: it can be like
-/// that for long, and nothing else notices that it writes again.
+/// not write (its disk is full, its replica is away), or whose clock is ahead, is asked again after the first rest each
+/// time: it can be like that for long, and nothing else notices that it is over.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
+/// How far the store's clock may be ahead of the record's. By one that is further ahead, hits that still count would be
+/// left out as too old. One that is behind counts them for longer.
+const AHEAD_AT_MOST: Duration = Duration::from_secs(60);
 /// A rebuild that takes longer says so.
 const MOMENT: Duration = Duration::from_millis(500);
 
@@ -28,6 +31,9 @@ const MOMENT: Duration = Duration::from_millis(500);
 pub trait WindowRecord: Sync {
     /// Why the record cannot be read.
     type Error: Send;
+
+    /// The time that its entries are recorded by.
+    fn now(&self) -> impl Future<Output = Result<Micros, Self::Error>> + Send;
 
     /// Writes the missing entries into the store and returns how many there were. Harmless if repeated.
     fn restore(
@@ -41,7 +47,7 @@ pub trait WindowRecord: Sync {
 pub enum StoreState {
     /// They are marked as complete: an earlier rebuild finished, and the data has been there since.
     Marked,
-    /// The mark is missing, and with it the data.
+    /// The mark is missing, and with it data.
     Lost,
 }
 
@@ -54,6 +60,12 @@ pub enum RebuildError<E> {
     /// The record failed.
     #[error("its record in the database failed: {0}")]
     Record(E),
+    /// The store's clock is ahead of the record's: its windows would be short of what they must count.
+    #[error("the window store's clock is {} ahead of its record's in the database; set the clocks", humantime::format_duration(Duration::from_secs(.by.as_secs())))]
+    ClockAhead {
+        /// How far.
+        by: Duration,
+    },
     /// The store lost its data again and again.
     #[error("the window store loses its data as fast as it is rebuilt")]
     LostAgain,
@@ -106,7 +118,7 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
             Ok(_) => *rest = RebuildBackoff::default(),
             // A store that is out ends the next run at its first call.
             Err(RebuildError::Store(StoreError::Down | StoreError::TimedOut)) => {}
-            Err(RebuildError::Store(StoreError::Broken(_))) => {
+            Err(RebuildError::Store(StoreError::Broken(_)) | RebuildError::ClockAhead { .. }) => {
                 let known = rest.refused;
                 *rest = RebuildBackoff::of_store(self.clock.now());
                 if known {
@@ -133,7 +145,11 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
                 continue;
             }
             let generation = self.limiter.fresh_id();
-            self.limiter.store().begin_rebuild(self.name, generation).await?;
+            let theirs = self.limiter.store().begin_rebuild(self.name, generation).await?;
+            let by = theirs.since(record.now().await.map_err(RebuildError::Record)?);
+            if by > AHEAD_AT_MOST {
+                return Err(RebuildError::ClockAhead { by });
+            }
             let mut restoring = pin!(record.restore(StoreState::Lost));
             let entries = match timeout(MOMENT, &mut restoring).await {
                 Ok(entries) => entries?,
@@ -156,7 +172,7 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
 struct RebuildBackoff {
     failures: u32,
     until: Option<Micros>,
-    /// The last of them was the store's refusal.
+    /// The last of them was the store's refusal, or its clock.
     refused: bool,
 }
 

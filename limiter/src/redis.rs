@@ -2,6 +2,7 @@
 //! cluster each log is on a server of its own, and a decision about several takes several steps (slots.rs).
 
 mod connector;
+mod info;
 mod link;
 mod remembered;
 mod servers;
@@ -14,9 +15,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{join, join3, try_join_all};
+use parking_lot::Mutex;
 use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use tokio::time::Instant;
 
+pub use self::info::Eviction;
+use self::info::{SeenClocks, ServersLook};
 pub use self::link::{CallError, RedisLink};
 use self::remembered::RememberedRefusals;
 pub use self::servers::{ClusterServers, RedisServers, RedisUrl, SentinelServers};
@@ -51,6 +56,10 @@ pub struct RedisStore {
     skew: AtomicI64,
     /// None: every decision asks the server.
     remembered: Option<RememberedRefusals>,
+    /// How long a mark stays without being looked at.
+    mark_life: Option<Duration>,
+    seen: Mutex<SeenClocks>,
+    opened: Instant,
 }
 
 impl RedisStore {
@@ -77,15 +86,47 @@ impl RedisStore {
         prefix: impl Into<String>,
         clock: Clock,
     ) -> Self {
+        Self::open(servers.into(), timeout, prefix.into(), clock, false)
+    }
+
+    /// The same on servers that may evict: see [`Eviction`]. Each decision that demands complete windows then asks whether
+    /// anything was evicted since they were, which is a loss of all of them.
+    pub fn allowing_eviction(
+        servers: impl Into<RedisServers>,
+        timeout: Duration,
+        prefix: impl Into<String>,
+        clock: Clock,
+    ) -> Self {
+        Self::open(servers.into(), timeout, prefix.into(), clock, true)
+    }
+
+    fn open(
+        servers: RedisServers,
+        timeout: Duration,
+        prefix: String,
+        clock: Clock,
+        allow_eviction: bool,
+    ) -> Self {
         let scripts = SOURCES.map(Script::new);
         Self {
-            link: RedisLink::open(servers, timeout, scripts.to_vec()),
-            prefix: prefix.into(),
+            link: RedisLink::open_to(servers, timeout, scripts.to_vec(), allow_eviction),
+            prefix,
             scripts: scripts.into(),
             clock,
             skew: AtomicI64::new(0),
             remembered: None,
+            mark_life: None,
+            seen: Mutex::default(),
+            opened: Instant::now(),
         }
+    }
+
+    /// Marks of complete windows expire unless somebody asks for them ([`WindowStore::rebuild_generation`]) within this
+    /// time. If the server's clock is set forward by as much, they are gone before a decision is made by it: the hits that
+    /// it lets expire are missed at once.
+    #[must_use]
+    pub fn expiring_marks(self, unseen: Duration) -> Self {
+        Self { mark_life: Some(unseen), ..self }
     }
 
     /// Answers an attempt that was refused within the last 50 ms from memory.
@@ -136,9 +177,15 @@ impl RedisStore {
         let now = self.now();
         // In a cluster the mark is on another server than a log.
         let complete = ask.complete.filter(|_| !self.link.is_cluster());
-        let mark = complete.map(|CompleteWindows { name, .. }| self.generation_key(name));
-        let mut command = self.command(LuaScript::Reserve, buckets(), mark);
-        command.arg(&ask.id.0).arg(if complete.is_some() { kind + MARKED } else { kind });
+        let (marks, kind) = match complete {
+            None => (vec![], kind),
+            Some(CompleteWindows { name, .. }) if self.link.allows_eviction() => {
+                (vec![self.generation_key(name), self.evicted_key(name)], kind + EVICTING)
+            }
+            Some(CompleteWindows { name, .. }) => (vec![self.generation_key(name)], kind + MARKED),
+        };
+        let mut command = self.command(LuaScript::Reserve, buckets(), &marks);
+        command.arg(&ask.id.0).arg(kind);
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now, ask.solved);
         }
@@ -154,28 +201,14 @@ impl RedisStore {
         format!("{}:complete-{{{name}}}", self.prefix)
     }
 
+    /// The key that says how much had been evicted when they were completed, after the id of the rebuild.
+    fn evicted_key(&self, name: &str) -> String {
+        format!("{}:evicted-{{{name}}}", self.prefix)
+    }
+
     /// The key that exists while a rebuild runs.
     fn rebuild_key(&self, name: &str, by: HitId) -> String {
         format!("{}:restoring-{{{name}}}-{}", self.prefix, URL_SAFE_NO_PAD.encode(by.0))
-    }
-
-    /// Which history of writes the servers continue: the exclusive or of their replication ids. A server draws a
-    /// new id if it becomes the master of others, or if it starts again: it may then lack what its predecessor
-    /// had accepted last, although everything older is there. In hexadecimal digits, as the script of a reservation
-    /// reads it: converting them there would cost it as much again as asking for them.
-    async fn history(&self) -> Result<String, StoreError> {
-        let mut info = redis::cmd("INFO");
-        info.arg("replication");
-        let mut history = [0; 20];
-        for answer in self.link.call_masters(&info).await? {
-            let id = wire::replication_id(&answer).ok_or_else(|| {
-                StoreError::Broken(
-                    "INFO replication without a master_replid of 40 lower-case hexadecimal digits".into(),
-                )
-            })?;
-            history.iter_mut().zip(id).for_each(|(all, one)| *all ^= one);
-        }
-        Ok(history.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     fn now(&self) -> Micros {
@@ -186,21 +219,21 @@ impl RedisStore {
         self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
     }
 
-    /// `mark`: a key after those of the buckets.
+    /// `marks`: keys after those of the buckets.
     fn command<'b>(
         &self,
         script: LuaScript,
         buckets: impl Iterator<Item = Bucket<'b>> + Clone,
-        mark: Option<String>,
+        marks: &[String],
     ) -> Cmd {
         // Room for one bucket of one rule, with a name of 40 bytes.
         let mut command = Cmd::with_capacity(16, 192);
         command.arg("EVALSHA").arg(self.scripts[script as usize].get_hash());
-        command.arg(buckets.clone().count() + usize::from(mark.is_some()));
+        command.arg(buckets.clone().count() + marks.len());
         for bucket in buckets {
             command.arg(self.key_name(bucket));
         }
-        command.arg(mark);
+        command.arg(marks);
         command
     }
 
@@ -247,9 +280,8 @@ impl RedisStore {
 
     /// An error unless those windows are complete.
     async fn demand(&self, windows: Option<CompleteWindows<'_>>) -> Result<(), StoreError> {
-        let Some(CompleteWindows { name, shape, generation }) = windows else { return Ok(()) };
-        let now = self.rebuild_generation(name, shape).await?;
-        (now == Some(generation)).then_some(()).ok_or(StoreError::Incomplete)
+        let Some(windows) = windows else { return Ok(()) };
+        self.are_complete(windows).await?.then_some(()).ok_or(StoreError::Incomplete)
     }
 
     /// Settles by one script.
@@ -260,7 +292,7 @@ impl RedisStore {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
-        let mut command = self.command(LuaScript::Settle, buckets.iter().copied(), None);
+        let mut command = self.command(LuaScript::Settle, buckets.iter().copied(), &[]);
         command.arg(&id.0);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
             let (letter, up_to) = match outcome {
@@ -295,7 +327,7 @@ impl RedisStore {
     async fn peek_at_once(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
         for _ in 0..MOST_TRIES {
             let now = self.now();
-            let mut command = self.command(LuaScript::Peek, buckets.iter().copied(), None);
+            let mut command = self.command(LuaScript::Peek, buckets.iter().copied(), &[]);
             for bucket in buckets {
                 write_rules(&mut command, bucket.limit, now, false);
             }
@@ -312,7 +344,7 @@ impl RedisStore {
 
     /// Writes hits back by one script, log by log: any number of logs, but in a cluster only one.
     async fn restore_at_once(&self, logs: &[&[&(Bucket<'_>, KeptHit)]]) -> Result<(), StoreError> {
-        let mut command = self.command(LuaScript::Restore, logs.iter().map(|hits| hits[0].0), None);
+        let mut command = self.command(LuaScript::Restore, logs.iter().map(|hits| hits[0].0), &[]);
         for hits in logs {
             command.arg(hits[0].0.limit.capacity()).arg(hits.len());
             for (bucket, hit) in *hits {
@@ -398,7 +430,7 @@ impl WindowStore for RedisStore {
     }
 
     async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
-        let mut command = self.command(LuaScript::Read, [bucket].into_iter(), None);
+        let mut command = self.command(LuaScript::Read, [bucket].into_iter(), &[]);
         command.arg(MOST_READ);
         match self.run(&command, LuaScript::Read).await?.as_slice() {
             [at, holds, hits @ ..] => Ok(LogReading {
@@ -443,35 +475,71 @@ impl WindowStore for RedisStore {
     }
 
     async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        let mut get = redis::cmd("GET");
-        get.arg(self.generation_key(name));
-        // Asked in this order on one connection, so that a mark is never judged by an older history.
-        let (mark, history) = join(self.link.call(&get), self.history()).await;
-        match mark? {
-            Value::Nil => Ok(None),
-            Value::BulkString(bytes) => match bytes.split_first_chunk() {
-                Some((id, of)) => {
-                    Ok((of == [shape, history?.as_str()].concat().as_bytes()).then_some(HitId(*id)))
-                }
-                None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
-            },
-            other => Err(StoreError::Broken(format!("{other:?} instead of an id"))),
+        let get = |key| {
+            let mut get = redis::cmd("GET");
+            get.arg(key);
+            get
+        };
+        if let Some(life) = self.mark_life {
+            let mut stay = redis::cmd("PEXPIRE");
+            stay.arg(self.generation_key(name)).arg(millis(life));
+            self.link.call(&stay).await?;
         }
+        let (mark, evicted) = (get(self.generation_key(name)), get(self.evicted_key(name)));
+        // Asked in this order on one connection, so that a mark is never judged by what was so before it.
+        let (mark, evicted, look) = join3(self.link.call(&mark), self.link.call(&evicted), self.look()).await;
+        let (mark, evicted, look) = (mark?, evicted?, look?);
+        if self.was_set_forward(name, &look) {
+            tracing::warn!(
+                windows = name,
+                "the clock of redis was set forward, and its windows are not believed"
+            );
+            let mut forget = redis::cmd("UNLINK");
+            forget.arg(self.generation_key(name)).arg(self.evicted_key(name));
+            self.link.call(&forget).await?;
+            return Ok(None);
+        }
+        let mark = match mark {
+            Value::Nil => return Ok(None),
+            Value::BulkString(bytes) => bytes,
+            other => return Err(StoreError::Broken(format!("{other:?} instead of an id"))),
+        };
+        let Some((id, of)) = mark.split_first_chunk::<6>() else {
+            return Err(StoreError::Broken(format!("{} bytes for an id", mark.len())));
+        };
+        let since = [&id[..], look.evicted.to_string().as_bytes()].concat();
+        let current = of == [shape, &look.history].concat().as_bytes() && evicted == Value::BulkString(since);
+        Ok(current.then_some(HitId(*id)))
     }
 
-    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
-        let history = self.history().await?;
+    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
+        let CompleteWindows { name, shape, generation } = windows;
+        if self.link.allows_eviction() {
+            return Ok(self.rebuild_generation(name, shape).await? == Some(generation));
+        }
+        let mut get = redis::cmd("GET");
+        get.arg(self.generation_key(name));
+        // In this order, as there.
+        let (mark, history) = join(self.link.call(&get), self.history()).await;
+        let whole = [&generation.0[..], shape.as_bytes(), history?.as_bytes()].concat();
+        Ok(mark? == Value::BulkString(whole))
+    }
+
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<Micros, StoreError> {
+        let ServersLook { history, evicted, now, .. } = self.look().await?;
         let mut command = redis::cmd("SET");
-        command.arg(self.rebuild_key(name, by)).arg(&history).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
+        command.arg(self.rebuild_key(name, by)).arg(format!("{history}{evicted}"));
+        command.arg("PX").arg(RESTORING_FOR.as_millis() as u64);
         self.link.call(&command).await?;
-        Ok(())
+        Ok(now)
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.scripts[LuaScript::FinishRebuild as usize].get_hash()).arg(2);
-        command.arg(self.generation_key(name)).arg(self.rebuild_key(name, by));
+        command.arg(self.scripts[LuaScript::FinishRebuild as usize].get_hash()).arg(3);
+        command.arg(self.generation_key(name)).arg(self.rebuild_key(name, by)).arg(self.evicted_key(name));
         command.arg([&by.0[..], shape.as_bytes()].concat());
+        command.arg(self.mark_life.map_or(0, millis));
         Ok(self.run(&command, LuaScript::FinishRebuild).await? == [1])
     }
 }
@@ -493,6 +561,8 @@ enum LuaScript {
 const LOOK: u8 = 2;
 /// Added to the kind of a reservation that names a rebuild.
 const MARKED: u8 = 3;
+/// The same, if it must also be refused after an eviction.
+const EVICTING: u8 = 6;
 /// Begins a reply: the server's clock is in another calendar unit than the caller thought.
 const OTHER_UNIT: i64 = 3;
 /// The reply: windows are not complete.

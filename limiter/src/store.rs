@@ -323,7 +323,7 @@ pub trait WindowStore: Send + Sync {
     fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// The rebuild that completed the windows called `name` in this store. None if they never were complete,
-    /// if the store has lost its data since, or if they were last completed in another shape: a log keeps
+    /// if the store has lost data since (all, by an eviction, or because its clock was set forward), or if they were last completed in another shape: a log keeps
     /// what its limit needs, so a log of an earlier shape may lack hits.
     fn rebuild_generation(
         &self,
@@ -331,8 +331,17 @@ pub trait WindowStore: Send + Sync {
         shape: &str,
     ) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
 
-    /// Starts to rebuild the windows called `name`. `by` is new each time.
-    fn begin_rebuild(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Whether these windows are still complete: the quick way to ask, after a hit was written or another record has it. Of a
+    /// store that may not evict and whose clock runs on, it tells as much as [`rebuild_generation`](Self::rebuild_generation).
+    fn are_complete(
+        &self,
+        windows: CompleteWindows<'_>,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Starts to rebuild the windows called `name`. `by` is new each time. Returns the store's time; of several servers,
+    /// the latest.
+    fn begin_rebuild(&self, name: &str, by: HitId)
+    -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
     /// Marks the windows called `name` as complete in this shape, and in no other. Returns false, and marks
     /// nothing, if the store has lost its data since [`begin_rebuild`](Self::begin_rebuild).

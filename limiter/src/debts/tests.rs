@@ -69,7 +69,11 @@ impl WindowStore for SlowLine {
         self.store.rebuild_generation(name, shape).await
     }
 
-    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
+        self.store.are_complete(windows).await
+    }
+
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<Micros, StoreError> {
         self.store.begin_rebuild(name, by).await
     }
 

@@ -11,6 +11,7 @@ use redis::{
 };
 use tokio::time::timeout;
 
+use super::info::{self, EvictionPolicy};
 use super::servers::RedisServers;
 
 /// Connecting takes several round trips (TCP, TLS, greeting), however short the timeout of a call is.
@@ -60,17 +61,22 @@ impl RedisConnection {
         }
     }
 
-    /// Whether the server answers at all, even with an error; of a cluster, whether all masters do, agree that every
-    /// slot has one, and are as many as when the connection was made.
-    pub async fn check(&mut self) -> Result<(), RedisError> {
-        match self {
-            Self::Node(connection) => match connection.send_packed_command(&redis::cmd("PING")).await {
-                Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error),
-                Ok(_) | Err(_) => Ok(()),
-            },
-            Self::Cluster { connection, masters } => {
-                (count_masters(connection).await? == *masters).then_some(()).ok_or_else(not_all)
-            }
+    /// Whether the server answers at all, even with an error, and whether it evicts; of a cluster, whether all masters
+    /// answer, agree that every slot has one, and are as many as when the connection was made.
+    pub async fn check(&mut self) -> Result<EvictionPolicy, RedisError> {
+        if let Self::Cluster { connection, masters } = self
+            && count_masters(connection).await? != *masters
+        {
+            return Err(not_all());
+        }
+        self.eviction_policy().await
+    }
+
+    async fn eviction_policy(&mut self) -> Result<EvictionPolicy, RedisError> {
+        match self.send_to_masters(&info::policy_command()).await {
+            Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error),
+            Err(_) => Ok(EvictionPolicy::Unknown),
+            Ok(answers) => Ok(EvictionPolicy::worst(answers.iter().map(EvictionPolicy::read))),
         }
     }
 }
@@ -117,6 +123,7 @@ pub(super) struct ConnectionOptions {
     pub timeout: Duration,
     /// Loaded at every connection to a single server.
     pub scripts: Vec<Script>,
+    pub allow_eviction: bool,
 }
 
 impl ConnectionOptions {
@@ -149,7 +156,18 @@ impl Connector {
         Self { options, sentinels: None, master: None }
     }
 
-    pub async fn connect(&mut self) -> Result<RedisConnection, RedisError> {
+    pub const fn allows_eviction(&self) -> bool {
+        self.options.allow_eviction
+    }
+
+    /// A connection, and whether its servers evict.
+    pub async fn connect(&mut self) -> Result<(RedisConnection, EvictionPolicy), RedisError> {
+        let mut connection = self.open().await?;
+        let policy = connection.eviction_policy().await?;
+        Ok((connection, policy))
+    }
+
+    async fn open(&mut self) -> Result<RedisConnection, RedisError> {
         match &self.options.servers {
             RedisServers::Standalone(client) => self.options.node(client).await,
             RedisServers::Sentinel(_) => {

@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{Instrument, info_span};
 
 use super::connector::{ConnectionOptions, Connector, RedisConnection};
+use super::info::{Eviction, EvictionPolicy};
 use super::servers::RedisServers;
 use crate::spans;
 use crate::store::StoreError;
@@ -73,14 +74,25 @@ struct SharedConnection {
     made: AtomicU64,
     /// An attempt to connect has ended, whether it succeeded or not.
     tried: watch::Sender<bool>,
+    eviction: ArcSwapOption<Eviction>,
 }
 
 impl RedisLink {
     /// Starts connecting in the background; outside of a Tokio runtime, at the first call. `scripts` are loaded at every
     /// connection to a single server. `timeout` bounds each call, a first call's wait for the connection and, if it is
-    /// longer than 250 ms, each attempt to connect.
+    /// longer than 250 ms, each attempt to connect. Servers that evict are not used: see [`RedisLink::eviction`].
     pub fn open(servers: impl Into<RedisServers>, timeout: Duration, scripts: Vec<Script>) -> Self {
-        let options = ConnectionOptions { servers: servers.into(), timeout, scripts };
+        Self::open_to(servers.into(), timeout, scripts, false)
+    }
+
+    /// `allow_eviction`: servers that may evict are used, too.
+    pub(super) fn open_to(
+        servers: RedisServers,
+        timeout: Duration,
+        scripts: Vec<Script>,
+        allow_eviction: bool,
+    ) -> Self {
+        let options = ConnectionOptions { servers, timeout, scripts, allow_eviction };
         let (common, opened_on, own) = (Arc::default(), OnceLock::new(), ThreadLocal::new());
         let link = LinkInner { common, opened_on, own, options };
         if let Ok(here) = Handle::try_current() {
@@ -93,6 +105,17 @@ impl RedisLink {
     /// within a second.
     pub fn is_up(&self) -> bool {
         self.0.common.is_up()
+    }
+
+    /// By what a server evicts, if one of them did when it was last looked at: whenever a connection is made, and each
+    /// second. Unless that is allowed, the link is down until they are set to `noeviction`.
+    pub fn eviction(&self) -> Option<Eviction> {
+        self.0.common.eviction.load().as_deref().cloned()
+    }
+
+    /// Whether servers that may evict are used.
+    pub(super) fn allows_eviction(&self) -> bool {
+        self.0.options.allow_eviction
     }
 
     /// Waits until the link is up, at most this long; returns whether it is.
@@ -233,6 +256,24 @@ impl SharedConnection {
         CallError::Server(error)
     }
 
+    /// What was found on a connection, unless its servers evict and may not.
+    fn welcome<T>(
+        &self,
+        found: Result<(T, EvictionPolicy), RedisError>,
+        connector: &Connector,
+        faults: &mut FaultLog,
+    ) -> Result<T, RedisError> {
+        let (found, policy) = found?;
+        faults.note_policy(&policy, connector.allows_eviction());
+        let eviction = match policy {
+            EvictionPolicy::Evicts(eviction) => Some(Arc::new(eviction)),
+            EvictionPolicy::Keeps | EvictionPolicy::Unknown => None,
+        };
+        let refused = eviction.as_deref().filter(|_| !connector.allows_eviction()).map(evicts);
+        self.eviction.store(eviction);
+        refused.map_or(Ok(found), Err)
+    }
+
     /// Drops this connection, unless another has already replaced it.
     fn lose(&self, broken: &Arc<RedisConnection>, reason: &str) {
         let before = self.connection.compare_and_swap(broken, None);
@@ -274,7 +315,7 @@ async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
             faults.note(shared.fault.swap(None).as_deref());
-            match connector.connect().await {
+            match shared.welcome(connector.connect().await, &connector, &mut faults) {
                 Ok(connection) => {
                     common_then = faults.common_made();
                     shared.made.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +349,9 @@ async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector
             }
             continue;
         }
-        if let Err(error) = RedisConnection::clone(&connection).check().await {
+        let checked = RedisConnection::clone(&connection).check().await;
+        let checked = checked.map(|policy| ((), policy));
+        if let Err(error) = shared.welcome(checked, &connector, &mut faults) {
             shared.lose(&connection, &error.to_string());
         } else if faults.common_made() != common_then {
             shared.lose(&connection, "the shared connection was lost");
@@ -328,8 +371,13 @@ async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector
     }
 }
 
+fn evicts(eviction: &Eviction) -> RedisError {
+    let what = "it forgets what is counted when its memory is full; set maxmemory-policy noeviction";
+    (ErrorKind::InvalidClientConfig, what, eviction.to_string()).into()
+}
+
 fn pause(error: &RedisError, attempts: u32) -> Duration {
-    let unwelcome = error.kind() == ErrorKind::AuthenticationFailed
+    let unwelcome = matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
     match unwelcome {
         true => RETRY_REFUSED,
@@ -343,6 +391,8 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
 struct FaultLog {
     said: Vec<String>,
     calm: u32,
+    /// The policy that was told last.
+    policy: Option<EvictionPolicy>,
     /// For a thread's own connection: the log of the shared one reports the state of the server.
     common: Option<Weak<SharedConnection>>,
 }
@@ -361,6 +411,25 @@ impl FaultLog {
             tracing::warn!("redis is out of service; trying again until it answers: {reason}");
             self.said.push(reason.to_owned());
         }
+    }
+
+    /// A policy that is refused is told as the fault that it is.
+    fn note_policy(&mut self, policy: &EvictionPolicy, allowed: bool) {
+        if self.common.is_some() || self.policy.as_ref() == Some(policy) {
+            return;
+        }
+        match policy {
+            EvictionPolicy::Evicts(eviction) if allowed => {
+                tracing::warn!(%eviction, "redis forgets what is counted when its memory is full; set maxmemory-policy noeviction");
+            }
+            EvictionPolicy::Unknown => {
+                tracing::warn!(
+                    "redis does not say by INFO memory whether it evicts; see that its maxmemory-policy is noeviction"
+                );
+            }
+            EvictionPolicy::Evicts(_) | EvictionPolicy::Keeps => {}
+        }
+        self.policy = Some(policy.clone());
     }
 
     /// How many shared connections were made; none if this is the shared one.

@@ -53,14 +53,9 @@ pub fn millis(life: Duration) -> u64 {
     life.as_millis() as u64 + 1
 }
 
-/// The replication id in an answer to `INFO replication`. In lower case, as the script of a reservation compares it.
-pub fn replication_id(answer: &Value) -> Option<[u8; 20]> {
-    let text = match answer {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
-        _ => return None,
-    };
-    let id = text.lines().find_map(|line| line.strip_prefix("master_replid:"))?.trim_end().as_bytes();
+/// The bytes of a replication id. In lower case, as the script of a reservation compares it.
+pub fn replication_id(id: &str) -> Option<[u8; 20]> {
+    let id = id.as_bytes();
     let mut bytes = [0; 20];
     for (byte, digits) in bytes.iter_mut().zip(id.chunks_exact(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;

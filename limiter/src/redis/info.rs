@@ -1,0 +1,234 @@
+//! What servers say about themselves: their histories of writes, what they have evicted, their clocks, and whether they
+//! evict at all.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::RedisStore;
+use super::wire;
+use crate::clock::{Clock, Micros};
+use crate::store::StoreError;
+
+/// How much further a server's clock may have gone on than ours since the last look: it was set, not slow to answer.
+const STEP: Duration = Duration::from_secs(5);
+
+/// What `rebuild_generation` and `begin_rebuild` ask all masters.
+pub(super) struct ServersLook {
+    /// The exclusive or of their replication ids, in hexadecimal digits. A server draws a new id if it becomes the
+    /// master of others, or if it starts again: it may then lack what its predecessor had accepted last, although
+    /// everything older is there.
+    pub history: String,
+    /// How many keys they have evicted since they started.
+    pub evicted: u64,
+    /// The latest of their times.
+    pub now: Micros,
+    /// By the id of its process.
+    times: Vec<(String, Micros)>,
+}
+
+impl ServersLook {
+    fn read(answers: &[Value]) -> Result<Self, StoreError> {
+        let (mut evicted, mut times) = (0_u64, Vec::with_capacity(answers.len()));
+        for answer in answers {
+            let field = |name| line(answer, name).ok_or_else(|| broken(name));
+            let count: u64 = field("evicted_keys")?.parse().map_err(|_| broken("evicted_keys"))?;
+            evicted = evicted.wrapping_add(count);
+            let now = field("server_time_usec")?.parse().map_err(|_| broken("server_time_usec"))?;
+            times.push((field("run_id")?.to_owned(), Micros(now)));
+        }
+        let now = times.iter().map(|(_, now)| *now).max().unwrap_or_default();
+        Ok(Self { history: history(answers)?, evicted, now, times })
+    }
+}
+
+fn history(answers: &[Value]) -> Result<String, StoreError> {
+    let mut history = [0; 20];
+    for answer in answers {
+        let id = line(answer, "master_replid").and_then(wire::replication_id).ok_or_else(|| {
+            StoreError::Broken(
+                "INFO replication without a master_replid of 40 lower-case hexadecimal digits".into(),
+            )
+        })?;
+        history.iter_mut().zip(id).for_each(|(all, one)| *all ^= one);
+    }
+    Ok(history.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn broken(name: &str) -> StoreError {
+    StoreError::Broken(format!("INFO without a usable {name}"))
+}
+
+/// A field of an answer to `INFO`.
+fn line<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    let text = match answer {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?,
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text,
+        _ => return None,
+    };
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    text.lines().find_map(value).map(str::trim_end)
+}
+
+/// Where each server's clock was at the last look, for each name that windows are marked by.
+#[derive(Default)]
+pub(super) struct SeenClocks(HashMap<(String, String), SeenClock>);
+
+struct SeenClock {
+    server: Micros,
+    ours: Micros,
+}
+
+impl SeenClocks {
+    /// Whether a server's clock was set forward since the last look for that name: its keys may have expired before
+    /// their time. One that was set back keeps them longer.
+    fn note(&mut self, name: &str, look: &ServersLook, ours: Micros) -> bool {
+        let mut stepped = false;
+        for (server, now) in &look.times {
+            let fresh = SeenClock { server: *now, ours };
+            let seen = self.0.entry((name.to_owned(), server.clone()));
+            let seen = seen.or_insert(SeenClock { ..fresh });
+            let expected = seen.server.plus(ours.since(seen.ours));
+            stepped |= *now > expected.plus(STEP);
+            // A clock that runs behind for a while is held to where it should be.
+            if *now > expected {
+                *seen = fresh;
+            }
+        }
+        // A server that has ended does not come back under its id.
+        self.0.retain(|(of, server), _| of != name || look.times.iter().any(|(there, _)| there == server));
+        stepped
+    }
+}
+
+impl RedisStore {
+    /// The history of the servers alone; see [`ServersLook`].
+    pub(super) async fn history(&self) -> Result<String, StoreError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("replication");
+        history(&self.link.call_masters(&info).await?)
+    }
+
+    /// What all masters say.
+    pub(super) async fn look(&self) -> Result<ServersLook, StoreError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("server").arg("replication").arg("stats");
+        ServersLook::read(&self.link.call_masters(&info).await?)
+    }
+
+    /// Whether a clock was set forward since windows of that name were looked at.
+    pub(super) fn was_set_forward(&self, name: &str, look: &ServersLook) -> bool {
+        let ours = match &self.clock {
+            // The wall clock may be set, too.
+            Clock::System => Micros(0).plus(self.opened.elapsed()),
+            Clock::Manual(_) => self.clock.now(),
+        };
+        self.seen.lock().note(name, look, ours)
+    }
+}
+
+/// A server that evicts: if its memory is full it forgets logs, and with them what they count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eviction {
+    /// As `maxmemory-policy` has it.
+    pub policy: String,
+    /// In bytes.
+    pub maxmemory: u64,
+}
+
+impl std::fmt::Display for Eviction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "maxmemory-policy {} with maxmemory {}", self.policy, self.maxmemory)
+    }
+}
+
+/// Asks for what [`EvictionPolicy::read`] reads.
+pub(super) fn policy_command() -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg("memory");
+    info
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum EvictionPolicy {
+    /// Nothing is evicted.
+    Keeps,
+    Evicts(Eviction),
+    /// The server does not say.
+    Unknown,
+}
+
+impl EvictionPolicy {
+    pub fn read(answer: &Value) -> Self {
+        let Some(policy) = line(answer, "maxmemory_policy") else { return Self::Unknown };
+        let Some(maxmemory) = line(answer, "maxmemory").and_then(|most| most.parse().ok()) else {
+            return Self::Unknown;
+        };
+        match (policy, maxmemory) {
+            ("noeviction", _) | (_, 0) => Self::Keeps,
+            _ => Self::Evicts(Eviction { policy: policy.to_owned(), maxmemory }),
+        }
+    }
+
+    /// The one to tell of several servers.
+    pub fn worst(all: impl IntoIterator<Item = Self>) -> Self {
+        let rank = |policy: &Self| match policy {
+            Self::Keeps => 0,
+            Self::Unknown => 1,
+            Self::Evicts(_) => 2,
+        };
+        all.into_iter().max_by_key(rank).unwrap_or(Self::Unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn only_a_policy_other_than_noeviction_with_a_bound_evicts() {
+        let read = |policy: &str, most: &str| {
+            let text = format!(
+                "# Memory\r\nmaxmemory:{most}\r\nmaxmemory_human:1M\r\nmaxmemory_policy:{policy}\r\n"
+            );
+            EvictionPolicy::read(&info(&text))
+        };
+        assert_eq!(read("noeviction", "1048576"), EvictionPolicy::Keeps);
+        assert_eq!(read("allkeys-lru", "0"), EvictionPolicy::Keeps, "memory without a bound is never full");
+        for policy in ["volatile-lru", "volatile-ttl", "allkeys-lru", "allkeys-lfu", "allkeys-random", "new"]
+        {
+            let eviction = Eviction { policy: policy.to_owned(), maxmemory: 1_048_576 };
+            assert_eq!(read(policy, "1048576"), EvictionPolicy::Evicts(eviction));
+        }
+        assert_eq!(EvictionPolicy::read(&info("# Memory\r\n")), EvictionPolicy::Unknown);
+        assert_eq!(EvictionPolicy::read(&Value::Okay), EvictionPolicy::Unknown);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_forward_is_noticed_once_and_one_that_lags_is_not_believed_to_jump() {
+        let look = |server: &str, seconds: i64| ServersLook {
+            history: String::new(),
+            evicted: 0,
+            now: Micros::from_seconds(seconds),
+            times: vec![(server.to_owned(), Micros::from_seconds(seconds))],
+        };
+        let mut seen = SeenClocks::default();
+        let mut at = |name: &str, server: &str, theirs, ours| {
+            seen.note(name, &look(server, theirs), Micros::from_seconds(ours))
+        };
+        assert!(!at("a", "one", 1_000, 0), "the first look");
+        assert!(!at("a", "one", 1_011, 10), "a second is no step");
+        assert!(!at("b", "one", 1_011, 10));
+        assert!(at("a", "one", 8_000, 11), "it was set forward");
+        assert!(!at("a", "one", 8_001, 12), "and noticed");
+        assert!(at("b", "one", 8_001, 12), "for each name");
+        assert!(!at("a", "one", 1_014, 13), "set back, nothing expires");
+        assert!(!at("a", "one", 8_003, 14), "and forward to where it was");
+        assert!(!at("a", "two", 90_000, 15), "another server has a clock of its own");
+    }
+}
