@@ -71,7 +71,14 @@ async fn house() -> House {
     let limiter = Limiter::new(gatehouse::throttle::Store::Memory(memory()), subjects(), &Entropy::Os);
     let local_fallback = Limiter::new(memory(), subjects(), &Entropy::Os);
     let failures = Arc::new(FailureRecord::new(db.clone(), clock.clone()));
-    let guard = Arc::new(LoginGuard::new(limiter, local_fallback, failures, accounts.clone(), audit.clone()));
+    let guard = Arc::new(LoginGuard::new(
+        limiter,
+        local_fallback,
+        failures,
+        accounts.clone(),
+        audit.clone(),
+        Default::default(),
+    ));
     let login = Username::parse("alice").expect("a name");
     let hash = hasher.hash_new(PASSWORD, &login).await.expect("room").expect("a fine password");
     accounts.create(&login, &hash, Roles::default()).await.expect("the first of that name");

@@ -174,6 +174,7 @@ impl Rig {
             entropy: Entropy::Os,
             audit,
             site: None,
+            given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
         };

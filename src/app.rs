@@ -1,14 +1,17 @@
 //! The composition root: the only place that selects implementations.
 
+mod alone;
+mod clock_steps;
 mod purges;
 mod serving;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
-use gatehouse_limiter::{MemoryStore, RedisLink, RedisStore};
+use gatehouse_limiter::{Eviction, MemoryStore, RedisLink, RedisStore};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::accounts::{
@@ -22,7 +25,7 @@ use crate::config::{
     DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{CustomLimits, TokenGate};
-use crate::db::{ConnectError, Db};
+use crate::db::{ConnectError, CountedBefore, Db, DbError};
 use crate::entropy::Entropy;
 use crate::gate::Gate;
 use crate::https;
@@ -32,7 +35,7 @@ use crate::login::{
 };
 use crate::lookup::{self, Lookup};
 use crate::oidc::{LogoutNotices, RefusedRedirects, TokenKeys, WrongCalls};
-use crate::secret::{KeyFileError, MasterKey};
+use crate::secret::{KeyFile, KeyFileError, MasterKey};
 use crate::sms::gateway::{self, OpenedGateway};
 use crate::sms::{self, SmsCodes};
 use crate::throttle::{Limiter, Store};
@@ -41,11 +44,15 @@ use crate::web::http::headers::SecurityHeaders;
 use crate::web::http::{Services, TrustedProxies, WebContext};
 use crate::webhooks::{self, NoticeSources, SignedHooks, WatchedDependencies, Webhooks};
 
+pub use alone::wait_until_alone;
 pub use serving::RunningServer;
 
 const REDIS_PREFIX: &str = "gh";
 /// How long a start waits for the first connection to Redis before it continues without it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+/// How long the marks of complete windows stay in Redis while no instance looks at them; each does every second. Its
+/// clock set forward by as much is a loss at once.
+const MARK_LIFE: Duration = Duration::from_secs(60);
 
 /// The sources of time and randomness, which a test replaces.
 #[derive(Clone, Default)]
@@ -60,8 +67,20 @@ pub enum StartError {
     Database(#[from] ConnectError),
     #[error(transparent)]
     Key(#[from] KeyFileError),
+    #[error("the database failed at the start: {0}")]
+    Db(#[from] DbError),
+    #[error("secrets.key_file {}: {}", .path.display(), if *.there { OTHER_KEY } else { NO_KEY })]
+    OtherKey { path: PathBuf, there: bool },
+    #[error(
+        "store.url: memory: counts in one process alone, and other instances run on this database, so each would admit what a limit allows: {0}; stop them, or give all of them the same Redis"
+    )]
+    NotAlone(String),
     #[error("store.url: {0}")]
     Store(redis::RedisError),
+    #[error(
+        "store.url: redis forgets what is counted when its memory is full ({0}); set maxmemory-policy noeviction there, or allow_eviction = true in [store]"
+    )]
+    StoreEvicts(Eviction),
     #[error("store.ca_file: {0}")]
     StoreAuthorities(String),
     #[error(transparent)]
@@ -78,6 +97,9 @@ pub enum StartError {
     Bind { address: SocketAddr, reason: std::io::Error },
 }
 
+const OTHER_KEY: &str = "what is in the database was hashed under another key, so nothing of it would be found, and no limit would count it; put the file of the other instances or of the backup there, or, if that is lost: gatehouse key replace";
+const NO_KEY: &str = "there is no such file, and what is in the database was hashed under one, so no limit would count it; put the file of the other instances or of the backup there, or, if that is lost: gatehouse key replace";
+
 pub struct Application {
     pub services: Data<Services>,
     edge: Data<WebContext>,
@@ -89,6 +111,7 @@ pub struct Application {
 }
 
 struct AppParts {
+    clock: Clock,
     db: Db,
     limiter: Limiter,
     local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
@@ -107,8 +130,8 @@ impl Application {
         // redis and sqlx both use TLS through rustls; its crypto provider is selected here, once.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let TimeAndEntropy { clock, entropy } = world;
-        let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
         let db = Db::connect(&database_url(&settings.database.url)).await?;
+        let (master, given_up) = open_key(&settings, &db, &entropy).await?;
         let audit = open_audit(&settings, &db, &clock, &entropy, &master);
         let (store, link) = open_store(&settings.store, &clock).await?;
         let subjects = || master.derive("throttle.subject");
@@ -126,6 +149,7 @@ impl Application {
             failures.clone(),
             accounts.clone(),
             audit.clone(),
+            given_up,
         ));
         guard.rebuild_if_lost(&live.snapshot().limits).await;
         let issuing = in_process();
@@ -206,6 +230,7 @@ impl Application {
             entropy: entropy.clone(),
             audit: audit.clone(),
             site: settings.server.domain(),
+            given_up,
             programs: settings.verify.clone(),
             relays: settings.relay.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect(),
         };
@@ -258,7 +283,14 @@ impl Application {
         let hooks = SignedHooks::open(&settings.relay)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
-        let parts = Arc::new(AppParts { db, limiter, local_fallback, link, live: live.clone() });
+        let parts = Arc::new(AppParts {
+            clock: clock.clone(),
+            db,
+            limiter,
+            local_fallback,
+            link,
+            live: live.clone(),
+        });
         let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
         // If it fails, the upkeep tries again.
         let _ = sign_in.follow_imported().await;
@@ -361,10 +393,20 @@ async fn open_store(
             let authorities = settings.ca_file.as_deref().map(https::authorities_and).transpose();
             let authorities = authorities.map_err(StartError::StoreAuthorities)?;
             let servers = url.servers(authorities).map_err(StartError::Store)?;
-            let store = RedisStore::new(servers, settings.timeout, REDIS_PREFIX, clock.clone())
-                .remembering_refusals();
+            let open = if settings.allow_eviction { RedisStore::allowing_eviction } else { RedisStore::new };
+            let store = open(servers, settings.timeout, REDIS_PREFIX.to_owned(), clock.clone());
+            let store = store.remembering_refusals();
+            let store = match clock {
+                Clock::System => store.expiring_marks(MARK_LIFE),
+                // It goes on by more at once.
+                Clock::Manual(_) => store,
+            };
             let link = store.link().clone();
-            if !link.ready(FIRST_CONNECTION).await {
+            let ready = link.ready(FIRST_CONNECTION).await;
+            if let Some(eviction) = link.eviction().filter(|_| !settings.allow_eviction) {
+                return Err(StartError::StoreEvicts(eviction));
+            }
+            if !ready {
                 tracing::warn!(
                     "store.url: redis does not answer yet; until it does, everyone needs a CAPTCHA"
                 );
@@ -372,6 +414,14 @@ async fn open_store(
             Ok((Store::Redis(store), Some(link)))
         }
     }
+}
+
+/// By what the store's servers evict, if they do and can be reached now.
+pub async fn eviction(settings: &StoreSettings) -> Result<Option<Eviction>, StartError> {
+    let StoreUrl::Redis(_) = settings.url else { return Ok(None) };
+    let allowing = StoreSettings { allow_eviction: true, ..settings.clone() };
+    let (_, link) = open_store(&allowing, &Clock::System).await?;
+    Ok(link.and_then(|link| link.eviction()))
 }
 
 /// Opens only the database, for commands that run no server.
@@ -382,25 +432,85 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
 
 /// Opens second factors, for commands that run no server.
 pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
-    let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
+    let (master, _) = open_key(settings, &db, &world.entropy).await?;
     Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
 }
 
 /// Opens the keys that sign tokens, for commands that run no server.
 pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Result<TokenKeys, StartError> {
     let TimeAndEntropy { clock, entropy } = world;
-    let master = MasterKey::load_or_create(&settings.secrets.key_file, entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
+    let (master, _) = open_key(settings, &db, entropy).await?;
     let audit = open_audit(settings, &db, clock, entropy, &master);
     Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
 }
 
+/// What became of the key.
+pub enum KeyReplacement {
+    /// Another one was made; where the one before is now, if it was there.
+    Made { old: Option<PathBuf> },
+    /// The file that was there, under which the database was not hashed, is its key now.
+    Taken,
+    /// These run, and go on with the key that they have read.
+    Running(Vec<String>),
+}
+
+/// Gives up what was hashed under the key of the database for another one.
+pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<KeyReplacement, StartError> {
+    let path = &settings.secrets.key_file;
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    // Who was killed here is in the list for a while.
+    let own = if std::net::TcpStream::connect(settings.server.bind).is_ok() {
+        ""
+    } else {
+        &instance_name(settings)
+    };
+    let running = db.beside(own, db.now(&world.clock).await?).await?;
+    if !running.is_empty() {
+        return Ok(KeyReplacement::Running(running));
+    }
+    let (found, known) = (KeyFile::find(path)?, db.key_check().await?);
+    let is_other = |file: &KeyFile| known.as_ref().is_some_and(|it| it.value != file.master().check_value());
+    let replacement = match found {
+        Some(file) if is_other(&file) => KeyReplacement::Taken,
+        found => KeyReplacement::Made { old: found.map(KeyFile::set_aside).transpose()? },
+    };
+    let master = MasterKey::load_or_create(path, &world.entropy)?;
+    db.replace_key_check(&master.check_value()).await?;
+    Ok(replacement)
+}
+
 /// Opens the record of events, for commands that run no server.
 pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
-    let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
+    let (master, _) = open_key(settings, &db, &world.entropy).await?;
     Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))
+}
+
+/// The key under which the database was hashed, which the first to use it makes.
+async fn open_key(
+    settings: &Settings,
+    db: &Db,
+    entropy: &Entropy,
+) -> Result<(MasterKey, CountedBefore), StartError> {
+    let path = &settings.secrets.key_file;
+    let other = |there| StartError::OtherKey { path: path.clone(), there };
+    let file = match KeyFile::find(path)? {
+        Some(file) => file,
+        None if db.key_check().await?.is_some() => return Err(other(false)),
+        None => {
+            let made = KeyFile::load_or_create(path, entropy)?;
+            tracing::info!(
+                path = %path.display(),
+                "secrets.key_file: there was none, so a key was made; every instance needs this file, and so do the backups"
+            );
+            made
+        }
+    };
+    let master = file.master();
+    let check = db.take_key_check(&master.check_value()).await?;
+    (check.value == master.check_value()).then_some((master, check.given_up)).ok_or_else(|| other(true))
 }
 
 fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {

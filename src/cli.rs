@@ -3,6 +3,7 @@
 
 mod accounts;
 mod apps;
+mod key;
 mod log;
 mod serve;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
+use gatehouse::app::{self, StartError};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
 use gatehouse::entropy::Entropy;
@@ -142,6 +144,12 @@ enum KeyCommand {
     Use,
     /// Remove the old key.
     Drop,
+    /// Give up what was hashed under a key file that is lost or stolen, for another one.
+    Replace {
+        /// Do it. Without this it only says what is lost.
+        #[arg(long)]
+        accept_loss: bool,
+    },
     /// Seal secrets of authenticator apps anew, after the whole key file was replaced.
     Reseal {
         /// The key file under which they were sealed before.
@@ -178,10 +186,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
     let (source, loaded) = load(file)?;
     match command {
         Command::Serve => serve::run(source, loaded),
-        Command::CheckConfig { .. } => {
-            check_config(&loaded, source.path());
-            Ok(())
-        }
+        Command::CheckConfig { .. } => check_config(&loaded, source.path()),
         Command::Admin(AdminCommand::Create { name, password_stdin }) => {
             block_on(accounts::create(&loaded, &name, password_stdin))?
         }
@@ -204,6 +209,7 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
         Command::Key(KeyCommand::Add) => take_key_step(&loaded, KeyStep::Add),
         Command::Key(KeyCommand::Use) => take_key_step(&loaded, KeyStep::Use),
         Command::Key(KeyCommand::Drop) => take_key_step(&loaded, KeyStep::Drop),
+        Command::Key(KeyCommand::Replace { accept_loss }) => block_on(key::replace(&loaded, accept_loss))?,
         Command::Key(KeyCommand::Reseal { old }) => block_on(accounts::reseal(&loaded, &old))?,
         Command::Limits(LimitsCommand::Show) => {
             show_limits(&loaded, source.path());
@@ -241,12 +247,21 @@ fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure>
     Ok((source, loaded))
 }
 
-fn check_config(loaded: &LoadedConfig, file: &Path) {
+/// Redis is looked at if it answers now; a start may come before its own.
+fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
     for warning in &loaded.warnings {
         tell!("warning: {warning}");
     }
     if let Some(mismatch) = loaded.settings.server.url_mismatch() {
         tell!("warning: {mismatch}");
+    }
+    let store = &loaded.settings.store;
+    if let Some(eviction) = block_on(app::eviction(store))?.map_err(CliFailure::unusable)? {
+        let refused = StartError::StoreEvicts(eviction);
+        if !store.allow_eviction {
+            return Err(CliFailure::unusable(refused));
+        }
+        tell!("warning: {refused}");
     }
     tell!("{}: ok", file.display());
     if let Some(place) = service(loaded) {
@@ -254,6 +269,7 @@ fn check_config(loaded: &LoadedConfig, file: &Path) {
             "[limits] and the other live sections are read from {place}; this file fills it if it is empty"
         );
     }
+    Ok(())
 }
 
 /// The service that keeps the limits; `None` if the file does.

@@ -1,5 +1,6 @@
 //! Time: the limiter's clock, how long the process has run, and how long things took lately.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -57,6 +58,20 @@ impl Uptime {
     pub fn advance(&self, span: Duration) {
         let Self::Manual(millis) = self else { unreachable!("only a test's is moved") };
         millis.fetch_add(span.as_millis() as u64, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Time that nobody sets, and that goes on while the machine sleeps: since it was started, or what a test's clock says.
+pub(crate) fn running(clock: &Clock) -> Duration {
+    static BEGUN: LazyLock<Uptime> = LazyLock::new(Uptime::begin);
+    match clock {
+        // Seconds, with two digits after the point (proc_uptime(5)).
+        Clock::System => std::fs::read_to_string("/proc/uptime")
+            .ok()
+            .and_then(|text| text.split_whitespace().next()?.parse().ok())
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .unwrap_or_else(|| BEGUN.now()),
+        Clock::Manual(_) => clock.now().since(Micros(0)),
     }
 }
 

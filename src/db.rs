@@ -3,6 +3,7 @@
 mod files;
 mod health;
 mod instances;
+mod key_check;
 mod own;
 mod session;
 
@@ -23,7 +24,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::files::DatabaseFiles;
 use self::health::DbHealth;
-pub use self::instances::{GONE_AFTER, KNOWS};
+pub use self::instances::{GONE_AFTER, KNOWS, WaitingInstance};
+pub use self::key_check::{CountedBefore, KeyCheck};
 use self::own::OwnConnections;
 use self::session::Durability;
 use crate::clock::{Clock, Micros};

@@ -62,6 +62,12 @@ impl MasterKey {
         derived(&self.stored, purpose)
     }
 
+    /// A keyed hash of a constant, under the key of what is stored: equal for equal keys. A rotation of the signing key does
+    /// not change it.
+    pub fn check_value(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.derive("key.check").hash(&[b"what is stored"]))
+    }
+
     /// The keys for one purpose (`web.csrf`, `captcha.answer`) of what others bring back soon.
     pub fn derive_signing(&self, purpose: &str) -> SigningKeys {
         SigningKeys {

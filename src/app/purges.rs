@@ -1,12 +1,15 @@
 //! Deletes what has expired from the database: a few rows at a time, and for a tenth of the time at most. Every
-//! instance does, so that none has to know whether another one can.
+//! instance does, so that none has to know whether another one can. While a clock may be wrong, nothing is deleted.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
 use strum::VariantArray;
 
+use super::AppParts;
+use super::clock_steps::ClockWatch;
 use crate::clock::Uptime;
 use crate::db::DbError;
 use crate::stop::StopSignal;
@@ -27,14 +30,18 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(30);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// Runs until it is stopped.
-pub async fn run(services: Data<Services>, mut stop: StopSignal) {
+pub async fn run(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     let (time, mut turns) = (Uptime::begin(), PurgeTurns::default());
+    let mut clocks = ClockWatch::begin(&parts).await;
     while stop.pause(turns.wait(time.now())).await {
         if turns.is_sweep(time.now()) {
             turns.add_all();
         }
         let Some((what, rows)) = turns.next() else { continue };
         let begun = time.now();
+        if !clocks.believes(&parts).await {
+            continue;
+        }
         // What could not be deleted is tried again at the next sweep.
         let gone = tokio::time::timeout(GIVEN_UP_AFTER, what.purge(&services, rows)).await;
         let gone = gone.map(Result::unwrap_or_default).unwrap_or_default();

@@ -19,6 +19,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::task::JoinSet;
 
+use super::clock_steps::ClockWatch;
 use super::{AppParts, Application, StartError, purges};
 use crate::config::BackendKind;
 use crate::db::Db;
@@ -50,8 +51,9 @@ impl Application {
         let stopper = StopSender::new();
         let mut background = JoinSet::new();
         background.spawn(upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
-        background.spawn(purges::run(services.clone(), stopper.stop()));
-        background.spawn(rebuild_lost_windows(services.clone(), stopper.stop()));
+        background.spawn(purges::run(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(watch_others(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(rebuild_lost_windows(Arc::clone(&parts), services.clone(), stopper.stop()));
         background.spawn(lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(follow_imported(services.clone(), stopper.stop()));
         background.spawn(follow_session_changes(services.clone(), stopper.stop()));
@@ -163,8 +165,11 @@ impl RunningServer {
 
 /// Between two sweeps of what has expired in memory.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one.
+/// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one, and whether it
+/// still has what it decides by.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks for other instances.
+const OTHERS_EVERY: Duration = Duration::from_secs(2);
 /// Between two looks for attempts that have lapsed.
 const LAPSED_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
@@ -183,10 +188,36 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
     }
 }
 
-/// Returns to the window store after an outage.
-pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: StopSignal) {
+/// Tells whenever others begin to run on the database of an instance that counts in its own process.
+pub(super) async fn watch_others(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
+    let mut known = Vec::new();
+    while parts.counts_alone() && stop.pause(OTHERS_EVERY).await {
+        // An outage is reported by the probes.
+        let Ok(others) = services.tuning.others().await else { continue };
+        if !others.is_empty() && others != known {
+            let others = others.join(", ");
+            tracing::error!(%others, "store.url: memory: counts in this process alone, and other instances run on this database or wait to: each admits what a limit allows; stop them, or give all of them the same Redis");
+        }
+        known = others;
+    }
+}
+
+/// Returns to the window store after an outage, and notices what it has lost.
+pub(super) async fn rebuild_lost_windows(
+    parts: Arc<AppParts>,
+    services: Data<Services>,
+    mut stop: StopSignal,
+) {
+    let mut clock = ClockWatch::default();
     while stop.pause(RETURN_EVERY).await {
-        services.sign_in.guard().rebuild_if_lost(&services.live.snapshot().limits).await;
+        if let Store::Memory(store) = parts.limiter.store()
+            && clock.was_set(&parts.clock)
+        {
+            store.doubt();
+        }
+        let live = services.live.snapshot();
+        services.sign_in.guard().rebuild_if_lost(&live.limits).await;
+        services.codes.look_at_windows(&live).await;
     }
 }
 
@@ -251,6 +282,10 @@ pub(super) async fn watch(
 }
 
 impl AppParts {
+    fn counts_alone(&self) -> bool {
+        matches!(self.limiter.store(), Store::Memory(_))
+    }
+
     pub(super) fn store_is_up(&self) -> bool {
         self.link.as_ref().is_none_or(RedisLink::is_up)
     }
@@ -267,6 +302,12 @@ impl Health for AppParts {
             Report {
                 database: state(self.db.is_up().await),
                 store: state(self.store_is_up()),
+                eviction: self
+                    .link
+                    .as_ref()
+                    .and_then(RedisLink::eviction)
+                    .map(|eviction| eviction.to_string()),
+                counts_alone: self.counts_alone(),
                 limits: Limits {
                     version: self.live.version(),
                     refused: self.live.last_refused().is_some(),

@@ -3,7 +3,7 @@
 use gatehouse::accounts::{CreateError, Username};
 #[cfg(feature = "otlp")]
 use gatehouse::app::instance_name;
-use gatehouse::app::{Application, StartError, TimeAndEntropy};
+use gatehouse::app::{Application, StartError, TimeAndEntropy, wait_until_alone};
 use gatehouse::clock::Clock;
 use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome};
 use gatehouse::entropy::Entropy;
@@ -49,6 +49,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;
+    wait_until_alone(&settings, &world).await.map_err(start_failure)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
     let services = application.services.clone();
@@ -76,12 +77,18 @@ fn start_failure(error: StartError) -> CliFailure {
     match error {
         StartError::Hash(_)
         | StartError::Key(_)
+        | StartError::OtherKey { .. }
         | StartError::Gateway(_)
         | StartError::StoreAuthorities(_)
         | StartError::Webhook(_)
         | StartError::Hook(_) => CliFailure::unusable(error),
         StartError::Database(error) => database_failure(error),
-        StartError::Store(_) | StartError::Client(_) | StartError::Bind { .. } => CliFailure::broken(error),
+        StartError::Store(_)
+        | StartError::Db(_)
+        | StartError::NotAlone(_)
+        | StartError::StoreEvicts(_)
+        | StartError::Client(_)
+        | StartError::Bind { .. } => CliFailure::broken(error),
     }
 }
 

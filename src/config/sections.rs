@@ -219,6 +219,8 @@ section! {
         ca_file: Option<PathBuf> = None, if_any(path);
         /// After this time the store counts as down for the call.
         timeout: Duration = Duration::from_millis(100), duration(Duration::from_millis(10)..=SECOND * 5);
+        /// Redis is used although it forgets keys when its memory is full.
+        allow_eviction: bool = false, yes_or_no;
     }
 }
 

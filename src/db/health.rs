@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use sqlx::{ConnectOptions, PgConnection, query};
+use sqlx::{ConnectOptions, PgConnection, query, query_scalar};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute, reason_of, session};
+use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute, on_db, reason_of, session};
+use crate::clock::Micros;
 
 /// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
@@ -140,6 +141,14 @@ impl Db {
         execute!(in &mut tx => query(ADD).bind(id).bind(filler))?;
         execute!(in &mut tx => query(DROP).bind(id))?;
         tx.commit().await
+    }
+
+    /// When the newest of what is written all the time was written; None if nothing was.
+    pub async fn newest_row(&self) -> Result<Option<Micros>, DbError> {
+        const SQL: &str = "SELECT MAX(at) FROM (SELECT MAX(at) AS at FROM events
+            UNION ALL SELECT MAX(created_at) FROM sms_messages UNION ALL SELECT MAX(at) FROM failed_attempts) AS newest";
+        let at: Option<i64> = on_db!(self, pool => query_scalar(SQL).fetch_one(pool).await)?;
+        Ok(at.map(Micros))
     }
 
     fn health(&self) -> &DbHealth {

@@ -1,18 +1,78 @@
-//! What the instances that run know: nothing begins that one of them would ignore.
+//! What the instances that run know: nothing begins that one of them would ignore. And those that wait for others to end.
 
 use std::time::Duration;
 
-use sqlx::query_scalar;
+use sqlx::{query, query_scalar};
 
-use super::{Db, DbError, on_db};
-use crate::clock::Clock;
+use super::{Db, DbError, execute, on_db};
+use crate::clock::{Clock, Micros};
+use crate::entropy::Entropy;
 
 /// What this version knows, of what must not begin while an older one runs: second factors. Later ones count up.
 pub const KNOWS: i64 = 1;
 /// An instance that was silent for this long is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(60);
 
+/// One that has to be known to run gives a sign of life every five seconds.
+const ALIVE_WITHIN: Duration = Duration::from_secs(20);
+
+/// An instance that does not run yet. In the list it has no version.
+#[derive(Debug)]
+pub struct WaitingInstance {
+    id: String,
+    host: String,
+    pub since: Micros,
+}
+
 impl Db {
+    /// Lists an instance that has to be alone.
+    pub async fn announce(
+        &self,
+        host: &str,
+        clock: &Clock,
+        entropy: &Entropy,
+    ) -> Result<WaitingInstance, DbError> {
+        const SQL: &str =
+            "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused, knows)
+            VALUES ($1, $2, $3, $3, '', $3, NULL, $4)";
+        let (id, since) = (format!("{:016x}", u64::from_be_bytes(entropy.bytes())), self.now(clock).await?);
+        execute!(self => query(SQL).bind(&id).bind(host).bind(since.0).bind(KNOWS))?;
+        Ok(WaitingInstance { id, host: host.to_owned(), since })
+    }
+
+    /// The hosts of other instances that run, or began to wait earlier. A process that was here before at the same address
+    /// has ended.
+    pub async fn others_than(&self, us: &WaitingInstance, now: Micros) -> Result<Vec<String>, DbError> {
+        const SQL: &str = "SELECT DISTINCT host FROM instances WHERE id <> $1 AND seen_at > $2
+            AND (host <> $3 OR seen_at > $4) AND (version <> '' OR started_at < $4
+                OR (started_at = $4 AND id < $1)) ORDER BY host";
+        let alive = now.minus(ALIVE_WITHIN).0;
+        Ok(on_db!(self, pool => query_scalar(SQL).bind(&us.id).bind(alive).bind(&us.host).bind(us.since.0)
+            .fetch_all(pool).await)?)
+    }
+
+    /// A sign of life of one that waits.
+    pub async fn still_waits(&self, us: &WaitingInstance, now: Micros) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE instances SET seen_at = $1 WHERE id = $2";
+        execute!(self => query(SQL).bind(now.0).bind(&us.id))?;
+        Ok(())
+    }
+
+    /// It does not wait any more.
+    pub async fn withdraw(&self, us: &WaitingInstance) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM instances WHERE id = $1";
+        execute!(self => query(SQL).bind(&us.id))?;
+        Ok(())
+    }
+
+    /// The hosts of instances other than at that one that run, or wait for it to end.
+    pub async fn beside(&self, host: &str, now: Micros) -> Result<Vec<String>, DbError> {
+        const SQL: &str =
+            "SELECT DISTINCT host FROM instances WHERE seen_at > $1 AND host <> $2 ORDER BY host";
+        let alive = now.minus(ALIVE_WITHIN).0;
+        Ok(on_db!(self, pool => query_scalar(SQL).bind(alive).bind(host).fetch_all(pool).await)?)
+    }
+
     /// Whether an instance runs that knows less than this one. One look at a table of a few rows.
     pub async fn is_upgrading(&self, clock: &Clock) -> Result<bool, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1 AND COALESCE(knows, 0) < $2";

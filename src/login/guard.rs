@@ -24,6 +24,7 @@
 
 mod counting;
 mod failure_record;
+mod given_up;
 mod outage;
 mod return_to_store;
 mod slot;
@@ -45,7 +46,7 @@ use crate::accounts::{Account, AccountId, Accounts, Username};
 use crate::audit::{Audit, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
 use crate::config::{Limits, LiveSettings};
-use crate::db::DbError;
+use crate::db::{CountedBefore, DbError};
 use crate::denied::{ACCESS, Denied};
 use crate::throttle::{Limiter, WindowRebuild};
 
@@ -80,6 +81,7 @@ pub struct LoginGuard {
     audit: Audit,
     logins: quick_cache::sync::Cache<Username, AccountSubject>,
     outages: Counter,
+    given_up: CountedBefore,
 }
 
 pub enum GuardAdmission {
@@ -120,6 +122,7 @@ impl LoginGuard {
         failures: Arc<FailureRecord>,
         accounts: Accounts,
         audit: Audit,
+        given_up: CountedBefore,
     ) -> Self {
         let clock = failures.clock().clone();
         Self {
@@ -133,6 +136,7 @@ impl LoginGuard {
             audit,
             logins: quick_cache::sync::Cache::new(KNOWN_LOGINS),
             outages: metrics::counter!("gatehouse_store_errors_total"),
+            given_up,
         }
     }
 
@@ -213,6 +217,9 @@ impl LoginGuard {
         who: GuardRequest<'_>,
         mode: CountingMode,
     ) -> GuardAdmission {
+        if let Some(refused) = self.refuse_by_given_up(limits, who.guarded, mode) {
+            return refused;
+        }
         let admission = self.admit_as(limits, who, mode).await;
         // If the device's log blocks, the client is treated as a stranger, so that a cookie never makes things
         // worse: of two refusals the milder is returned. A CAPTCHA that the device's log asks for is required, as

@@ -21,7 +21,7 @@ pub enum KeyFileError {
     #[error("secrets.key_file {path}: {reason}")]
     Io { path: PathBuf, reason: std::io::Error },
     #[error(
-        "secrets.key_file {path}: its {length} bytes are no key (32, 65 or 97 bytes); restore the file, or remove it so that a new key is created (which signs everyone out)"
+        "secrets.key_file {path}: its {length} bytes are no key (32, 65 or 97 bytes); put the right file there, or move it away if it is lost: gatehouse key replace"
     )]
     Unreadable { path: PathBuf, length: usize },
     #[error("secrets.key_file {path}: other users can read it (mode {mode:o}); run: chmod 600 {path}")]
@@ -55,9 +55,8 @@ impl KeyFile {
     /// only if there is none.
     pub fn load_or_create(path: &Path, entropy: &Entropy) -> Result<Self, KeyFileError> {
         let failed = |reason| KeyFileError::Io { path: path.to_owned(), reason };
-        match Self::load(path) {
-            Err(KeyFileError::Io { reason, .. }) if reason.kind() == std::io::ErrorKind::NotFound => {}
-            loaded => return loaded,
+        if let Some(file) = Self::find(path)? {
+            return Ok(file);
         }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;
@@ -71,6 +70,31 @@ impl KeyFile {
             Ok(()) => removed.map_err(failed).and_then(|()| Self::load(path)),
             Err(_) => Self::load(path),
         }
+    }
+
+    /// Reads the file; None if there is none.
+    pub fn find(path: &Path) -> Result<Option<Self>, KeyFileError> {
+        match Self::load(path) {
+            Err(KeyFileError::Io { reason, .. }) if reason.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            loaded => loaded.map(Some),
+        }
+    }
+
+    /// Renames the file to a name of its own, which it returns: another one takes its place.
+    pub fn set_aside(self) -> Result<PathBuf, KeyFileError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |reason| KeyFileError::Io { path, reason }
+        };
+        // The file itself: several instances may reach it by a link.
+        let path = std::fs::canonicalize(&self.path).map_err(failed(&self.path))?;
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        let old = PathBuf::from(old);
+        // Fails if there is one: it may be the only copy of the key before.
+        std::fs::hard_link(&path, &old).map_err(failed(&old))?;
+        std::fs::remove_file(&path).map_err(failed(&path))?;
+        Ok(old)
     }
 
     pub fn load(path: &Path) -> Result<Self, KeyFileError> {

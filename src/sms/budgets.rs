@@ -61,12 +61,15 @@ pub struct SmsBudgets {
     rebuild: Arc<WindowRebuild>,
     /// The generation in which the store was complete when last read, and for which limits: a refusal costs one call.
     known: Arc<Mutex<Option<(String, HitId)>>>,
+    /// When messages and wrong codes were last counted under a key that was given up: nobody can tell any more at which
+    /// numbers.
+    given_up: Micros,
 }
 
 impl SmsBudgets {
-    pub fn new(limiter: Limiter, ledger: Ledger) -> Self {
+    pub fn new(limiter: Limiter, ledger: Ledger, given_up: Micros) -> Self {
         let rebuild = WindowRebuild::new(limiter.clone(), MARK, ledger.clock.clone());
-        Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default() }
+        Self { limiter, ledger, rebuild: Arc::new(rebuild), known: Arc::default(), given_up }
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
@@ -123,6 +126,9 @@ impl SmsBudgets {
 
     /// The generation in which the store's windows are complete; they are rebuilt first if it lacks them.
     async fn complete(&self, limits: &Arc<MessageLimits>) -> Result<HitId, Option<StoreError>> {
+        if self.given_up > limits.horizon(self.ledger.clock.now()) {
+            return Err(None);
+        }
         let shape = limits.shape();
         if let Some((of, generation)) = &*self.known()
             && *of == shape
@@ -218,12 +224,20 @@ impl SmsBudgets {
     /// Whether the store has kept its data since that generation. Asked after the message is in the
     /// ledger: what the store loses later is rebuilt with it.
     pub async fn is_current(&self, limits: &MessageLimits, generation: HitId) -> bool {
-        let now = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
-        let current = now.is_ok_and(|now| now == Some(generation));
+        let complete = CompleteWindows { name: MARK, shape: &limits.shape(), generation };
+        let current = self.limiter.store().are_complete(complete).await.unwrap_or(false);
         if !current {
             self.forget(generation);
         }
         current
+    }
+
+    /// Notices a loss before the next request does, and that somebody still counts here.
+    pub async fn look_at_windows(&self, limits: &MessageLimits) {
+        let found = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
+        if let Ok(found) = found {
+            self.known().take_if(|(_, known)| Some(*known) != found);
+        }
     }
 
     fn forget(&self, generation: HitId) {
@@ -275,6 +289,10 @@ struct RecordedMessages<'a> {
 
 impl WindowRecord for RecordedMessages<'_> {
     type Error = DbError;
+
+    async fn now(&self) -> Result<Micros, DbError> {
+        self.ledger.now().await
+    }
 
     /// Every message and every wrong code that a window can still count, newest first.
     async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {

@@ -19,7 +19,7 @@ use super::{MessageId, Phone, ProgramKind, SmsCode, SmsGateway, hex};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, LiveSettings, ProgramTexts};
-use crate::db::{Db, DbError, execute};
+use crate::db::{CountedBefore, Db, DbError, execute};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::Limiter;
@@ -69,6 +69,8 @@ pub struct CodesDeps {
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
     pub site: Option<String>,
+    /// Messages under a key that was given up.
+    pub given_up: CountedBefore,
     pub programs: ProgramTexts,
     pub relays: ProgramTexts,
 }
@@ -82,7 +84,7 @@ impl SmsCodes {
     pub fn with_patience(deps: CodesDeps, master: &MasterKey, gateway_patience: Duration) -> Self {
         let ledger = Ledger::new(deps.db.clone(), deps.clock.clone(), deps.entropy.clone());
         Self(Arc::new(CodesInner {
-            budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone()),
+            budgets: SmsBudgets::new(deps.limiter.clone(), ledger.clone(), deps.given_up.messages),
             ledger,
             gateway_patience,
             turns: WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE),
@@ -126,6 +128,11 @@ impl SmsCodes {
     /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
         self.0.budgets.rebuild_windows(&self.message_limits(live)).await.is_some()
+    }
+
+    /// Notices what the window store has lost.
+    pub async fn look_at_windows(&self, live: &LiveSettings) {
+        self.0.budgets.look_at_windows(&self.message_limits(live)).await;
     }
 
     pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {

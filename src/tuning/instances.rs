@@ -42,10 +42,10 @@ pub struct Instance {
 type StoredInstance = (String, String, i64, i64, String, i64, Option<String>);
 
 impl Tuning {
-    /// Instances seen within the last minute, by name.
+    /// Instances that run, seen within the last minute, by name.
     pub async fn instances(&self) -> Result<Vec<Instance>, DbError> {
         const SQL: &str = "SELECT id, host, started_at, seen_at, version, applied_at, refused FROM instances
-            WHERE seen_at > $1 ORDER BY host, id";
+            WHERE seen_at > $1 AND version <> '' ORDER BY host, id";
         let since = self.0.now().await?.minus(GONE_AFTER);
         let rows: Vec<StoredInstance> =
             on_db!(&self.0.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?;
@@ -61,6 +61,11 @@ impl Tuning {
                 refused,
             };
         Ok(rows.into_iter().map(instance).collect())
+    }
+
+    /// The hosts of other instances that run on this database, or wait for this one to end.
+    pub async fn others(&self) -> Result<Vec<String>, DbError> {
+        self.0.db.beside(&self.0.host, self.0.now().await?).await
     }
 
     /// Sends a sign of life, and removes instances without one for a minute.
@@ -88,9 +93,11 @@ impl Tuning {
 
     /// Tells the others that this instance stops.
     pub async fn leave(&self) {
-        const SQL: &str = "DELETE FROM instances WHERE id = $1";
-        let id = &self.0.instance;
-        let gone = on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop));
+        // With the row of its start, if it had to be alone.
+        const SQL: &str = "DELETE FROM instances WHERE id = $1 OR (host = $2 AND version = '')";
+        let TuningInner { instance, host, .. } = &*self.0;
+        let gone =
+            on_db!(&self.0.db, pool => query(SQL).bind(instance).bind(host).execute(pool).await.map(drop));
         if let Err(error) = gone.map_err(DbError::from) {
             tracing::warn!(%error, "this instance could not be removed from the list of instances, and stays there for a minute");
         }

@@ -1,11 +1,14 @@
 //! The real binary: what it prints, what it leaves behind, and how it ends.
 
 mod accounts;
+mod alone;
 mod backup;
+mod clock_steps;
 mod configuration;
 mod database;
 mod files;
 mod gate;
+mod key_loss;
 mod key_rotation;
 mod output;
 mod resealing;

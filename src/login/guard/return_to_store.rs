@@ -56,11 +56,16 @@ impl LoginGuard {
         tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
     }
 
-    /// The same, unless the store decides already, so that no sign-in has to start it.
+    /// The same, unless the store decides already and has all of its windows, so that no sign-in has to start it.
     pub async fn rebuild_if_lost(self: &Arc<Self>, limits: &Limits) {
-        if self.in_flight.term().is_none() {
-            self.return_to_store(limits).await;
+        if let Some(term) = self.in_flight.term() {
+            match self.limiter.store().rebuild_generation(NAME, SHAPE).await {
+                Ok(found) if found != Some(term.generation) => self.in_flight.end_term(term),
+                // If it is out, the attempts notice.
+                Ok(_) | Err(_) => return,
+            }
         }
+        self.return_to_store(limits).await;
     }
 
     async fn return_now(&self, limits: &Limits) -> Option<StoreTerm> {
@@ -106,6 +111,10 @@ impl Drop for StoreReturn<'_> {
 
 impl WindowRecord for RecordedFailures<'_> {
     type Error = DbError;
+
+    async fn now(&self) -> Result<Micros, DbError> {
+        self.guard.failures.now().await
+    }
 
     async fn restore(&self, found: StoreState) -> Result<usize, RebuildError<DbError>> {
         let LoginGuard { limiter, failures, in_flight, .. } = self.guard;

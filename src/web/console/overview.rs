@@ -28,7 +28,7 @@ use crate::web::console::guard::AdminRequest;
 use crate::web::console::limit_text::{self, grouped, share, title};
 use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::form::{FormPairs, value};
-use crate::web::http::services::State;
+use crate::web::http::services::{Report, State};
 use crate::web::http::{Layout, Locale, Moment, PageRequest, Services, WebResult};
 
 /// Subjects in each list.
@@ -94,7 +94,8 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     )?;
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
-    let parts = parts(visit, services, &current).await?;
+    let health = services.health.report().await;
+    let parts = parts(visit, services, &health, &current).await?;
     let (hour_so_far, day_so_far) = (period(&in_hour), period(&in_day));
     let in_force = current.live.access.settings().in_force(now);
     let counted = |keys, count| (count > 0).then(|| Warning::counted(visit.locale, keys, count));
@@ -102,6 +103,17 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
     let mut warnings =
         Vec::from_iter(active.map(|warning| Warning { page: Some("/admin/access"), ..warning }));
     warnings.extend(self::warnings(visit.locale, &current, &instances, busiest.shared.as_ref(), &parts));
+    if health.counts_alone {
+        let others = services.tuning.others().await?;
+        warnings.extend((!others.is_empty()).then(|| Warning {
+            said: Some(others.join(", ")),
+            ..Warning::new(visit.locale, ["warning.others-title", "warning.others-text"])
+        }));
+    }
+    warnings.extend(health.eviction.map(|policy| Warning {
+        said: Some(policy),
+        ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])
+    }));
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
     warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], day_so_far.disabled));
     warnings.extend(messages_spent(visit.locale, services).await);
@@ -179,11 +191,11 @@ fn subjects(found: &BusiestSubjects, access: &AccessSettings) -> [SubjectList; 2
 async fn parts(
     visit: &PageRequest,
     services: &Services,
+    health: &Report,
     current: &CurrentLimits,
 ) -> Result<Vec<Part>, DbError> {
     let locale = visit.locale;
     let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
-    let health = services.health.report().await;
     let braked = services.codes.ledger().brakes().await?.len();
     let gateway = limit_text::gateway(services.codes.gateway().name(), locale).into_owned();
     let gateway = match braked {

@@ -82,6 +82,13 @@ pub struct Report {
     /// Without it, sign-ins continue with a CAPTCHA for everyone, and the database limits the wrong passwords for each
     /// account: 200.
     pub store: State,
+    /// By which policy Redis forgets what is counted when its memory is full, if it does. It is used only with
+    /// `store.allow_eviction`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<String>,
+    /// Hits are counted in this process alone.
+    #[serde(skip)]
+    pub counts_alone: bool,
     pub limits: Limits,
 }
 

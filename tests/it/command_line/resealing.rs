@@ -38,6 +38,7 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
 
     home.set("GATEHOUSE__SECRETS__KEY_FILE", "new.key");
     key(&home, "new.key", 2);
+    taken(&home);
     let done = home.run(&["key", "reseal", "old.key"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert_eq!(
@@ -52,6 +53,7 @@ async fn signing_keys_are_sealed_under_another_key_file_or_replaced() {
     // The file is lost: the next key signs, and the log says why.
     home.set("GATEHOUSE__SECRETS__KEY_FILE", "third.key");
     key(&home, "third.key", 3);
+    taken(&home);
     let lost = home.run(&["key", "reseal", "old.key"]);
     assert_eq!(lost.code, Some(0), "{}", lost.stderr);
     let told = "1 signing key opens under neither key file; another one signs.\n";
@@ -102,6 +104,13 @@ fn key(home: &Home, name: &str, byte: u8) {
     std::fs::set_permissions(home.path(name), Permissions::from_mode(0o600)).unwrap();
 }
 
+/// The database is told that the key file is another one now.
+fn taken(home: &Home) {
+    let taken = home.run(&["key", "replace", "--accept-loss"]);
+    assert_eq!(taken.code, Some(0), "{}", taken.stderr);
+    assert!(taken.stdout.contains("is that of the database now"), "{}", taken.stdout);
+}
+
 async fn resealed(database: TestDatabase) {
     let mut home = Home::new();
     home.set("GATEHOUSE__DATABASE__URL", database.url.clone());
@@ -122,6 +131,7 @@ async fn resealed(database: TestDatabase) {
     assert_eq!(missing.code, Some(2), "{}", missing.stdout);
     assert!(missing.stderr.contains("new.key"), "{}", missing.stderr);
     key(&home, "new.key", 2);
+    taken(&home);
     import(&home, &row("boris"));
     let done = home.run(&["key", "reseal", "old.key"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
@@ -145,6 +155,7 @@ async fn resealed(database: TestDatabase) {
 
     home.set("GATEHOUSE__SECRETS__KEY_FILE", "third.key");
     key(&home, "third.key", 3);
+    taken(&home);
     let lost = home.run(&["key", "reseal", "old.key"]);
     assert_eq!(lost.code, Some(2), "{}", lost.stdout);
     assert!(lost.stderr.starts_with("152 secrets open under neither key file."), "{}", lost.stderr);

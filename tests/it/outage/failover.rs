@@ -217,7 +217,11 @@ async fn people_sign_in_over_sentinels_and_clusters() {
     let (trio, cluster) = (SentinelTrio::with(&[]), RedisCluster::failing_over(Duration::from_secs(60), &[]));
     for url in [trio.url(), cluster.url()] {
         let rules = "[limits.login-account]\nrules = [{ max = 3, window = '1m', then = 'captcha' }]";
-        let app = TestApp::on(Store::Memory).set("store.url", &url).set("store.timeout", "500ms").file(rules);
+        let app = TestApp::on(Store::Memory)
+            .by_real_clocks()
+            .set("store.url", &url)
+            .set("store.timeout", "500ms")
+            .file(rules);
         let app = app.start().await;
         app.register("alice").await;
         let client = app.client();

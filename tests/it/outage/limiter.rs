@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gatehouse::clock::Clock;
+use gatehouse::clock::{Clock, Micros};
 use gatehouse_limiter::*;
 use tokio::time::Instant;
 
@@ -173,6 +173,10 @@ struct NothingRecorded;
 
 impl WindowRecord for NothingRecorded {
     type Error = std::convert::Infallible;
+
+    async fn now(&self) -> Result<Micros, Self::Error> {
+        Ok(Clock::System.now())
+    }
 
     async fn restore(&self, _: StoreState) -> Result<usize, RebuildError<Self::Error>> {
         Ok(0)

@@ -2,6 +2,7 @@
 
 mod database;
 mod failover;
+mod forgetting;
 mod guesses;
 mod limiter;
 mod postgres;

@@ -44,6 +44,7 @@ async fn a_site_runs_over_tls_with_the_rights_that_the_manual_names() {
     let (server, port) = with_tls(&authority, "127.0.0.1");
     restrict(&server);
     let app = TestApp::on(Store::Memory)
+        .by_real_clocks()
         .set("store.url", format!("rediss://gatehouse:of-the-manual@127.0.0.1:{port}/"))
         .set("store.ca_file", authority.file.path().to_str().unwrap())
         .set("store.timeout", "2s")
@@ -61,7 +62,7 @@ async fn the_same_rights_are_enough_on_a_cluster() {
     cluster.nodes.iter().for_each(restrict);
     let hosts: Vec<_> = cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
     let url = format!("redis-cluster://gatehouse:of-the-manual@{}", hosts.join(","));
-    let app = TestApp::on(Store::Memory).set("store.url", &url).set("store.timeout", "2s");
+    let app = TestApp::on(Store::Memory).by_real_clocks().set("store.url", &url).set("store.timeout", "2s");
     let app = app.set("live.backend", "redis").start().await;
     everything_works(&app).await;
     for node in &cluster.nodes {
@@ -80,6 +81,7 @@ async fn a_cluster_and_sentinels_are_reached_over_tls() {
         let store = link(&url, Some(&stranger)).await;
         assert!(!store.link().ready(Duration::from_millis(500)).await, "{url}: of another authority");
         let app = TestApp::on(Store::Memory)
+            .by_real_clocks()
             .set("store.url", &url)
             .set("store.ca_file", authority.file.path().to_str().unwrap())
             .set("store.timeout", "2s")

@@ -19,7 +19,8 @@ async fn out(toml: &str) -> TestApp {
 
 /// An app whose store is at that address, whatever answers there.
 async fn at(url: &str) -> TestApp {
-    let app = TestApp::on(Store::Memory).set("store.timeout", "100ms").set("store.url", url).start().await;
+    let app = TestApp::on(Store::Memory).by_real_clocks();
+    let app = app.set("store.timeout", "100ms").set("store.url", url).start().await;
     app.register("known").await;
     app
 }

@@ -19,6 +19,8 @@ enum Loss {
     Flush,
     Restart,
     NewProcess,
+    /// Its memory is full.
+    Eviction,
 }
 
 async fn rig(loss: Loss, toml: &str) -> Rig {
@@ -30,6 +32,7 @@ async fn rig(loss: Loss, toml: &str) -> Rig {
 async fn lose(loss: Loss, rig: &mut Rig, instance: Instance) -> Instance {
     match loss {
         Loss::Flush => rig.flush(),
+        Loss::Eviction => rig.evict(),
         Loss::Restart => rig.restart_redis(&instance).await,
         Loss::NewProcess => return rig.instance().await,
     }
@@ -49,6 +52,11 @@ async fn killed_and_empty_in_mid_hour_under_parallel_requests_it_stays_five() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_with_its_process_in_mid_hour_under_parallel_requests_it_stays_five() {
     stays_five(Loss::NewProcess).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evicted_in_mid_hour_under_parallel_requests_it_stays_five() {
+    stays_five(Loss::Eviction).await;
 }
 
 async fn stays_five(loss: Loss) {
@@ -180,6 +188,11 @@ async fn every_budget_comes_back_after_a_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_budget_comes_back_in_a_new_process() {
     budgets_come_back(Loss::NewProcess).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_budget_comes_back_after_an_eviction() {
+    budgets_come_back(Loss::Eviction).await;
 }
 
 async fn budgets_come_back(loss: Loss) {

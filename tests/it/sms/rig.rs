@@ -101,7 +101,8 @@ impl Rig {
         let store = match &self.redis {
             None => gatehouse::throttle::Store::Memory(MemoryStore::new(self.clock.clone())),
             Some(server) => {
-                let store = RedisStore::new(server.client(), 5 * SECOND, "gh", self.clock.clone());
+                let store =
+                    RedisStore::allowing_eviction(server.client(), 5 * SECOND, "gh", self.clock.clone());
                 let store = store.remembering_refusals();
                 assert!(store.link().ready(5 * SECOND).await);
                 gatehouse::throttle::Store::Redis(store)
@@ -120,6 +121,7 @@ impl Rig {
             entropy: Entropy::Os,
             audit: audit.clone(),
             site: None,
+            given_up: Default::default(),
             programs: Default::default(),
             relays: Default::default(),
         };
@@ -149,6 +151,10 @@ impl Rig {
 
     pub fn last_code(&self) -> SmsCode {
         self.sent().last().expect("a message").code.clone()
+    }
+
+    pub fn evict(&self) {
+        self.redis.as_ref().expect("a rig on Redis").evict("volatile-lru");
     }
 
     pub fn flush(&self) {

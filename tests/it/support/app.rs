@@ -98,7 +98,8 @@ struct Ground {
 
 impl Setup {
     pub async fn start(self) -> TestApp {
-        let steered = (self.store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
+        let clock = if self.real_clocks { Clock::System } else { Clock::manual(NOON) };
+        let steered = (self.store == Store::Redis).then(|| Arc::new(SteeredClock::at(clock.now())));
         let redis = steered.as_deref().map(RedisServer::steered);
         let own = self.store.database().await;
         let (mut database, mut postgres) = (own.url.clone(), None);
@@ -109,7 +110,7 @@ impl Setup {
         }
         let ground = Ground {
             folder: Arc::new(tempfile::tempdir().unwrap()),
-            clock: Clock::manual(NOON),
+            clock,
             steered,
             database,
             _database: Arc::new(own),
@@ -200,6 +201,11 @@ impl TestApp {
         let (port, steered) = (old.port, self.ground.steered.as_ref().expect("a clock for it"));
         drop(old);
         self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
+    }
+
+    /// By which Redis counts.
+    pub fn clock_of_redis(&self) -> &SteeredClock {
+        self.ground.steered.as_deref().expect("an app on Redis")
     }
 
     /// Advances every clock.

@@ -126,6 +126,11 @@ impl Home {
         running
     }
 
+    /// Starts it, and waits for nothing.
+    pub fn begin(&self, arguments: &[&str]) -> Running {
+        self.spawn(self.command(arguments))
+    }
+
     /// The same, with its log redirected.
     pub async fn start_logging(&self, arguments: &[&str], log: Stdio) -> Running {
         let mut command = self.command(arguments);

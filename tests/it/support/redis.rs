@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::ports::free_port;
+use super::redis_group::until;
 use super::steered::SteeredClock;
 
 pub struct RedisServer {
@@ -78,6 +79,22 @@ impl RedisServer {
         let prefix = format!("cmdstat_{command}:calls=");
         let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    pub fn set(&self, name: &str, value: &str) {
+        redis::cmd("CONFIG").arg("SET").arg(name).arg(value).query::<()>(&mut self.connection()).unwrap();
+    }
+
+    /// Forgets all that it may by that policy, as it does when its memory is full.
+    pub fn evict(&self, policy: &str) {
+        self.set("maxmemory-policy", policy);
+        self.set("maxmemory", "1");
+        let mut link = self.connection();
+        until("all that expires is evicted", || {
+            let kept: String = redis::cmd("INFO").arg("keyspace").query(&mut link).unwrap();
+            !kept.contains("db0:") || kept.contains("expires=0")
+        });
+        self.set("maxmemory", "0");
     }
 
     /// A line of `INFO replication`. Sentinels close all connections of a server whose role they change, so that

@@ -10,6 +10,8 @@ pub struct Setup {
     pub(super) store: Store,
     /// A server that the test may stop.
     pub(super) own_postgres: bool,
+    /// Instead of one that a test moves. That of Redis stands still until it is moved.
+    pub(super) real_clocks: bool,
     /// The host in its URL.
     pub(super) host: &'static str,
     /// The text of the configuration file.
@@ -20,7 +22,14 @@ pub struct Setup {
 
 impl TestApp {
     pub fn on(store: Store) -> Setup {
-        Setup { store, own_postgres: false, host: "127.0.0.1", file: String::new(), keys: BTreeMap::new() }
+        Setup {
+            store,
+            own_postgres: false,
+            real_clocks: false,
+            host: "127.0.0.1",
+            file: String::new(),
+            keys: BTreeMap::new(),
+        }
     }
 }
 
@@ -28,6 +37,11 @@ impl Setup {
     /// Over a PostgreSQL of its own, whatever the store.
     pub fn own_postgres(self) -> Self {
         Self { own_postgres: true, ..self }
+    }
+
+    /// With the machine's clock, and the database's; a test moves that of Redis.
+    pub fn by_real_clocks(self) -> Self {
+        Self { real_clocks: true, ..self }
     }
 
     /// At a domain instead of an address, as passkeys need it.

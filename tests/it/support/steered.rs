@@ -35,7 +35,12 @@ impl SteeredClock {
 
     /// Makes a program use this clock.
     pub fn steer(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", library()).env("STEERED_CLOCK", self.file.path());
+        command.envs(self.variables());
+    }
+
+    /// With which a program uses this clock.
+    pub fn variables(&self) -> [(&'static str, &Path); 2] {
+        [("LD_PRELOAD", library()), ("STEERED_CLOCK", self.file.path())]
     }
 }
 
