@@ -1,5 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sqlx::Executor as _;
+
 use super::*;
 
 #[path = "../../tests/it/support/database.rs"]
