@@ -7,7 +7,7 @@ use super::{Program, start};
 use crate::support::app::{ANSWER, Store, TestApp};
 use crate::support::browser::Browser;
 use crate::support::ports::free_port;
-use crate::support::redis_group::until;
+use crate::support::redis::until;
 
 const WORD: &str = "seven teal lamps over quiet hills";
 const CHALLENGE: &str = "Type the letters in the image, and your password once more.";

@@ -363,6 +363,11 @@ async fn a_client_is_told_that_its_parameter_is_wrong() {
         for grant in ["authorization_code", "refresh_token"] {
             for index in 0..good(grant).len() {
                 let mut fields = good(grant);
+                // What a call does not read it ignores.
+                let is_read = ["client_id", "client_secret", "token"].contains(&fields[index].0);
+                if path != "/oauth/token" && !is_read {
+                    continue;
+                }
                 fields[index].1 = ODD;
                 let answer = client.post(path, &fields).await;
                 let error = answer.body["error"].as_str().unwrap_or_default();

@@ -7,8 +7,8 @@ use gatehouse::clock::Clock;
 use gatehouse_limiter::*;
 
 use crate::support::app::{Store, TestApp};
-use crate::support::redis::RedisServer;
-use crate::support::redis_group::{RedisCluster, SentinelTrio, until};
+use crate::support::redis::{RedisServer, until};
+use crate::support::redis_group::{RedisCluster, SentinelTrio};
 use crate::throttle::rig::{fresh_id, limit, limiter, sliding};
 
 const TIMEOUT: Duration = Duration::from_millis(500);

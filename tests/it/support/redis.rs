@@ -5,8 +5,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::ports::free_port;
-use super::redis_group::until;
 use super::steered::SteeredClock;
+
+/// Waiting for other processes ends after this many looks, a minute or more.
+const MOST_LOOKS: u32 = 6000;
 
 pub struct RedisServer {
     process: Child,
@@ -126,4 +128,15 @@ impl Drop for RedisServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Asks other processes until they are ready.
+pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    for _ in 0..MOST_LOOKS {
+        if ready() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10)); // other processes have no clock to advance
+    }
+    panic!("waited too long until {what}");
 }

@@ -8,11 +8,9 @@ use tempfile::TempDir;
 
 use super::authority::RedisTls;
 use super::ports::free_port;
-use super::redis::RedisServer;
+use super::redis::{RedisServer, until};
 use super::steered::SteeredClock;
 
-/// Waiting for other processes ends after this many looks, a minute or more.
-const MOST_LOOKS: u32 = 6000;
 /// The name of the master at the Sentinels.
 pub const MASTER: &str = "windows";
 const SLOTS: u16 = 16_384;
@@ -263,15 +261,4 @@ fn sentinel<'o>(
     );
     std::fs::write(&file, settings).unwrap();
     RedisServer::sentinel(port, &file)
-}
-
-/// Asks other processes until they are ready.
-pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
-    for _ in 0..MOST_LOOKS {
-        if ready() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10)); // other processes have no clock to advance
-    }
-    panic!("waited too long until {what}");
 }

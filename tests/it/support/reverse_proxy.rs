@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use super::authority::Authority;
 use super::fast_cgi;
 use super::ports::free_port;
-use super::redis_group::until;
+use super::redis::until;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxyKind {

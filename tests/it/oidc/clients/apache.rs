@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 use crate::support::ports::free_port;
-use crate::support::redis_group::until;
+use crate::support::redis::until;
 use crate::support::reverse_proxy::EchoApp;
 use crate::support::steered::SteeredClock;
 
