@@ -68,7 +68,7 @@ async fn no_cookie_of_another_application_hides_a_known_device() {
     assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 429);
     for neighbour in neighbours() {
-        let client = beside(&app, neighbour, &[device.clone()]);
+        let client = beside(&app, neighbour, std::slice::from_ref(&device));
         let answer = client.login("alice", PASSWORD).await;
         assert_eq!(answer.status, 200, "{}: {}", String::from_utf8_lossy(neighbour), answer.text);
     }

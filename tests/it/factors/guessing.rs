@@ -217,9 +217,9 @@ async fn crowded(store: Store, then: impl Fn(Rule) -> Rule) -> (TestApp, Client,
 }
 
 async fn strangers_at_its_address_stop_no_factor_on_the_owners_device(store: Store) {
-    let blocks: [(fn(Rule) -> Rule, &str); 2] =
-        [(Rule::captcha, "captcha-required"), (|rule| rule, "throttled")];
-    for (then, refusal) in blocks {
+    for refusal in ["captcha-required", "throttled"] {
+        let asks = refusal == "captcha-required";
+        let then: fn(Rule) -> Rule = if asks { Rule::captcha } else { |rule| rule };
         let (app, stranger, owner, passkey) = crowded(store, then).await;
         assert_eq!(stranger.login_by_passkey(&passkey).await.problem(), refusal);
         let Owner { browser, secret, recovery } = &owner;
