@@ -189,12 +189,13 @@ pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> 
 /// For an administrator who has no other administrator to ask.
 pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
     let (accounts, account) = account(loaded, name).await?;
+    let audit = open_record(loaded).await?;
     let login = account.login.as_str();
     if !accounts.enable_password(account.id).await.map_err(CliFailure::broken)? {
         tell!("The password of {login} is not disabled; nothing was changed.");
         return Ok(());
     }
-    record(loaded, &account, "password.enable", "gatehouse admin enable", None).await?;
+    record(&audit, &account, "password.enable", "gatehouse admin enable", None).await;
     tell!("Password sign-in re-enabled for {login}.");
     Ok(())
 }
@@ -202,6 +203,7 @@ pub async fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure>
 /// For the last administrator, who has lost their second factors.
 pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
     let (accounts, account) = account(loaded, name).await?;
+    let audit = open_record(loaded).await?;
     let login = account.login.as_str();
     if !accounts.has_factors(account.id).await.map_err(CliFailure::broken)? {
         tell!("{login} has no second factor; nothing was changed.");
@@ -209,7 +211,7 @@ pub async fn clear_factors(loaded: &LoadedConfig, name: &str) -> Result<(), CliF
     }
     accounts.change(account.id, AccountAct::ClearFactors, false).await.map_err(CliFailure::broken)?;
     let (name, command) = ("account-clear-factors", "gatehouse admin clear-factors");
-    record(loaded, &account, name, command, Some(Action::FactorReset)).await?;
+    record(&audit, &account, name, command, Some(Action::FactorReset)).await;
     tell!("The second factors of {login} are gone, and its sessions have ended.");
     Ok(())
 }
@@ -290,14 +292,7 @@ async fn account(loaded: &LoadedConfig, name: &str) -> Result<(Accounts, Account
     Ok((accounts, account))
 }
 
-async fn record(
-    loaded: &LoadedConfig,
-    account: &Account,
-    name: &str,
-    command: &str,
-    also: Option<Action>,
-) -> Result<(), CliFailure> {
-    let audit = open_record(loaded).await?;
+async fn record(audit: &Audit, account: &Account, name: &str, command: &str, also: Option<Action>) {
     audit.record(AuditEvent {
         name: Some(name),
         account: Some(account.recorded()),
@@ -309,7 +304,6 @@ async fn record(
         audit.record(AuditEvent { account, ..AuditEvent::new(audit.now(), action, Outcome::Ok) });
     }
     audit.flush().await;
-    Ok(())
 }
 
 fn username(name: &str) -> Result<Username, CliFailure> {
