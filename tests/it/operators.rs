@@ -112,7 +112,8 @@ fn every_metric_is_in_the_table() {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if entry.is_dir() {
                 folders.push(entry);
-            } else {
+            // Names of variables are none of metrics.
+            } else if !entry.ends_with("config/misspelt.rs") {
                 let source = std::fs::read_to_string(&entry).unwrap();
                 let names = source.split('"').filter(|text| text.starts_with("gatehouse_")).filter(is_name);
                 made.extend(names.filter(|name| !name.contains("test")).map(str::to_owned));
