@@ -137,7 +137,11 @@ impl AuthorizationRequest {
             max_age: max_age(parameters.get("max_age")?)?,
             proved_since: parameters.get(PROVED_SINCE)?.and_then(|at| at.parse().ok()).map(Micros),
             class: class(parameters.get("acr_values")?.unwrap_or_default()),
-            login_hint: owned(parameters.get("login_hint")?),
+            // One that can be no name is passed over, as any other such hint is.
+            login_hint: match parameters.get("login_hint") {
+                Err(error) if error == UNFIT => None,
+                hint => owned(hint?),
+            },
             id_token_hint: owned(parameters.get("id_token_hint")?),
         })
     }

@@ -330,7 +330,6 @@ async fn a_client_is_told_that_its_parameter_is_wrong() {
         "prompt",
         "max_age",
         "acr_values",
-        "login_hint",
         "id_token_hint",
         "code_challenge",
         "response_mode",
