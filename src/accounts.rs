@@ -343,7 +343,7 @@ pub enum ShownBy<'a> {
     Password(i64),
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
-    /// By a code sent to the account's number, and by a second factor that is still there, if the account has any.
+    /// A code sent to the account's number proves it, and a second factor that is still there, if the account has any.
     Phone(&'a Phone, Option<&'a FactorProof>),
 }
 

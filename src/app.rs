@@ -416,7 +416,7 @@ async fn open_store(
     }
 }
 
-/// By what the store's servers evict, if they do and can be reached now.
+/// The policy by which the store's servers evict, if they do and can be reached now.
 pub async fn eviction(settings: &StoreSettings) -> Result<Option<Eviction>, StartError> {
     let StoreUrl::Redis(_) = settings.url else { return Ok(None) };
     let allowing = StoreSettings { allow_eviction: true, ..settings.clone() };

@@ -40,7 +40,7 @@ struct Debt {
 }
 
 impl Debt {
-    /// None if every bucket keeps it: a hold that nobody settles counts by itself.
+    /// What has to be settled again. Returns None if every bucket keeps the hold: one that nobody settles counts by itself.
     fn new(buckets: &[Bucket<'_>], id: HitId, outcomes: &[HoldOutcome]) -> Option<Self> {
         let taken = buckets.iter().zip(outcomes).filter(|(_, outcome)| **outcome != HoldOutcome::Keep);
         let (buckets, outcomes): (Vec<_>, Vec<_>) =
@@ -120,7 +120,7 @@ impl Debts {
     }
 }
 
-/// Whoever pays. If its runtime ends, the next debt finds another.
+/// The task that settles debts. If its runtime ends, the next debt starts another.
 struct Payer<S: WindowStore + 'static>(Weak<LimiterInner<S>>);
 
 impl<S: WindowStore + 'static> Drop for Payer<S> {

@@ -89,7 +89,7 @@ impl RedisStore {
         Self::open(servers.into(), timeout, prefix.into(), clock, false)
     }
 
-    /// The same on servers that may evict: see [`Eviction`]. Each decision that demands complete windows then asks whether
+    /// Opens a store on servers that may evict: see [`Eviction`]. Each decision that demands complete windows then asks whether
     /// anything was evicted since they were, which is a loss of all of them.
     pub fn allowing_eviction(
         servers: impl Into<RedisServers>,

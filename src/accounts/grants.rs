@@ -614,7 +614,7 @@ struct StoredHolder {
 }
 
 impl StoredHolder {
-    /// None if its session began by a passkey that is gone.
+    /// Applies `[factors]`. Returns None if the session began by a passkey that is gone.
     fn judged(mut self, now: Micros, settings: &FactorSettings) -> Option<Self> {
         self.holder.visitor.setup = self.factors.due(now, settings);
         (!self.holder.visitor.proved.is_void()).then_some(self)

@@ -53,7 +53,7 @@ from_row!(FactorProof, row => FactorProof {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProvedFactors {
     pub passkey: Option<Micros>,
-    /// By an app or a recovery code.
+    /// When an app or a recovery code proved it last.
     pub code: Option<Micros>,
     by_passkey: Option<bool>,
 }
@@ -73,7 +73,7 @@ impl ProvedFactors {
         self.passkey.max(self.code)
     }
 
-    /// Those whose time fits.
+    /// The proofs whose time fits.
     #[must_use]
     pub fn filter(self, fits: impl Fn(Micros) -> bool) -> Self {
         let fits = |at: &Micros| fits(*at);

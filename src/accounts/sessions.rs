@@ -63,7 +63,7 @@ pub struct Session {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub first: FirstFactor,
-    /// Of several, the newest comes first.
+    /// The second factors, the newest first.
     pub second: Vec<FactorProof>,
 }
 

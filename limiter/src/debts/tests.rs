@@ -121,7 +121,7 @@ async fn a_reservation_that_its_refund_overtook_is_taken_back_again() {
 async fn debts_are_bounded_and_are_none_once_nothing_counts_them() {
     let (limiter, limit) = limiter();
     let bucket = limiter.bucket(&limit, b"a");
-    // Nobody pays meanwhile: this task leaves its thread to no other.
+    // No debt is settled meanwhile: this task does not yield.
     for _ in 0..MOST_OWED + 10 {
         limiter.0.owe(&[bucket], limiter.fresh_id(), &[HoldOutcome::Refund]);
     }

@@ -19,7 +19,7 @@ pub struct TrustedProxies {
 }
 
 impl Default for TrustedProxies {
-    /// Nobody is believed.
+    /// Trusts no proxy.
     fn default() -> Self {
         Self::new([])
     }
@@ -67,7 +67,7 @@ impl Nat64Prefix {
     /// `64:ff9b::/96`, which everybody may use (RFC 6052, 2.1).
     pub const WELL_KNOWN: Self = Self(Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96));
 
-    /// None if its length is not 32, 40, 48, 56, 64 or 96, or bits 64 to 71 are not zero.
+    /// Checks a prefix. Returns None if its length is not 32, 40, 48, 56, 64 or 96, or bits 64 to 71 are not zero.
     pub fn new(network: Ipv6Net) -> Option<Self> {
         let network = network.trunc();
         let fits = matches!(network.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);

@@ -24,7 +24,7 @@ pub(super) struct ServersLook {
     pub evicted: u64,
     /// The latest of their times.
     pub now: Micros,
-    /// By the id of its process.
+    /// The time of each server, found by the id of its process.
     times: Vec<(String, Micros)>,
 }
 
@@ -131,7 +131,7 @@ impl RedisStore {
 /// A server that evicts: if its memory is full it forgets logs, and with them what they count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Eviction {
-    /// As `maxmemory-policy` has it.
+    /// The value of `maxmemory-policy`.
     pub policy: String,
     /// In bytes.
     pub maxmemory: u64,

@@ -107,8 +107,8 @@ impl RedisLink {
         self.0.common.is_up()
     }
 
-    /// By what a server evicts, if one of them did when it was last looked at: whenever a connection is made, and each
-    /// second. Unless that is allowed, the link is down until they are set to `noeviction`.
+    /// The policy by which a server evicts, if one of them did when it was last checked: whenever a connection is made, and
+    /// each second. Unless that is allowed, the link is down until they are set to `noeviction`.
     pub fn eviction(&self) -> Option<Eviction> {
         self.0.common.eviction.load().as_deref().cloned()
     }
