@@ -25,9 +25,9 @@ pub enum Denied {
     AddressDenied,
 }
 
-/// A rule that is full.
+/// The full rule of a limit that denied something.
 #[derive(Debug, Clone, Copy)]
-pub struct FullRule<'a> {
+pub struct DeniedRule<'a> {
     pub limit: &'a str,
     /// Its place in the limit, from 0.
     pub rule: usize,
@@ -59,11 +59,11 @@ impl Denied {
     }
 
     /// The rule that is full, and until when; None if something else than a limit decided.
-    pub fn full(&self) -> Option<FullRule<'_>> {
+    pub fn full(&self) -> Option<DeniedRule<'_>> {
         match self {
             Self::Challenged { limit, .. } if limit == BUSY || limit == ACCESS => None,
             Self::Challenged { limit, rule, retry_after } | Self::Throttled { limit, rule, retry_after } => {
-                Some(FullRule { limit, rule: *rule, retry_after: *retry_after })
+                Some(DeniedRule { limit, rule: *rule, retry_after: *retry_after })
             }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::AddressDenied => None,
         }

@@ -110,12 +110,12 @@ mod tests {
     use crate::db::execute;
     use crate::entropy::Entropy;
 
-    struct Rig {
+    struct SecondStart {
         db: Db,
         clock: Clock,
     }
 
-    impl Rig {
+    impl SecondStart {
         async fn new() -> Self {
             let db = Db::connect("sqlite::memory:").await.unwrap();
             Self { db, clock: Clock::manual(Micros::from_seconds(1_000_000)) }
@@ -147,7 +147,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_stays_is_waited_for_for_a_minute() {
-        let rig = Rig::new().await;
+        let rig = SecondStart::new().await;
         let us = rig.announce("us:80").await;
         rig.runs("them:80", Duration::ZERO).await;
         let told = Waited::InVain(vec!["them:80".to_owned()]);
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_was_killed_is_gone_after_a_while_without_a_sign_of_life() {
-        let rig = Rig::new().await;
+        let rig = SecondStart::new().await;
         rig.runs("them:80", Duration::from_secs(5)).await;
         let us = rig.announce("us:80").await;
         assert_eq!(rig.wait(&us, Duration::from_secs(15)).await, Waited::Alone);
@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_process_before_at_the_same_address_is_gone_at_once() {
-        let rig = Rig::new().await;
+        let rig = SecondStart::new().await;
         rig.runs("us:80", Duration::from_secs(3)).await;
         let us = rig.announce("us:80").await;
         assert_eq!(rig.never_waits(&us).await, Waited::Alone);
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_two_that_start_at_once_the_earlier_goes_on() {
-        let rig = Rig::new().await;
+        let rig = SecondStart::new().await;
         let first = rig.announce("one:80").await;
         rig.clock.advance(Duration::from_millis(1));
         let second = rig.announce("two:80").await;

@@ -93,13 +93,13 @@ mod tests {
     const NOON: Micros = Micros::from_seconds(1_800_000_000);
 
     /// Clocks that go on evenly, but for how far each is ahead.
-    struct Machine {
+    struct SteppedMachine {
         watch: ClockWatch,
         now: Duration,
         ahead: [Duration; 2],
     }
 
-    impl Machine {
+    impl SteppedMachine {
         fn new() -> Self {
             Self { watch: ClockWatch::default(), now: DOUBT, ahead: [Duration::ZERO; 2] }
         }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn clocks_that_go_on_evenly_are_believed_however_long_nobody_looked() {
-        let mut machine = Machine::new();
+        let mut machine = SteppedMachine::new();
         for span in [SECOND, 10 * SECOND, DOUBT, HUNDRED_DAYS] {
             assert!(machine.believes_after(span), "{span:?}");
         }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_is_believed_an_hour_after_the_last_step() {
         for clock in [0, 1] {
-            let mut machine = Machine::new();
+            let mut machine = SteppedMachine::new();
             assert!(machine.believes_after(SECOND));
             machine.ahead[clock] = HUNDRED_DAYS;
             assert!(!machine.believes_after(SECOND), "it was set forward");

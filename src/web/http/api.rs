@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
-use crate::denied::{Denied, FullRule};
+use crate::denied::{Denied, DeniedRule};
 use crate::web::http::action::{ActionRefusal, Actor, CountedAs};
 use crate::web::http::challenge::{BUSY, ChallengeContext};
 use crate::web::http::csrf::Browser;
@@ -173,7 +173,7 @@ impl ApiRequest {
         &self,
         counted: CountedAs,
         response: HttpResponse,
-        full: Option<FullRule<'_>>,
+        full: Option<DeniedRule<'_>>,
     ) -> HttpResponse {
         let limits = &self.live.limits;
         let own = match (counted, full) {
@@ -190,7 +190,7 @@ impl ApiRequest {
                 );
             }
             // That of a device, and that of the address for recovery codes, are told to nobody else.
-            (CountedAs::Factor, Some(FullRule { limit: name, .. })) => {
+            (CountedAs::Factor, Some(DeniedRule { limit: name, .. })) => {
                 let own = [&limits.factor_account, &limits.factor_device, &limits.login_address];
                 let own: Vec<&Limit> = own.into_iter().filter(|limit| limit.name() == name).collect();
                 return limited(response, &own, full);
@@ -223,8 +223,8 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 }
 
 /// Adds the `RateLimit` fields: what the limits are, and, to who is refused, when the next slot frees.
-pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<FullRule<'_>>) -> HttpResponse {
-    let standing = full.map(|FullRule { limit, rule, retry_after }| Standing {
+pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<DeniedRule<'_>>) -> HttpResponse {
+    let standing = full.map(|DeniedRule { limit, rule, retry_after }| Standing {
         name: limit,
         rule,
         remaining: 0,
@@ -234,7 +234,7 @@ pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<FullRule<
 }
 
 /// A refusal, with the `RateLimit` fields if a limit decided.
-pub fn refused(problem: Problem, limits: &[&Limit], full: Option<FullRule<'_>>) -> WebError {
+pub fn refused(problem: Problem, limits: &[&Limit], full: Option<DeniedRule<'_>>) -> WebError {
     match full {
         Some(_) => limited(problem.respond(), limits, full).into(),
         None => problem.into(),

@@ -75,10 +75,14 @@ impl Pipeline {
 pub async fn one_at_a_time<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
-) -> Result<ServiceResponse<Answer>, Error> {
+) -> Result<ServiceResponse<PartedBody>, Error> {
     let answering = Answering::begin(of(&request));
     let response = next.call(request).await?;
-    Ok(response.map_body(|_, body| Answer { body: body.boxed(), rest: Bytes::new(), _answering: answering }))
+    Ok(response.map_body(|_, body| PartedBody {
+        body: body.boxed(),
+        rest: Bytes::new(),
+        _answering: answering,
+    }))
 }
 
 /// The pipeline of the request's connection. A request that came by no connection of ours, in a test, has its own.
@@ -106,13 +110,13 @@ impl Drop for Answering {
 }
 
 /// The body of an answer, which actix copies part by part.
-pub struct Answer {
+pub struct PartedBody {
     body: BoxBody,
     rest: Bytes,
     _answering: Answering,
 }
 
-impl MessageBody for Answer {
+impl MessageBody for PartedBody {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::accounts::RealmLogin;
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::denied::{Denied, FullRule};
+use crate::denied::{Denied, DeniedRule};
 use crate::login::{
     AttemptOutcome, AttemptSettled, ClientCapabilities, GuardedAttempt, GuardedDevice, SettleError,
 };
@@ -166,7 +166,7 @@ pub async fn ask(program: Program, body: UnreadBody<AttemptBody>) -> Result<Http
 
 /// With the `RateLimit` fields, as a password at our own sign-in has them: a device's limit is told only if it decided,
 /// and while there is room nobody is told how much.
-fn told(decision: &Decision, live: &LiveSettings, full: Option<FullRule<'_>>) -> HttpResponse {
+fn told(decision: &Decision, live: &LiveSettings, full: Option<DeniedRule<'_>>) -> HttpResponse {
     let limits = &live.limits;
     let own = match full {
         Some(full) if full.limit == limits.guard_device.name() => &limits.guard_device,
