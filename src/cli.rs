@@ -17,9 +17,8 @@ use clap::{Parser, Subcommand};
 use gatehouse::app::{self, StartError};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig, ReloadResult};
 use gatehouse::db::ConnectError;
-use gatehouse::entropy::Entropy;
 use gatehouse::gate::ProxyFile;
-use gatehouse::secret::{KeyFile, KeyStep};
+use gatehouse::secret::KeyStep;
 use gatehouse_limiter::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use log::tell;
@@ -205,12 +204,12 @@ fn carry_out(config: Option<&Path>, command: Command) -> Result<(), CliFailure> 
             block_on(apps::check(&loaded, &name, login.as_deref(), how))?
         }
         Command::Gate(GateCommand::Print { proxy, app }) => print_gate(&loaded, &proxy, app.as_deref()),
-        Command::Key(KeyCommand::Show) => show_key_step(&loaded),
-        Command::Key(KeyCommand::Add) => take_key_step(&loaded, KeyStep::Add),
-        Command::Key(KeyCommand::Use) => take_key_step(&loaded, KeyStep::Use),
-        Command::Key(KeyCommand::Drop) => take_key_step(&loaded, KeyStep::Drop),
+        Command::Key(KeyCommand::Show) => key::show(&loaded),
+        Command::Key(KeyCommand::Add) => key::take_step(&loaded, KeyStep::Add),
+        Command::Key(KeyCommand::Use) => key::take_step(&loaded, KeyStep::Use),
+        Command::Key(KeyCommand::Drop) => key::take_step(&loaded, KeyStep::Drop),
         Command::Key(KeyCommand::Replace { accept_loss }) => block_on(key::replace(&loaded, accept_loss))?,
-        Command::Key(KeyCommand::Reseal { old }) => block_on(accounts::reseal(&loaded, &old))?,
+        Command::Key(KeyCommand::Reseal { old }) => block_on(key::reseal(&loaded, &old))?,
         Command::Limits(LimitsCommand::Show) => {
             show_limits(&loaded, source.path());
             Ok(())
@@ -241,6 +240,10 @@ fn database_failure(error: ConnectError) -> CliFailure {
     }
 }
 
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
     let source = ConfigSource::new(file, config::environment_of_process());
     let loaded = source.load().map_err(CliFailure::unusable)?;
@@ -257,11 +260,10 @@ fn check_config(loaded: &LoadedConfig, file: &Path) -> Result<(), CliFailure> {
     }
     let store = &loaded.settings.store;
     if let Some(eviction) = block_on(app::eviction(store))?.map_err(CliFailure::unusable)? {
-        let refused = StartError::StoreEvicts(eviction);
         if !store.allow_eviction {
-            return Err(CliFailure::unusable(refused));
+            return Err(CliFailure::unusable(StartError::StoreEvicts(eviction)));
         }
-        tell!("warning: {refused}");
+        tell!("warning: store.url: redis forgets what is counted when its memory is full ({eviction})");
     }
     tell!("{}: ok", file.display());
     if let Some(place) = service(loaded) {
@@ -293,30 +295,6 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(LAST_THREADS);
     Ok(result)
-}
-
-fn show_key_step(loaded: &LoadedConfig) -> Result<(), CliFailure> {
-    let file = KeyFile::load(&loaded.settings.secrets.key_file).map_err(CliFailure::unusable)?;
-    tell!("{}", state(file.next()));
-    Ok(())
-}
-
-fn take_key_step(loaded: &LoadedConfig, step: KeyStep) -> Result<(), CliFailure> {
-    let path = &loaded.settings.secrets.key_file;
-    let mut file = KeyFile::load(path).map_err(CliFailure::unusable)?;
-    file.take(step, &Entropy::Os).map_err(CliFailure::unusable)?;
-    tell!("{}\nRestart every instance, each with this file: {}", state(file.next()), path.display());
-    Ok(())
-}
-
-const fn state(next: KeyStep) -> &'static str {
-    match next {
-        KeyStep::Add => "One key signs. To replace it: gatehouse key add",
-        KeyStep::Use => "The old key signs, and the new one is accepted. Next: gatehouse key use",
-        KeyStep::Drop => {
-            "The new key signs, and the old one is accepted. Next, once browsers have new cookies: gatehouse key drop"
-        }
-    }
 }
 
 /// Reads the applications in force, or those that would be if a server started now.

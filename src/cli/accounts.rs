@@ -1,4 +1,4 @@
-//! `gatehouse accounts import | imported`, `gatehouse admin create | enable | clear-factors | end-sessions` and `gatehouse key reseal`
+//! `gatehouse accounts import | imported` and `gatehouse admin create | enable | clear-factors | end-sessions`
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -13,13 +13,12 @@ use gatehouse::app::{self, TimeAndEntropy};
 use gatehouse::audit::{Action, Audit, AuditEvent, Outcome};
 use gatehouse::config::LoadedConfig;
 use gatehouse::login::PasswordHasher;
-use gatehouse::secret::KeyFile;
 use gatehouse::sms::Phone;
 use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::log::tell;
-use super::{CliFailure, database_failure};
+use super::{CliFailure, counted, database_failure};
 
 /// Creates the accounts of a file, or none of them. With `dry_run`, only says whether it could.
 pub async fn import(loaded: &LoadedConfig, path: &Path, dry_run: bool) -> Result<(), CliFailure> {
@@ -157,10 +156,6 @@ fn summary(rows: &[ImportRow], unverified: usize, dry_run: bool) -> String {
     text
 }
 
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 const LONGEST_LINE: u64 = 2048;
 
 pub async fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {
@@ -228,58 +223,6 @@ pub async fn end_sessions(loaded: &LoadedConfig) -> Result<(), CliFailure> {
     });
     audit.flush().await;
     tell!("{} ended. Everybody signs in anew.", counted(ended as usize, "session", "sessions"));
-    Ok(())
-}
-
-/// After the database was restored beside another key file, or the key file was replaced.
-pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure> {
-    let old = KeyFile::load(old).map_err(|reason| {
-        CliFailure::unusable(format!("OLD: {}", reason.to_string().trim_start_matches("secrets.key_file ")))
-    })?;
-    // A new one would open nothing, and is made at the first start.
-    let new = &loaded.settings.secrets.key_file;
-    KeyFile::load(new).map_err(CliFailure::unusable)?;
-    let factors =
-        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
-    let done = factors.reseal(&old.master()).await.map_err(CliFailure::broken)?;
-    let secrets = |count: u64| counted(count as usize, "secret", "secrets");
-    tell!(
-        "{} of authenticator apps sealed under {}; {} already.",
-        secrets(done.sealed),
-        new.display(),
-        secrets(done.kept)
-    );
-    if done.without_codes > 0 {
-        tell!(
-            "Recovery codes cannot be carried over: those of {} are gone, and their owners make new ones on /account/factors.",
-            counted(done.without_codes as usize, "account", "accounts")
-        );
-    }
-    reseal_signing_keys(loaded, &old).await?;
-    if done.lost.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
-    Err(CliFailure::unusable(format!(
-        "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
-        counted(names.len(), "secret opens", "secrets open"),
-        names.join("\n")
-    )))
-}
-
-/// Those that open under neither key file are replaced when the server runs, so nobody has to do anything.
-async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
-    let world = TimeAndEntropy::default();
-    let keys = app::open_token_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
-    let done = keys.reseal(&old.master()).await.map_err(CliFailure::broken)?;
-    let keys = |count: u64| counted(count as usize, "signing key", "signing keys");
-    if done.sealed + done.kept > 0 {
-        tell!("{} sealed; {} already.", keys(done.sealed), keys(done.kept));
-    }
-    if done.lost > 0 {
-        let lost = counted(done.lost as usize, "signing key opens", "signing keys open");
-        tell!("{lost} under neither key file; another one signs.");
-    }
     Ok(())
 }
 

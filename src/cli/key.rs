@@ -1,10 +1,15 @@
-//! `gatehouse key replace`
+//! `gatehouse key show | add | use | drop | replace | reseal`
 
+use std::path::Path;
+
+use gatehouse::accounts::Username;
 use gatehouse::app::{self, KeyReplacement, StartError, TimeAndEntropy};
 use gatehouse::config::LoadedConfig;
+use gatehouse::entropy::Entropy;
+use gatehouse::secret::{KeyFile, KeyStep};
 
 use super::log::tell;
-use super::{CliFailure, database_failure};
+use super::{CliFailure, counted, database_failure};
 
 const LOST: &str = "What was hashed under the key before is not found again:
   everybody signs in anew, API tokens are made anew, and known devices are strangers;
@@ -12,6 +17,30 @@ const LOST: &str = "What was hashed under the key before is not found again:
   events of before are found by their mask only.
 Nobody can tell any more for whom messages, wrong passwords and wrong codes of apps were counted. So until the longest window
 of their limits has passed since the last of them, no message is sent, no password compared, and no second factor.";
+
+pub fn show(loaded: &LoadedConfig) -> Result<(), CliFailure> {
+    let file = KeyFile::load(&loaded.settings.secrets.key_file).map_err(CliFailure::unusable)?;
+    tell!("{}", state(file.next()));
+    Ok(())
+}
+
+pub fn take_step(loaded: &LoadedConfig, step: KeyStep) -> Result<(), CliFailure> {
+    let path = &loaded.settings.secrets.key_file;
+    let mut file = KeyFile::load(path).map_err(CliFailure::unusable)?;
+    file.take(step, &Entropy::Os).map_err(CliFailure::unusable)?;
+    tell!("{}\nRestart every instance, each with this file: {}", state(file.next()), path.display());
+    Ok(())
+}
+
+const fn state(next: KeyStep) -> &'static str {
+    match next {
+        KeyStep::Add => "One key signs. To replace it: gatehouse key add",
+        KeyStep::Use => "The old key signs, and the new one is accepted. Next: gatehouse key use",
+        KeyStep::Drop => {
+            "The new key signs, and the old one is accepted. Next, once browsers have new cookies: gatehouse key drop"
+        }
+    }
+}
 
 /// Makes another key file, or takes the one that is there instead of the one that the database knows.
 pub async fn replace(loaded: &LoadedConfig, accept_loss: bool) -> Result<(), CliFailure> {
@@ -24,7 +53,7 @@ pub async fn replace(loaded: &LoadedConfig, accept_loss: bool) -> Result<(), Cli
     match app::replace_key(&loaded.settings, &TimeAndEntropy::default()).await.map_err(failure)? {
         KeyReplacement::Running(hosts) => {
             return Err(CliFailure::broken(format!(
-                "Nothing was done: instances run, and would go on with the key before. Stop them; one that was killed is forgotten after a minute: {}",
+                "Nothing was done: instances run, and would go on with the key before. Stop them; one that was killed is forgotten after 20 seconds: {}",
                 hosts.join(", ")
             )));
         }
@@ -39,6 +68,58 @@ pub async fn replace(loaded: &LoadedConfig, accept_loss: bool) -> Result<(), Cli
         }
     }
     tell!("{LOST}\nCopy the file to every instance, and to the backups, before you start them.");
+    Ok(())
+}
+
+/// After the database was restored beside another key file, or the key file was replaced.
+pub async fn reseal(loaded: &LoadedConfig, old: &Path) -> Result<(), CliFailure> {
+    let old = KeyFile::load(old).map_err(|reason| {
+        CliFailure::unusable(format!("OLD: {}", reason.to_string().trim_start_matches("secrets.key_file ")))
+    })?;
+    // A new one would open nothing, and is made at the first start.
+    let new = &loaded.settings.secrets.key_file;
+    KeyFile::load(new).map_err(CliFailure::unusable)?;
+    let factors =
+        app::open_factors(&loaded.settings, &TimeAndEntropy::default()).await.map_err(CliFailure::broken)?;
+    let done = factors.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let secrets = |count: u64| counted(count as usize, "secret", "secrets");
+    tell!(
+        "{} of authenticator apps sealed under {}; {} already.",
+        secrets(done.sealed),
+        new.display(),
+        secrets(done.kept)
+    );
+    if done.without_codes > 0 {
+        tell!(
+            "Recovery codes cannot be carried over: those of {} are gone, and their owners make new ones on /account/factors.",
+            counted(done.without_codes as usize, "account", "accounts")
+        );
+    }
+    reseal_signing_keys(loaded, &old).await?;
+    if done.lost.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = done.lost.iter().map(Username::as_str).collect();
+    Err(CliFailure::unusable(format!(
+        "{} under neither key file. Their owners need: gatehouse admin clear-factors NAME\n{}",
+        counted(names.len(), "secret opens", "secrets open"),
+        names.join("\n")
+    )))
+}
+
+/// Those that open under neither key file are replaced when the server runs, so nobody has to do anything.
+async fn reseal_signing_keys(loaded: &LoadedConfig, old: &KeyFile) -> Result<(), CliFailure> {
+    let world = TimeAndEntropy::default();
+    let keys = app::open_token_keys(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let done = keys.reseal(&old.master()).await.map_err(CliFailure::broken)?;
+    let keys = |count: u64| counted(count as usize, "signing key", "signing keys");
+    if done.sealed + done.kept > 0 {
+        tell!("{} sealed; {} already.", keys(done.sealed), keys(done.kept));
+    }
+    if done.lost > 0 {
+        let lost = counted(done.lost as usize, "signing key opens", "signing keys open");
+        tell!("{lost} under neither key file; another one signs.");
+    }
     Ok(())
 }
 

@@ -49,6 +49,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;
+    let reloading = tokio::spawn(reload_on_hangup(watcher));
     wait_until_alone(&settings, &world).await.map_err(start_failure)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
@@ -57,7 +58,6 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Option<Otlp>)
     // Only after the port is bound: a restart after a failure would not show the password again.
     make_first_admin(&services, &world).await?;
     tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
-    let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(CliFailure::broken);
     if let Some(export) = export {
         export.finish().await;

@@ -24,7 +24,6 @@
 
 mod counting;
 mod failure_record;
-mod given_up;
 mod outage;
 mod return_to_store;
 mod slot;

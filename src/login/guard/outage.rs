@@ -2,15 +2,18 @@
 //! of failures in the database decides, together with what this process has in flight. The instances see each
 //! other's failures there, and each assumes that the others have as many in flight: together they verify at
 //! most one more each than a single instance would.
+//!
+//! When a key was given up (`gatehouse key replace`), what was counted under it is lost: everybody is refused until the
+//! longest window has passed.
 
 use std::time::Duration;
 
 use gatehouse_limiter::window::{GatheredVerdict, TimesLog};
 use gatehouse_limiter::{
-    Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, UnclaimedHold, window,
+    Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, RuleAction, UnclaimedHold, window,
 };
 
-use super::counting::{CountingMode, GuardedLogin, OWN};
+use super::counting::{CountingMode, GuardLimits, GuardedLogin, OWN};
 use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold};
 use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
@@ -31,6 +34,28 @@ enum RecordDecision {
 }
 
 impl LoginGuard {
+    /// What everybody is told while failures that were counted under a key that was given up would still be in their
+    /// windows: nobody can tell any more whose they were. None once all of them have left.
+    pub(super) fn refuse_by_given_up(
+        &self,
+        limits: &Limits,
+        login: GuardedLogin,
+        mode: CountingMode,
+    ) -> Option<GuardAdmission> {
+        let last = match login {
+            GuardedLogin::Own | GuardedLogin::Realm => self.given_up.passwords,
+            GuardedLogin::Factor => self.given_up.factors,
+        };
+        if last == Micros::default() {
+            return None;
+        }
+        let GuardLimits { account, device, .. } = login.limits(limits);
+        let longest = account.longest_window().max(device.longest_window());
+        let retry_after = last.plus(longest).since(self.failures.clock().now());
+        let refusal = Refusal { then: RuleAction::Block, retry_after, ..ASKED };
+        (retry_after > Duration::ZERO).then(|| refused(login, mode, refusal))
+    }
+
     /// None: the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
