@@ -5,7 +5,7 @@
 //! further than the end of a head or of a body, and nothing while a request is being answered: the rest stays with the
 //! system, which stops the client.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -18,12 +18,18 @@ use actix_web::http::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::web::Bytes;
+use memchr::memchr;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How much actix reads at once, at most.
 const PORTION: usize = 4 * 1024;
 /// How much of an answer actix copies at once.
 const PART: usize = 32 * 1024;
+
+thread_local! {
+    /// What was read, on its way to actix.
+    static READ: RefCell<[u8; PORTION]> = const { RefCell::new([0; PORTION]) };
+}
 
 /// What one connection is doing. Everything here runs on the worker that serves it.
 #[derive(Default)]
@@ -173,18 +179,6 @@ impl PacedStream {
         self.stream.poll_peek(context, &mut ReadBuf::new(&mut next)).map_ok(|read| read > 0)
     }
 
-    fn poll_portion(&mut self, context: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.rest.is_empty() {
-            let mut portion = ReadBuf::new(room);
-            ready!(Pin::new(&mut self.stream).poll_read(context, &mut portion))?;
-            return Poll::Ready(Ok(portion.filled().len()));
-        }
-        let read = self.rest.len().min(room.len());
-        room[..read].copy_from_slice(&self.rest[..read]);
-        self.rest.drain(..read);
-        Poll::Ready(Ok(read))
-    }
-
     /// How much of a portion actix gets: up to the first empty line, which ends a head, or up to the end of a body.
     fn cut(&mut self, portion: &[u8]) -> usize {
         if let Some(left) = self.pipeline.body_left.get() {
@@ -192,17 +186,18 @@ impl PacedStream {
             self.line_is_empty = false;
             return portion.len();
         }
-        for (place, letter) in portion.iter().enumerate() {
-            match letter {
-                b'\n' if self.line_is_empty => {
-                    self.line_is_empty = false;
-                    return place + 1;
-                }
-                b'\n' => self.line_is_empty = true,
-                b'\r' => {}
-                _ => self.line_is_empty = false,
+        let is_blank = |line: &[u8]| line.iter().all(|letter| *letter == b'\r');
+        let mut begin = 0;
+        while let Some(length) = memchr(b'\n', &portion[begin..]) {
+            let line = &portion[begin..begin + length];
+            begin += length + 1;
+            if self.line_is_empty && is_blank(line) {
+                self.line_is_empty = false;
+                return begin;
             }
+            self.line_is_empty = true;
         }
+        self.line_is_empty &= is_blank(&portion[begin..]);
         portion.len()
     }
 }
@@ -217,7 +212,7 @@ impl AsyncRead for PacedStream {
         let has_portion = mem::take(&mut this.has_portion);
         let room = this.pipeline.room().min(buffer.remaining());
         if has_portion || room == 0 {
-            // The end is told at once: who hangs up is waited for by nobody.
+            // The end is told at once, so that nobody goes on for a client that has hung up, unless it asked for more before.
             if !ready!(this.poll_more(context))? {
                 return Poll::Ready(Ok(()));
             }
@@ -227,12 +222,26 @@ impl AsyncRead for PacedStream {
             }
             return Poll::Pending;
         }
-        let room = buffer.initialize_unfilled_to(room);
-        let read = ready!(this.poll_portion(context, room))?;
-        let end = this.cut(&room[..read]);
-        this.rest.splice(..0, room[end..read].iter().copied());
-        this.has_portion = end > 0;
-        buffer.advance(end);
+        let filled = buffer.filled().len();
+        if this.rest.is_empty() {
+            // Zeroing what actix has room for would cost as much as everything else here.
+            ready!(READ.with_borrow_mut(|read| {
+                let mut portion = ReadBuf::new(&mut read[..room]);
+                ready!(Pin::new(&mut this.stream).poll_read(context, &mut portion))?;
+                let end = this.cut(portion.filled());
+                let (portion, rest) = portion.filled().split_at(end);
+                buffer.put_slice(portion);
+                this.rest.extend_from_slice(rest);
+                Poll::Ready(io::Result::Ok(()))
+            }))?;
+        } else {
+            let mut rest = mem::take(&mut this.rest);
+            let end = this.cut(&rest[..rest.len().min(room)]);
+            buffer.put_slice(&rest[..end]);
+            rest.drain(..end);
+            this.rest = rest;
+        }
+        this.has_portion = buffer.filled().len() > filled;
         Poll::Ready(Ok(()))
     }
 }
