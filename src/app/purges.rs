@@ -1,5 +1,5 @@
 //! Deletes what has expired from the database: a few rows at a time, and for a tenth of the time at most. Every
-//! instance does, so that none has to know whether another one can. While a clock may be wrong, nothing is deleted.
+//! instance does, so that none has to know whether another one can. While a clock may be wrong, none of it is deleted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::clock::Uptime;
 use crate::db::DbError;
 use crate::stop::StopSignal;
 use crate::web::http::Services;
+use crate::webhooks;
 
 /// Between two looks for what has expired.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ pub async fn run(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopS
             continue;
         }
         // What could not be deleted is tried again at the next sweep.
-        let gone = tokio::time::timeout(GIVEN_UP_AFTER, what.purge(&services, rows)).await;
+        let gone = tokio::time::timeout(GIVEN_UP_AFTER, what.purge(&parts, &services, rows)).await;
         let gone = gone.map(Result::unwrap_or_default).unwrap_or_default();
         turns.done(what, rows, gone, begun, time.now());
     }
@@ -64,11 +65,13 @@ enum Expired {
     EventSums,
     Pending,
     OfMessages,
+    Deliveries,
+    TokenKeys,
 }
 
 impl Expired {
     /// At most so many rows of a table; returns how many. As many means that there may be more.
-    async fn purge(self, services: &Services, rows: u32) -> Result<u64, DbError> {
+    async fn purge(self, parts: &AppParts, services: &Services, rows: u32) -> Result<u64, DbError> {
         let live = services.live.snapshot();
         match self {
             Self::Sessions => services.sessions.purge_expired(rows).await,
@@ -84,6 +87,8 @@ impl Expired {
             Self::EventSums => services.audit.purge_sums(rows).await,
             Self::Pending => services.codes.ledger().give_up(rows).await,
             Self::OfMessages => services.codes.purge(&live, rows).await,
+            Self::Deliveries => webhooks::purge(&parts.db, &parts.clock, rows).await,
+            Self::TokenKeys => services.token_keys.purge(rows).await,
         }
     }
 }

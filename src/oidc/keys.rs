@@ -240,6 +240,14 @@ impl TokenKeys {
         Ok(())
     }
 
+    /// Deletes keys that have ended, which sign and prove nothing.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str =
+            "DELETE FROM oidc_keys WHERE kid IN (SELECT kid FROM oidc_keys WHERE ends_at <= $1 LIMIT $2)";
+        let now = self.0.db.now(&self.0.clock).await?;
+        Ok(execute!(&self.0.db => query(SQL).bind(now.0).bind(i64::from(batch)))?)
+    }
+
     /// Opens keys under `old` and seals them under the key file of this one.
     pub async fn reseal(&self, old: &MasterKey) -> Result<ResealedKeys, DbError> {
         const SEAL: &str = "UPDATE oidc_keys SET private_key = $1 WHERE kid = $2 AND private_key = $3";
@@ -375,12 +383,11 @@ impl TokenKeysInner {
         Ok(())
     }
 
-    /// The newest of our keys stays, all others end (those of an algorithm that was in use before), and what has ended is
-    /// deleted. Nothing is written unless there is such a key.
+    /// The newest of our keys stays, and all others end: those of an algorithm that was in use before. Nothing is written
+    /// unless there is such a key.
     async fn tidy(&self, rows: &[KeyRow], now: Micros) -> Result<(), DbError> {
         const STAY: &str = "UPDATE oidc_keys SET ends_at = NULL WHERE kid = $1";
         const END: &str = "UPDATE oidc_keys SET ends_at = $1 WHERE kid <> $2 AND ends_at IS NULL";
-        const DELETE: &str = "DELETE FROM oidc_keys WHERE ends_at <= $1";
         let keys = self.keys.load_full();
         if let Some(newest) = self.ours(&keys, now).next_back() {
             if newest.ends_at.is_some() {
@@ -390,9 +397,6 @@ impl TokenKeysInner {
                 let ends_at = newest.begins_at.max(now).plus(OVERLAP);
                 execute!(&self.db => query(END).bind(ends_at.0).bind(&newest.kid))?;
             }
-        }
-        if rows.iter().any(|row| row.ends_at.is_some_and(|ends_at| ends_at <= now)) {
-            execute!(&self.db => query(DELETE).bind(now.0))?;
         }
         Ok(())
     }

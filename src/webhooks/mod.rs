@@ -169,7 +169,7 @@ impl Webhooks {
             self.write(&notice, now).await?;
         }
         *changed = Some(newest);
-        self.table.purge(now).await
+        Ok(())
     }
 
     /// What the record has that a receiver was not told, however much that is. It was told once that is written down, so a
@@ -408,20 +408,14 @@ impl DeliveryTable {
         execute!(&self.db => query(SQL).bind(at).bind(&due.notice).bind(endpoint).bind(due.attempts))?;
         Ok(())
     }
+}
 
-    /// Removes some of what is old, whatever became of it: it is called every few seconds.
-    async fn purge(&self, now: Micros) -> Result<(), DbError> {
-        const OLD: &str =
-            "SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries WHERE created_at < $1 LIMIT 1) AS old";
-        const SQL: &str = "DELETE FROM webhook_deliveries WHERE (notice, endpoint) IN (
-            SELECT notice, endpoint FROM webhook_deliveries WHERE created_at < $1 ORDER BY created_at LIMIT 500)";
-        let before = now.minus(KEPT).0;
-        let old: i64 = on_db!(&self.db, pool => query_scalar(OLD).bind(before).fetch_one(pool).await)?;
-        if old > 0 {
-            execute!(&self.db => query(SQL).bind(before))?;
-        }
-        Ok(())
-    }
+/// Deletes the oldest deliveries after a while, whatever became of them.
+pub async fn purge(db: &Db, clock: &Clock, batch: u32) -> Result<u64, DbError> {
+    const SQL: &str = "DELETE FROM webhook_deliveries WHERE (notice, endpoint) IN (
+        SELECT notice, endpoint FROM webhook_deliveries WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
+    let before = db.now(clock).await?.minus(KEPT);
+    Ok(execute!(db => query(SQL).bind(before.0).bind(i64::from(batch)))?)
 }
 
 /// It is out after this many looks in a row: a second's hiccup is told to nobody.
