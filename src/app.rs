@@ -398,7 +398,7 @@ async fn open_store(
             let store = store.remembering_refusals();
             let store = match clock {
                 Clock::System => store.expiring_marks(MARK_LIFE),
-                // It goes on by more at once.
+                // A test's clock advances by hours, which would expire the marks.
                 Clock::Manual(_) => store,
             };
             let link = store.link().clone();
@@ -433,7 +433,7 @@ pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Resul
 /// Opens second factors, for commands that run no server.
 pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result<Factors, StartError> {
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let (master, _) = open_key(settings, &db, &world.entropy).await?;
+    let master = open_key_for_command(settings, &db, &world.entropy).await?;
     Ok(Factors::new(db, world.clock.clone(), world.entropy.clone(), &master))
 }
 
@@ -441,7 +441,7 @@ pub async fn open_factors(settings: &Settings, world: &TimeAndEntropy) -> Result
 pub async fn open_token_keys(settings: &Settings, world: &TimeAndEntropy) -> Result<TokenKeys, StartError> {
     let TimeAndEntropy { clock, entropy } = world;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let (master, _) = open_key(settings, &db, entropy).await?;
+    let master = open_key_for_command(settings, &db, entropy).await?;
     let audit = open_audit(settings, &db, clock, entropy, &master);
     Ok(TokenKeys::new(db, clock.clone(), entropy.clone(), audit, &master, settings.oidc))
 }
@@ -460,13 +460,7 @@ pub enum KeyReplacement {
 pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<KeyReplacement, StartError> {
     let path = &settings.secrets.key_file;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    // Who was killed here is in the list for a while.
-    let own = if std::net::TcpStream::connect(settings.server.bind).is_ok() {
-        ""
-    } else {
-        &instance_name(settings)
-    };
-    let running = db.beside(own, db.now(&world.clock).await?).await?;
+    let running = db.beside("", "", db.now(&world.clock).await?).await?;
     if !running.is_empty() {
         return Ok(KeyReplacement::Running(running));
     }
@@ -484,21 +478,36 @@ pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<
 /// Opens the record of events, for commands that run no server.
 pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let (master, _) = open_key(settings, &db, &world.entropy).await?;
+    let master = open_key_for_command(settings, &db, &world.entropy).await?;
     Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))
 }
 
-/// The key under which the database was hashed, which the first to use it makes.
+/// The key under which the database was hashed, which the first server makes: the database takes it as its own.
 async fn open_key(
     settings: &Settings,
     db: &Db,
     entropy: &Entropy,
 ) -> Result<(MasterKey, CountedBefore), StartError> {
+    let master = open_key_for_command(settings, db, entropy).await?;
+    let check = db.take_key_check(&master.check_value()).await?;
+    match check.value == master.check_value() {
+        true => Ok((master, check.given_up)),
+        false => Err(StartError::OtherKey { path: settings.secrets.key_file.clone(), there: true }),
+    }
+}
+
+/// The same without making it the database's: a command may run where the file of the servers is not.
+async fn open_key_for_command(
+    settings: &Settings,
+    db: &Db,
+    entropy: &Entropy,
+) -> Result<MasterKey, StartError> {
     let path = &settings.secrets.key_file;
     let other = |there| StartError::OtherKey { path: path.clone(), there };
+    let check = db.key_check().await?;
     let file = match KeyFile::find(path)? {
         Some(file) => file,
-        None if db.key_check().await?.is_some() => return Err(other(false)),
+        None if check.is_some() => return Err(other(false)),
         None => {
             let made = KeyFile::load_or_create(path, entropy)?;
             tracing::info!(
@@ -509,8 +518,10 @@ async fn open_key(
         }
     };
     let master = file.master();
-    let check = db.take_key_check(&master.check_value()).await?;
-    (check.value == master.check_value()).then_some((master, check.given_up)).ok_or_else(|| other(true))
+    match check.is_none_or(|check| check.value == master.check_value()) {
+        true => Ok(master),
+        false => Err(other(true)),
+    }
 }
 
 fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {

@@ -321,10 +321,6 @@ async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error
     Ok(!connection.is_in_transaction())
 }
 
-/// A read must see what others committed before the lock was granted. Under a stricter default isolation
-/// level it would see the state from when the lock was requested.
-const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-
 /// Why no connection can be made, with the server's address. A pool tries again until its time is up, and
 /// then says only that; one more attempt says why.
 async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> ConnectError {
@@ -688,7 +684,7 @@ impl DbLock {
 impl DbPools<Postgres> {
     async fn begin_with(&self, lock: DbLock) -> Result<Transaction<'static, Postgres>, DbError> {
         let _asking = self.turn(lock).await?;
-        let mut tx = self.exclusive.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.exclusive.begin().await?;
         lock.take(&mut tx).await?;
         Ok(tx)
     }

@@ -166,11 +166,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_process_before_at_the_same_address_is_gone_at_once() {
+    async fn the_process_before_is_gone_in_seconds_and_another_machine_of_the_same_name_is_not() {
         let rig = SecondStart::new().await;
         rig.runs("us:80", Duration::from_secs(3)).await;
         let us = rig.announce("us:80").await;
+        assert_eq!(rig.wait(&us, Duration::from_secs(7)).await, Waited::Alone);
+        let us = rig.announce("us:80").await;
+        let seen = rig.clock.now().plus(MINUTE).0;
+        execute!(&rig.db => query("UPDATE instances SET seen_at = $1 WHERE id = 'us:80'").bind(seen))
+            .unwrap();
+        assert_eq!(rig.wait(&us, MINUTE).await, Waited::InVain(vec!["us:80".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn a_row_of_a_clock_that_was_wrong_is_no_instance() {
+        let rig = SecondStart::new().await;
+        rig.runs("them:80", Duration::ZERO).await;
+        execute!(&rig.db => query("UPDATE instances SET seen_at = seen_at + 100000000000")).unwrap();
+        let us = rig.announce("us:80").await;
         assert_eq!(rig.never_waits(&us).await, Waited::Alone);
+        assert_eq!(rig.db.beside("", "", rig.clock.now()).await.unwrap(), ["us:80"]);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, PgConnection, query, query_scalar};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, execute, on_db, reason_of, session};
+use super::{Db, DbError, DbLock, OUTAGE, Tx, execute, on_db, reason_of, session};
 use crate::clock::Micros;
 
 /// Between two probes.
@@ -135,7 +135,7 @@ impl Db {
         let mut tx = match self {
             Self::Sqlite(_) => self.begin_exclusive(DbLock::on("health")).await?,
             // Without waiting for a lock: a stall of its holder is not this instance's.
-            Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
+            Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin().await?),
         };
         let filler = "-".repeat(FILLER);
         execute!(in &mut tx => query(ADD).bind(id).bind(filler))?;

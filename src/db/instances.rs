@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{query, query_scalar};
 
-use super::{Db, DbError, execute, on_db};
+use super::{Db, DbError, DbLock, execute, on_db};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 
@@ -13,8 +13,11 @@ pub const KNOWS: i64 = 1;
 /// An instance that was silent for this long is gone.
 pub const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// One that has to be known to run gives a sign of life every five seconds.
+/// One that has to be known to run gives a sign of life every five seconds. This is also how far the clocks of two may be
+/// apart: a row from later than that is of a clock that was wrong.
 const ALIVE_WITHIN: Duration = Duration::from_secs(20);
+/// A process that was here before gives no sign of life in this time. Another machine of the same name does.
+const RENEWED_WITHIN: Duration = Duration::from_secs(7);
 
 /// An instance that does not run yet. In the list it has no version.
 #[derive(Debug)]
@@ -25,7 +28,7 @@ pub struct WaitingInstance {
 }
 
 impl Db {
-    /// Lists an instance that has to be alone.
+    /// Lists an instance that has to be alone. Of two that begin at once the later one sees the earlier.
     pub async fn announce(
         &self,
         host: &str,
@@ -35,20 +38,24 @@ impl Db {
         const SQL: &str =
             "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused, knows)
             VALUES ($1, $2, $3, $3, '', $3, NULL, $4)";
-        let (id, since) = (format!("{:016x}", u64::from_be_bytes(entropy.bytes())), self.now(clock).await?);
-        execute!(self => query(SQL).bind(&id).bind(host).bind(since.0).bind(KNOWS))?;
+        let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
+        let mut tx = self.begin_exclusive(DbLock::on("instances.announce")).await?;
+        let since = tx.now(clock).await?;
+        execute!(in &mut tx => query(SQL).bind(&id).bind(host).bind(since.0).bind(KNOWS))?;
+        tx.commit().await?;
         Ok(WaitingInstance { id, host: host.to_owned(), since })
     }
 
-    /// The hosts of other instances that run, or began to wait earlier. A process that was here before at the same address
-    /// has ended.
+    /// The hosts of other instances that run, or began to wait earlier.
     pub async fn others_than(&self, us: &WaitingInstance, now: Micros) -> Result<Vec<String>, DbError> {
         const SQL: &str = "SELECT DISTINCT host FROM instances WHERE id <> $1 AND seen_at > $2
-            AND (host <> $3 OR seen_at > $4) AND (version <> '' OR started_at < $4
-                OR (started_at = $4 AND id < $1)) ORDER BY host";
-        let alive = now.minus(ALIVE_WITHIN).0;
-        Ok(on_db!(self, pool => query_scalar(SQL).bind(&us.id).bind(alive).bind(&us.host).bind(us.since.0)
-            .fetch_all(pool).await)?)
+            AND seen_at < $3 AND (host <> $4 OR seen_at > $5) AND (version <> '' OR started_at < $6
+                OR (started_at = $6 AND id < $1)) ORDER BY host";
+        let (alive, future) = (now.minus(ALIVE_WITHIN), now.plus(ALIVE_WITHIN));
+        // The process that was here before, if it was killed, or another machine that has our name.
+        let alive_here = if now.since(us.since) < RENEWED_WITHIN { alive } else { us.since };
+        Ok(on_db!(self, pool => query_scalar(SQL).bind(&us.id).bind(alive.0).bind(future.0).bind(&us.host)
+            .bind(alive_here.0).bind(us.since.0).fetch_all(pool).await)?)
     }
 
     /// A sign of life of one that waits.
@@ -65,12 +72,15 @@ impl Db {
         Ok(())
     }
 
-    /// The hosts of instances other than at that one that run, or wait for it to end.
-    pub async fn beside(&self, host: &str, now: Micros) -> Result<Vec<String>, DbError> {
+    /// The hosts of instances other than that one that run, or wait for it to end. Before it ran, it was in the list without
+    /// a version.
+    pub async fn beside(&self, id: &str, host: &str, now: Micros) -> Result<Vec<String>, DbError> {
         const SQL: &str =
-            "SELECT DISTINCT host FROM instances WHERE seen_at > $1 AND host <> $2 ORDER BY host";
-        let alive = now.minus(ALIVE_WITHIN).0;
-        Ok(on_db!(self, pool => query_scalar(SQL).bind(alive).bind(host).fetch_all(pool).await)?)
+            "SELECT DISTINCT host FROM instances WHERE seen_at > $1 AND seen_at < $2 AND id <> $3
+            AND (host <> $4 OR version <> '') ORDER BY host";
+        let (alive, future) = (now.minus(ALIVE_WITHIN), now.plus(ALIVE_WITHIN));
+        Ok(on_db!(self, pool => query_scalar(SQL).bind(alive.0).bind(future.0).bind(id).bind(host)
+            .fetch_all(pool).await)?)
     }
 
     /// Whether an instance runs that knows less than this one. One look at a table of a few rows.

@@ -16,7 +16,8 @@ pub enum Durability {
 }
 
 /// What each session needs:
-/// - a statement sees what was committed before it began, and does not fail because of what others did meanwhile;
+/// - a statement sees what was committed before it began, so what others committed before a lock was granted, and does not
+///   fail because of what others did meanwhile;
 /// - a backslash in a string is one;
 /// - an instance that stalls while it has a lock does not block the others for long.
 ///

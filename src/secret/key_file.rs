@@ -26,6 +26,8 @@ pub enum KeyFileError {
     Unreadable { path: PathBuf, length: usize },
     #[error("secrets.key_file {path}: other users can read it (mode {mode:o}); run: chmod 600 {path}")]
     Mode { path: PathBuf, mode: u32 },
+    #[error("{path} is there, and may be the only copy of an earlier key; move it away, and try again")]
+    OldIsThere { path: PathBuf },
     #[error("secrets.key_file {path}: {step} is not the next step; the next one is: gatehouse key {next}")]
     Step { path: PathBuf, step: KeyStep, next: KeyStep },
 }
@@ -91,8 +93,11 @@ impl KeyFile {
         let mut old = path.as_os_str().to_owned();
         old.push(".old");
         let old = PathBuf::from(old);
-        // Fails if there is one: it may be the only copy of the key before.
-        std::fs::hard_link(&path, &old).map_err(failed(&old))?;
+        // It may be the only copy of the key before.
+        std::fs::hard_link(&path, &old).map_err(|reason| match reason.kind() {
+            std::io::ErrorKind::AlreadyExists => KeyFileError::OldIsThere { path: old.clone() },
+            _ => KeyFileError::Io { path: old.clone(), reason },
+        })?;
         std::fs::remove_file(&path).map_err(failed(&path))?;
         Ok(old)
     }

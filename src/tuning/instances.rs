@@ -65,7 +65,7 @@ impl Tuning {
 
     /// The hosts of other instances that run on this database, or wait for this one to end.
     pub async fn others(&self) -> Result<Vec<String>, DbError> {
-        self.0.db.beside(&self.0.host, self.0.now().await?).await
+        self.0.db.beside(&self.0.instance, &self.0.host, self.0.now().await?).await
     }
 
     /// Sends a sign of life, and removes instances without one for a minute.

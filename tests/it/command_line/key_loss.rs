@@ -141,3 +141,20 @@ async fn a_loss_of_a_key_that_has_counted_nothing_pauses_nothing() {
     assert_eq!(running.client().login("known", PASSWORD).await.status, 200);
     assert_eq!(running.client().ask_code(PHONE, "login").await.status, 202);
 }
+
+/// A command may run without the volume that holds the file, where it makes one that is gone afterwards.
+#[tokio::test]
+async fn a_key_that_only_a_command_has_used_is_not_the_databases() {
+    let home = Home::new();
+    let made =
+        home.run_with_input(&["admin", "create", "boss", "--password-stdin"], &format!("{PASSWORD}\n"));
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    write_key(&home, &[7; 32]);
+    let running = home.start(&["serve"]).await;
+    assert_eq!(running.client().login("boss", PASSWORD).await.status, 200);
+    stopped(running).await;
+    let again = home.run(&["key", "replace", "--accept-loss"]);
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    let again = home.run(&["key", "replace", "--accept-loss"]);
+    assert!(again.stderr.contains("secret.key.old is there"), "{}", again.stderr);
+}
