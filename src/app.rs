@@ -460,7 +460,7 @@ pub enum KeyReplacement {
 pub async fn replace_key(settings: &Settings, world: &TimeAndEntropy) -> Result<KeyReplacement, StartError> {
     let path = &settings.secrets.key_file;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
-    let running = db.beside("", "", db.now(&world.clock).await?).await?;
+    let running = alone::that_run(settings, &db, &world.clock).await?;
     if !running.is_empty() {
         return Ok(KeyReplacement::Running(running));
     }

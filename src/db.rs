@@ -24,7 +24,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use self::files::DatabaseFiles;
 use self::health::DbHealth;
-pub use self::instances::{GONE_AFTER, KNOWS, WaitingInstance};
+pub use self::instances::{GONE_AFTER, KNOWS, RENEWED_WITHIN, WaitingInstance};
 pub use self::key_check::{CountedBefore, KeyCheck};
 use self::own::OwnConnections;
 use self::session::Durability;

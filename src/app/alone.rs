@@ -9,7 +9,7 @@ use actix_web::{App, HttpResponse, HttpServer, web};
 use super::{StartError, TimeAndEntropy, database_url, instance_name, open_key};
 use crate::clock::Clock;
 use crate::config::{DatabaseUrl, Settings, SqliteFile, StoreUrl};
-use crate::db::{Db, DbError, WaitingInstance};
+use crate::db::{Db, DbError, RENEWED_WITHIN, WaitingInstance};
 
 /// Long enough for a rolling restart, and for one that was killed to be known as gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub async fn wait_until_alone(settings: &Settings, world: &TimeAndEntropy) -> Re
     open_key(settings, &db, &world.entropy).await?;
     let us = db.announce(&instance_name(settings), &world.clock, &world.entropy).await?;
     let mut listening = None;
-    let waited = wait(&db, &us, &world.clock, LOOK_EVERY, |others| {
+    let waited = wait(&db, &us, &world.clock, (LOOK_EVERY, PATIENCE), |others| {
         let others = others.join(", ");
         tracing::warn!(
             %others,
@@ -50,6 +50,16 @@ pub async fn wait_until_alone(settings: &Settings, world: &TimeAndEntropy) -> Re
     }
 }
 
+/// Those that run on the database, for a command that must not run beside any. One of our host name and port that was killed
+/// is waited for.
+pub async fn that_run(settings: &Settings, db: &Db, clock: &Clock) -> Result<Vec<String>, DbError> {
+    let us = WaitingInstance::unlisted(instance_name(settings), db.now(clock).await?);
+    match wait(db, &us, clock, (LOOK_EVERY, RENEWED_WITHIN), |_| ()).await? {
+        Waited::Alone => Ok(Vec::new()),
+        Waited::InVain(others) => Ok(others),
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum Waited {
     Alone,
@@ -61,7 +71,7 @@ async fn wait(
     db: &Db,
     us: &WaitingInstance,
     clock: &Clock,
-    look_every: Duration,
+    (look_every, patience): (Duration, Duration),
     mut first: impl FnMut(&[String]),
 ) -> Result<Waited, DbError> {
     let mut looks = 0_u32;
@@ -71,7 +81,7 @@ async fn wait(
         if others.is_empty() {
             return Ok(Waited::Alone);
         }
-        if now.since(us.since) >= PATIENCE {
+        if now.since(us.since) >= patience {
             return Ok(Waited::InVain(others));
         }
         if looks == 0 {
@@ -127,19 +137,31 @@ mod tests {
 
         /// One that runs, and was seen that long ago.
         async fn runs(&self, host: &str, ago: Duration) {
+            self.was_seen(host, self.clock.now().minus(ago)).await;
+        }
+
+        /// One that gives signs of life now and in a minute.
+        async fn stays(&self, host: &str) {
+            self.was_seen(host, self.clock.now()).await;
+            self.was_seen(host, self.clock.now().plus(MINUTE)).await;
+        }
+
+        async fn was_seen(&self, host: &str, at: Micros) {
             const SQL: &str = "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at)
-                VALUES ($1, $1, 0, $2, 'some', 0)";
-            let seen_at = self.clock.now().minus(ago).0;
-            execute!(&self.db => query(SQL).bind(host).bind(seen_at)).unwrap();
+                VALUES ($1, $2, 0, $3, 'some', 0)";
+            let id = format!("{host} {}", at.0);
+            execute!(&self.db => query(SQL).bind(id).bind(host).bind(at.0)).unwrap();
         }
 
         async fn never_waits(&self, us: &WaitingInstance) -> Waited {
-            wait(&self.db, us, &self.clock, Duration::ZERO, |_| panic!("it waits")).await.unwrap()
+            wait(&self.db, us, &self.clock, (Duration::ZERO, PATIENCE), |_| panic!("it waits")).await.unwrap()
         }
 
         /// Waits as if this much passed before the second look.
         async fn wait(&self, us: &WaitingInstance, passes: Duration) -> Waited {
-            wait(&self.db, us, &self.clock, Duration::ZERO, |_| self.clock.advance(passes)).await.unwrap()
+            wait(&self.db, us, &self.clock, (Duration::ZERO, PATIENCE), |_| self.clock.advance(passes))
+                .await
+                .unwrap()
         }
     }
 
@@ -149,12 +171,8 @@ mod tests {
     async fn one_that_stays_is_waited_for_for_a_minute() {
         let rig = SecondStart::new().await;
         let us = rig.announce("us:80").await;
-        rig.runs("them:80", Duration::ZERO).await;
-        let told = Waited::InVain(vec!["them:80".to_owned()]);
-        // It gives signs of life.
-        const SEEN: &str = "UPDATE instances SET seen_at = seen_at + 100000000 WHERE host = 'them:80'";
-        execute!(&rig.db => query(SEEN)).unwrap();
-        assert_eq!(rig.wait(&us, MINUTE).await, told);
+        rig.stays("them:80").await;
+        assert_eq!(rig.wait(&us, MINUTE).await, Waited::InVain(vec!["them:80".to_owned()]));
     }
 
     #[tokio::test]
@@ -171,21 +189,23 @@ mod tests {
         rig.runs("us:80", Duration::from_secs(3)).await;
         let us = rig.announce("us:80").await;
         assert_eq!(rig.wait(&us, Duration::from_secs(7)).await, Waited::Alone);
+        let rig = SecondStart::new().await;
         let us = rig.announce("us:80").await;
-        let seen = rig.clock.now().plus(MINUTE).0;
-        execute!(&rig.db => query("UPDATE instances SET seen_at = $1 WHERE id = 'us:80'").bind(seen))
-            .unwrap();
+        rig.stays("us:80").await;
         assert_eq!(rig.wait(&us, MINUTE).await, Waited::InVain(vec!["us:80".to_owned()]));
     }
 
     #[tokio::test]
     async fn a_row_of_a_clock_that_was_wrong_is_no_instance() {
         let rig = SecondStart::new().await;
-        rig.runs("them:80", Duration::ZERO).await;
-        execute!(&rig.db => query("UPDATE instances SET seen_at = seen_at + 100000000000")).unwrap();
+        rig.was_seen("them:80", rig.clock.now().plus(MINUTE * 1_000)).await;
         let us = rig.announce("us:80").await;
         assert_eq!(rig.never_waits(&us).await, Waited::Alone);
-        assert_eq!(rig.db.beside("", "", rig.clock.now()).await.unwrap(), ["us:80"]);
+        assert_eq!(
+            rig.db.beside("", "", rig.clock.now()).await.unwrap(),
+            ["us:80"],
+            "nor for those that run"
+        );
     }
 
     #[tokio::test]
@@ -196,8 +216,8 @@ mod tests {
         let second = rig.announce("two:80").await;
         assert_eq!(rig.never_waits(&first).await, Waited::Alone);
         let told = Waited::InVain(vec!["one:80".to_owned()]);
-        let seen = rig.clock.now().plus(MINUTE);
-        rig.db.still_waits(&first, seen).await.unwrap();
+        // The first runs by the time that the minute is over.
+        rig.was_seen("one:80", rig.clock.now().plus(MINUTE)).await;
         assert_eq!(rig.wait(&second, MINUTE).await, told);
     }
 }

@@ -17,7 +17,7 @@ pub const GONE_AFTER: Duration = Duration::from_secs(60);
 /// apart: a row from later than that is of a clock that was wrong.
 const ALIVE_WITHIN: Duration = Duration::from_secs(20);
 /// A process that was here before gives no sign of life in this time. Another machine of the same name does.
-const RENEWED_WITHIN: Duration = Duration::from_secs(7);
+pub const RENEWED_WITHIN: Duration = Duration::from_secs(7);
 
 /// An instance that does not run yet. In the list it has no version.
 #[derive(Debug)]
@@ -25,6 +25,13 @@ pub struct WaitingInstance {
     id: String,
     host: String,
     pub since: Micros,
+}
+
+impl WaitingInstance {
+    /// For a command, which nobody waits for.
+    pub fn unlisted(host: String, since: Micros) -> Self {
+        Self { id: String::new(), host, since }
+    }
 }
 
 impl Db {
