@@ -225,6 +225,10 @@ async fn what_is_asked_ahead_is_answered_whole_and_in_order() {
         (format!("{post}transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"), 400),
         (WHOLE.replace("GET", "HEAD").replace("/healthz", "/openapi.json"), 200),
         (format!("{post}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{{}}"), 422),
+        (format!("{post}content-length: 2\r\n\r\n{{}}"), 422),
+        (format!("{post}content-length: 8\r\n\r\n{{\r\n\r\n\n\n}}"), 422),
+        (format!("{post}content-length: 3\r\n\r\n{{}}\n\r\n{WHOLE}"), 422),
+        (String::new(), 200),
         (
             format!(
                 "{}x-long: {}\r\n\r\n",
@@ -237,15 +241,21 @@ async fn what_is_asked_ahead_is_answered_whole_and_in_order() {
     let expected: Vec<u16> = kinds.iter().map(|(_, status)| *status).cycle().take(20 * kinds.len()).collect();
     let asked: Vec<String> =
         kinds.iter().map(|(asked, _)| asked.clone()).cycle().take(expected.len()).collect();
-    let (mut read, mut write) = connect(&home).await.into_split();
     let everything = asked.concat();
-    let sending = async move {
-        write.write_all(everything.as_bytes()).await.unwrap();
-        // The client says that it will ask no more, and reads on.
-        write.shutdown().await.unwrap();
-        write
-    };
-    let (write, statuses) = tokio::join!(sending, statuses(&mut read, &asked));
-    assert_eq!(statuses, expected);
-    drop(write);
+    for at_once in [everything.len(), 613, 61] {
+        let stream = connect(&home).await;
+        stream.set_nodelay(true).unwrap();
+        let (mut read, mut write) = stream.into_split();
+        let sending = async {
+            for part in everything.as_bytes().chunks(at_once) {
+                write.write_all(part).await.unwrap();
+            }
+            // The client says that it will ask no more, and reads on.
+            write.shutdown().await.unwrap();
+            write
+        };
+        let (write, statuses) = tokio::join!(sending, statuses(&mut read, &asked));
+        assert_eq!(statuses, expected, "{at_once} bytes at once");
+        drop(write);
+    }
 }

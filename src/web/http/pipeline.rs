@@ -38,7 +38,9 @@ pub struct Pipeline {
     answering: Cell<bool>,
     /// Its handler has read all of its body that has come.
     wants_body: Cell<bool>,
-    /// What actix has not read of its body; none if nobody knows, because it comes in chunks.
+    /// What actix has got beyond its head.
+    ahead: Cell<usize>,
+    /// What actix has not got of its body; none if nobody knows, because it comes in chunks.
     body_left: Cell<Option<usize>>,
     /// The client does not read: actix has something that the system does not take.
     blocked: Cell<bool>,
@@ -60,7 +62,8 @@ impl Pipeline {
     /// A body follows the head that was read last.
     pub fn body_follows(&self, headers: &HeaderMap) {
         let length = headers.get(CONTENT_LENGTH).filter(|_| !headers.contains_key(TRANSFER_ENCODING));
-        self.body_left.set(length.and_then(|length| length.to_str().ok()?.parse().ok()));
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        self.body_left.set(length.map(|length| length.saturating_sub(self.ahead.get())));
     }
 
     pub fn body_is_wanted(&self, wanted: bool) {
@@ -179,7 +182,8 @@ impl PacedStream {
         self.stream.poll_peek(context, &mut ReadBuf::new(&mut next)).map_ok(|read| read > 0)
     }
 
-    /// How much of a portion actix gets: up to the first empty line, which ends a head, or up to the end of a body.
+    /// How much of a portion actix gets: up to the first empty line, which ends a head, if there is another one, or up to the
+    /// end of a body. What follows the only one is no request yet: a body, or a part of the next head.
     fn cut(&mut self, portion: &[u8]) -> usize {
         if let Some(left) = self.pipeline.body_left.get() {
             self.pipeline.body_left.set(Some(left - portion.len()));
@@ -187,17 +191,25 @@ impl PacedStream {
             return portion.len();
         }
         let is_blank = |line: &[u8]| line.iter().all(|letter| *letter == b'\r');
-        let mut begin = 0;
+        let (mut begin, mut head) = (0, None);
         while let Some(length) = memchr(b'\n', &portion[begin..]) {
             let line = &portion[begin..begin + length];
             begin += length + 1;
-            if self.line_is_empty && is_blank(line) {
-                self.line_is_empty = false;
-                return begin;
-            }
-            self.line_is_empty = true;
+            self.line_is_empty = match (self.line_is_empty && is_blank(line), head) {
+                (false, _) => true,
+                (true, None) => {
+                    head = Some(begin);
+                    false
+                }
+                (true, Some(head)) => {
+                    self.line_is_empty = false;
+                    self.pipeline.ahead.set(0);
+                    return head;
+                }
+            };
         }
         self.line_is_empty &= is_blank(&portion[begin..]);
+        self.pipeline.ahead.set(head.map_or(0, |head| portion.len() - head));
         portion.len()
     }
 }

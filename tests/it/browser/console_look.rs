@@ -57,6 +57,11 @@ async fn tour(language: &str) {
     app.services.tuning.sync_once().await;
     browser.open("/admin").await;
     look.at("console").await;
+    let other = app.beside(TestApp::on(Store::Memory)).await;
+    other.services.tuning.sync_once().await;
+    browser.open("/admin").await;
+    look.at("console-warned").await;
+    other.stop().await;
     limits(&look).await;
     answers(&look).await;
     applications(&look, &app).await;
