@@ -49,6 +49,7 @@ pub mod stop;
 pub mod telemetry;
 pub mod throttle;
 pub mod tuning;
+mod typed;
 mod unseen;
 pub mod web;
 pub mod webauthn;

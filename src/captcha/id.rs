@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::{CaptchaClient, CaptchaForm, Difficulty, Provider};
 use crate::clock::Micros;
 use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
+use crate::typed;
 
 pub type ChallengeNonce = [u8; 12];
 
@@ -251,12 +252,8 @@ fn normalise(answer: &str) -> Option<String> {
     if answer.len() > LONGEST_ANSWER {
         return None;
     }
-    let plain = |letter: char| match letter {
-        '\u{ff01}'..='\u{ff5e}' => char::from_u32(letter as u32 - 0xff01 + 0x21).unwrap_or(letter),
-        _ => letter,
-    };
-    let letters = answer.chars().filter(|letter| !letter.is_whitespace());
-    let answer: String = letters.map(|letter| plain(letter).to_ascii_uppercase()).collect();
+    let letters = answer.chars().filter(|letter| !typed::is_separator(*letter));
+    let answer: String = letters.map(|letter| typed::plain(letter).to_ascii_uppercase()).collect();
     (!answer.is_empty()).then_some(answer)
 }
 

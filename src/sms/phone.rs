@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::config::GLOBAL_NETWORKS;
+use crate::typed;
 use rlibphonenumber::{PHONE_NUMBER_UTIL, PhoneNumber, PhoneNumberFormat, PhoneNumberType, Region};
 
 #[cfg(test)]
@@ -187,11 +188,13 @@ impl fmt::Debug for Phone {
 /// The digits of a text, after a plus if it starts with one.
 fn dialled(text: &str) -> Result<String, PhoneError> {
     let mut out = String::new();
-    for letter in text.trim().chars().filter(|letter| !is_invisible(*letter)) {
-        match letter {
-            _ if digit(letter).is_some() => out.extend(digit(letter)),
-            '+' | '＋' | '﹢' if out.is_empty() => out.push('+'),
-            _ if is_between_digits(letter) => {}
+    for letter in text.trim().chars() {
+        match (letter, typed::digit(letter)) {
+            (_, Some(digit)) => out.push(digit),
+            ('+' | '＋' | '﹢', _) if out.is_empty() => out.push('+'),
+            // Two lines are two numbers.
+            _ if letter.is_control() => return Err(PhoneError::NotANumber),
+            _ if typed::is_separator(letter) || is_bracket(letter) => {}
             _ => return Err(PhoneError::NotANumber),
         }
     }
@@ -202,28 +205,9 @@ fn dialled(text: &str) -> Result<String, PhoneError> {
     }
 }
 
-/// Digits on keyboards: ASCII, full-width, Arabic and Persian.
-fn digit(letter: char) -> Option<char> {
-    let zero = match letter {
-        '0'..='9' => return Some(letter),
-        '０'..='９' => '０',
-        '٠'..='٩' => '٠',
-        '۰'..='۹' => '۰',
-        _ => return None,
-    };
-    char::from_digit(u32::from(letter) - u32::from(zero), 10)
-}
-
-/// Separators that people and address books put between digits.
-fn is_between_digits(letter: char) -> bool {
-    let dash = matches!(letter, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '－' | 'ー');
-    let bracket = matches!(letter, '(' | ')' | '[' | ']' | '（' | '）');
-    dash || bracket || matches!(letter, '.' | '．' | '/') || (letter.is_whitespace() && !letter.is_control())
-}
-
-/// Zero-width and direction marks, which surround numbers pasted from an address book.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+/// What stands between digits in phone numbers alone.
+const fn is_bracket(letter: char) -> bool {
+    matches!(letter, '(' | ')' | '[' | ']' | '（' | '）' | '.' | '．' | '/')
 }
 
 fn parsed(dialled: &str, default_region: &str) -> Option<PhoneNumber> {

@@ -13,6 +13,7 @@ use crate::accounts::AccountId;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
 use crate::secret::{Seal, SubKey, hidden_debug, same};
+use crate::typed;
 
 const STEP_MICROS: i64 = 30_000_000;
 /// Codes of the step before and the step after are right, too: clocks differ, and typing takes a while.
@@ -34,10 +35,9 @@ pub struct TotpCode(String);
 hidden_debug!(TotpCode);
 
 impl TotpCode {
-    /// Apps show the digits in two groups, so spaces between them are ignored.
+    /// Apps show the digits in two groups.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        (digits.len() == 6 && digits.bytes().all(|c| c.is_ascii_digit())).then_some(Self(digits))
+        typed::digits(text, 6).map(|mut digits| Self(std::mem::take(&mut *digits)))
     }
 }
 
@@ -100,9 +100,10 @@ impl TotpSecret {
     }
 }
 
-/// With or without dashes and spaces, in any case.
+/// In groups or not, in any case and any script's digits.
 pub(super) fn read_base32(text: &str) -> Option<Vec<u8>> {
-    let letters = text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_ascii_uppercase());
+    let letters = text.chars().filter(|letter| !typed::is_separator(*letter));
+    let letters = letters.map(|letter| typed::plain(letter).to_ascii_uppercase());
     let letters: Zeroizing<String> = Zeroizing::new(letters.collect());
     BASE32_NOPAD.decode(letters.as_bytes()).ok()
 }
