@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use jiff::{RoundMode, Timestamp, ToSpan, Unit, Zoned, ZonedRound};
+use jiff::{Timestamp, ToSpan, Zoned};
 
 use crate::clock::Micros;
 use crate::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
@@ -162,28 +162,52 @@ pub(crate) fn reset_after(rule: &Rule, now: Micros) -> Duration {
 /// The calendar unit that contains `at`. If a clock change removes midnight, the unit starts at the first
 /// moment that exists. Beyond the calendar's last year it is one span without an end, which errs towards refusing.
 pub(crate) fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> Range<Micros> {
-    let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
-    let micros = |moment: &Zoned| Micros(moment.timestamp().as_microsecond());
-    let bounds = || -> Result<Range<Micros>, jiff::Error> {
-        let floor = |unit| moment.round(ZonedRound::new().smallest(unit).mode(RoundMode::Floor));
-        let (start, length) = match unit {
-            CalendarUnit::Minute => (floor(Unit::Minute)?, 1.minute()),
-            CalendarUnit::Hour => (floor(Unit::Hour)?, 1.hour()),
-            CalendarUnit::Day => (moment.start_of_day()?, 1.day()),
-            CalendarUnit::Week => {
-                let past = i64::from(moment.weekday().to_monday_zero_offset());
-                (moment.start_of_day()?.checked_sub(past.days())?.start_of_day()?, 7.days())
-            }
-            CalendarUnit::Month => (moment.first_of_month()?.start_of_day()?, 1.month()),
-            CalendarUnit::Year => (moment.first_of_year()?.start_of_day()?, 1.year()),
-        };
-        let end = match unit {
-            CalendarUnit::Minute | CalendarUnit::Hour => start.checked_add(length)?,
-            _ => start.checked_add(length)?.start_of_day()?,
-        };
-        Ok(micros(&start)..micros(&end))
+    let timestamp = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    let bounds = match unit {
+        CalendarUnit::Minute => Ok(clock_unit(zone, timestamp, Duration::from_secs(60))),
+        CalendarUnit::Hour => Ok(clock_unit(zone, timestamp, Duration::from_secs(3600))),
+        CalendarUnit::Day | CalendarUnit::Week | CalendarUnit::Month | CalendarUnit::Year => {
+            date_unit(unit, &timestamp.to_zoned(zone.clone()))
+        }
     };
-    bounds().unwrap_or(Micros(0)..Micros(i64::MAX))
+    bounds.unwrap_or(Micros(0)..Micros(i64::MAX))
+}
+
+/// The minute or hour of a clock on the wall. Setting the clock ends one and begins another, so that those of a zone that
+/// goes back by half an hour do not overlap.
+fn clock_unit(zone: &TimeZone, at: Timestamp, unit: Duration) -> Range<Micros> {
+    let (now, unit) = (at.as_microsecond(), unit.as_micros() as i64);
+    let offset = |micros| {
+        let moment = Timestamp::from_microsecond(micros).unwrap_or(at);
+        i64::from(zone.to_offset(moment).seconds()) * 1_000_000
+    };
+    let ahead = offset(now);
+    let start = (now + ahead).div_euclid(unit) * unit - ahead;
+    let (mut start, mut end) = (start, start + unit);
+    if offset(start) != ahead {
+        let set = zone.preceding(at.saturating_add(1.microsecond()).unwrap_or(at)).next();
+        start = set.map_or(start, |set| set.timestamp().as_microsecond());
+    }
+    if offset(end - 1) != ahead {
+        let set = zone.following(at).next();
+        end = set.map_or(end, |set| set.timestamp().as_microsecond());
+    }
+    Micros(start)..Micros(end)
+}
+
+fn date_unit(unit: CalendarUnit, at: &Zoned) -> Result<Range<Micros>, jiff::Error> {
+    let (start, length) = match unit {
+        CalendarUnit::Minute | CalendarUnit::Hour | CalendarUnit::Day => (at.start_of_day()?, 1.day()),
+        CalendarUnit::Week => {
+            let past = i64::from(at.weekday().to_monday_zero_offset());
+            (at.start_of_day()?.checked_sub(past.days())?.start_of_day()?, 7.days())
+        }
+        CalendarUnit::Month => (at.first_of_month()?.start_of_day()?, 1.month()),
+        CalendarUnit::Year => (at.first_of_year()?.start_of_day()?, 1.year()),
+    };
+    let end = start.checked_add(length)?.start_of_day()?;
+    let micros = |moment: &Zoned| Micros(moment.timestamp().as_microsecond());
+    Ok(micros(&start)..micros(&end))
 }
 
 /// How long a log must be kept after a hit: no rule of the limit can count the hit for longer.
@@ -308,5 +332,65 @@ fn stricter(place: &mut Option<FullRule>, full: FullRule) {
     let beats = |other: &FullRule| (full.then, full.wait()) > (other.then, other.wait());
     if place.as_ref().is_none_or(beats) {
         *place = Some(full);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_clock_goes_back_by_half_an_hour_an_hour_begins_with_it() {
+        let zone = TimeZone::get("Australia/Lord_Howe").unwrap();
+        let unit = |text: &str| {
+            let at: Timestamp = text.parse().unwrap();
+            let Range { start, end } = stretch(CalendarUnit::Hour, &zone, Micros(at.as_microsecond()));
+            [start, end].map(|it| Timestamp::from_microsecond(it.0).unwrap().to_string())
+        };
+        for (at, start, end) in [
+            ("2026-04-04T14:59:59Z", "2026-04-04T14:00:00Z", "2026-04-04T15:00:00Z"),
+            ("2026-04-04T15:14:50Z", "2026-04-04T15:00:00Z", "2026-04-04T15:30:00Z"),
+            ("2026-04-04T15:30:00Z", "2026-04-04T15:30:00Z", "2026-04-04T16:30:00Z"),
+            ("2026-10-03T15:29:59Z", "2026-10-03T14:30:00Z", "2026-10-03T15:30:00Z"),
+            ("2026-10-03T15:30:00Z", "2026-10-03T15:30:00Z", "2026-10-03T16:00:00Z"),
+        ] {
+            assert_eq!(unit(at), [start, end], "{at}");
+        }
+    }
+
+    /// No moment is in two units, and none is in no unit, wherever and whenever a clock was set.
+    #[test]
+    fn the_units_of_every_zone_follow_one_another() {
+        const UNITS: [(CalendarUnit, u64); 6] = [
+            (CalendarUnit::Minute, 60),
+            (CalendarUnit::Hour, 3_600),
+            (CalendarUnit::Day, 49 * 3_600),
+            (CalendarUnit::Week, 8 * 86_400),
+            (CalendarUnit::Month, 32 * 86_400),
+            (CalendarUnit::Year, 367 * 86_400),
+        ];
+        let from: Timestamp = "2005-01-01T00:00:00Z".parse().unwrap();
+        let mut seen = 0;
+        for name in jiff::tz::db().available() {
+            let zone = TimeZone::get(name.as_str()).unwrap();
+            for set in zone.following(from).take(6) {
+                let set = set.timestamp().as_microsecond();
+                for (minutes, (unit, longest)) in [-90, -31, -1, 0, 14, 29, 59]
+                    .into_iter()
+                    .flat_map(|it| UNITS.iter().map(move |unit| (it, unit)))
+                {
+                    let at = Micros(set + minutes * 60_000_000);
+                    let found = stretch(*unit, &zone, at);
+                    let told =
+                        format!("{unit:?} {} {}", name.as_str(), Timestamp::from_microsecond(at.0).unwrap());
+                    assert!(found.contains(&at), "{told}");
+                    assert!(found.end.since(found.start) <= Duration::from_secs(*longest), "{told}");
+                    assert_eq!(stretch(*unit, &zone, found.start), found, "{told}");
+                    assert_eq!(stretch(*unit, &zone, found.end).start, found.end, "{told}");
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 10_000);
     }
 }

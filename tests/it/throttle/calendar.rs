@@ -16,6 +16,7 @@ const MICRO: Duration = Duration::from_micros(1);
 on_stores! {
     calendar_units_start_afresh
     calendar_units_follow_their_time_zone
+    an_hour_that_begins_anew_ends_at_the_next_full_one
     a_month_is_as_long_as_it_is
     a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back
 }
@@ -57,6 +58,17 @@ async fn calendar_units_follow_their_time_zone(rig: &impl Rig) {
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, SECOND);
     rig.set(at("2026-03-02T16:00:00Z"));
     assert!(admitted(hit(rig, &[bucket]).await), "midnight in Shanghai");
+}
+
+/// Lord Howe Island puts its clocks back by half an hour.
+async fn an_hour_that_begins_anew_ends_at_the_next_full_one(rig: &impl Rig) {
+    let limit = limit("hourly", &[calendar(1, CalendarUnit::Hour, "Australia/Lord_Howe")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-04-04T15:14:50Z"));
+    assert!(admitted(hit(rig, &[bucket]).await));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 910 * SECOND);
+    rig.set(at("2026-04-04T15:30:00Z"));
+    assert!(admitted(hit(rig, &[bucket]).await));
 }
 
 async fn a_month_is_as_long_as_it_is(rig: &impl Rig) {
