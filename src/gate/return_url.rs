@@ -17,6 +17,17 @@ pub enum Scheme {
     Https,
 }
 
+impl Scheme {
+    /// As browsers send a host: without the port that is the scheme's own, which some clients and proxies name.
+    pub fn without_own_port(self, host: &str) -> &str {
+        let own = match self {
+            Self::Http => ":80",
+            Self::Https => ":443",
+        };
+        host.strip_suffix(own).unwrap_or(host)
+    }
+}
+
 /// An address that has one reading: at exactly the host of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReturnUrl {

@@ -8,6 +8,7 @@ use actix_web::middleware::Next;
 use actix_web::{Error, HttpResponse};
 use askama::Template;
 
+use crate::gate::Scheme;
 use crate::web::http::client::is_by_proxy;
 use crate::web::http::headers::{AUTHZ, ON_HOSTS};
 use crate::web::http::{Layout, PageRequest, Services, app_data};
@@ -41,7 +42,8 @@ fn is_ours(request: &ServiceRequest) -> bool {
     let of_app = |name: &str| {
         let lines = headers.get_all(name).filter_map(|line| line.to_str().ok());
         let mut hosts = lines.flat_map(|line| line.split(',')).map(str::trim);
-        hosts.any(|host| live.apps.at(host).is_some())
+        let schemes = [Scheme::Https, Scheme::Http];
+        hosts.any(|host| schemes.iter().any(|it| live.apps.at(it.without_own_port(host)).is_some()))
     };
     let by_proxy = is_by_proxy(request.peer_addr(), &edge.trusted);
     let is_of_app = of_app(HOST.as_str()) || (by_proxy && of_app(proxied::FORWARDED_HOST));

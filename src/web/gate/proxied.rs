@@ -68,10 +68,9 @@ impl AskedHost {
     fn read(scheme: (&'static str, &str), host: (&'static str, &str)) -> Result<Self, ProxyHeaderError> {
         let is_host =
             |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
-        let host =
-            Some(host.1).filter(|text| is_host(text)).ok_or(ProxyHeaderError::Wrong(host.0))?.to_owned();
-        let scheme = scheme.1.parse().map_err(|_| ProxyHeaderError::Wrong(scheme.0))?;
-        Ok(Self { scheme, host })
+        let host = Some(host.1).filter(|text| is_host(text)).ok_or(ProxyHeaderError::Wrong(host.0))?;
+        let scheme: Scheme = scheme.1.parse().map_err(|_| ProxyHeaderError::Wrong(scheme.0))?;
+        Ok(Self { scheme, host: scheme.without_own_port(host).to_owned() })
     }
 }
 

@@ -35,6 +35,25 @@ fn a_request_is_what_the_proxy_says() {
 }
 
 #[test]
+fn the_port_of_the_scheme_is_none() {
+    let host = |proto: &'static str, host: &'static str| {
+        let headers = from_proxy(&[("x-forwarded-proto", proto), ("x-forwarded-host", host)]);
+        AskedHost::of(&headers.to_http_request(), &trusted()).unwrap().host
+    };
+    assert_eq!(host("https", "wiki.example:443"), "wiki.example");
+    assert_eq!(host("http", "wiki.example:80"), "wiki.example");
+    assert_eq!(host("https", "[2001:db8::443]:443"), "[2001:db8::443]");
+    for (proto, other) in
+        [("https", "wiki.example:80"), ("http", "wiki.example:443"), ("https", "wiki.example:4443")]
+    {
+        assert_eq!(host(proto, other), other);
+    }
+    let original = [("x-original-url", "https://wiki.example:443/a"), ("x-original-method", "GET")];
+    let asked = ProxiedRequest::auth_request(&from_proxy(&original).to_http_request(), &trusted()).unwrap();
+    assert_eq!(asked.at.host, "wiki.example");
+}
+
+#[test]
 fn what_is_missing_or_there_twice_is_not_made_up() {
     for left_out in 0..FORWARDED.len() {
         let mut headers = FORWARDED.to_vec();
