@@ -1,6 +1,7 @@
 //! The sections that are one table each: `[server]`, `[database]`, `[store]`, `[secrets]`, `[password]`, `[session]`,
 //! `[login]` (live), `[captcha]` (the provider is fixed until a restart, the rest is live), `[audit]`, `[telemetry]`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -167,7 +168,7 @@ fn database_url(node: ValueNode) -> ParseResult<DatabaseUrl> {
         return sqlite_file(rest.strip_prefix("//").unwrap_or(rest)).map(DatabaseUrl::Sqlite);
     }
     match text.split_once(':') {
-        Some(("postgres" | "postgresql", _)) => Url::parse(&text)
+        Some(("postgres" | "postgresql", _)) => Url::parse(&with_host(&text))
             .map_err(|wrong| format!("is not a URL ({wrong}); write it as \"postgres://user@host/name\""))
             .and_then(postgres_url),
         Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; it must be sqlite or postgres")),
@@ -175,6 +176,18 @@ fn database_url(node: ValueNode) -> ParseResult<DatabaseUrl> {
             Err("is not a URL; write it as \"sqlite://data/gatehouse.db\" or \"postgres://user@host/name\""
                 .to_owned())
         }
+    }
+}
+
+/// libpq takes `user@/name?host=…`, where the host comes later; a URL has to have one after `@`. The later one counts.
+fn with_host(text: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = text.split_once("://") else { return text.into() };
+    let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    match authority.rsplit_once('@') {
+        Some((user, port)) if (port.is_empty() || port.starts_with(':')) && target.contains("host=") => {
+            format!("{scheme}://{user}@localhost{port}{target}").into()
+        }
+        _ => text.into(),
     }
 }
 

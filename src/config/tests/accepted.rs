@@ -107,6 +107,16 @@ fn urls_come_to_what_they_name() {
     assert_eq!(database("sqlite::memory:"), DatabaseUrl::Sqlite(SqliteFile::Memory));
     assert_eq!(database("sqlite:///srv/a.db"), DatabaseUrl::Sqlite(SqliteFile::Path("/srv/a.db".into())));
     assert!(matches!(database("postgres://u:p@db/gatehouse"), DatabaseUrl::Postgres(_)));
+    for (libpq, socket) in [
+        ("postgres://u@/g?host=/run/postgresql", "/run/postgresql"),
+        ("postgresql://u:p@:5433/g?sslmode=disable&host=%2Ftmp", "/tmp"),
+        ("postgres:///g?user=u&host=/tmp", "/tmp"),
+        ("postgres://%2Ftmp/g", "/tmp"),
+    ] {
+        let DatabaseUrl::Postgres(url) = database(libpq) else { panic!("{libpq}") };
+        let options: sqlx::postgres::PgConnectOptions = url.as_str().parse().unwrap();
+        assert_eq!(options.get_socket().map(|path| path.to_str().unwrap()), Some(socket), "{libpq}");
+    }
     let asked =
         "postgres://u@db/g?target_session_attrs=read-write&sslmode=verify-full&target_session_attrs=primary";
     let DatabaseUrl::Postgres(url) = database(asked) else { panic!("it is PostgreSQL's") };
