@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use precis_profiles::OpaqueString;
-use precis_profiles::precis_core::profile::PrecisFastInvocation;
+use icu_normalizer::ComposingNormalizerBorrowed;
+use icu_properties::CodePointMapData;
+use icu_properties::props::GeneralCategory;
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 use zxcvbn::Score;
 
 use crate::secret::hidden_debug;
+use crate::unseen::{is_shaper, is_unseen};
 
 /// NIST SP 800-63B-4, 3.1.1.2: 15 if a password is the only factor. In characters (code points) after
 /// normalisation.
@@ -25,7 +27,8 @@ const ESTIMATED_CHARS: usize = 32;
 /// punctuation, or the same season and year twice, which a minimum of 15 characters invites.
 const MIN_SCORE: Score = Score::Four;
 
-/// The input, normalised by RFC 8265's OpaqueString. Wiped when dropped, never printed.
+/// The input in one form for every keyboard: spaces of all kinds are one, and letters are composed (NFC), as by RFC 8265's
+/// OpaqueString. Wiped when dropped, never printed.
 #[derive(Clone)]
 pub struct Password {
     normal: SecretString,
@@ -41,8 +44,10 @@ pub enum PasswordError {
     TooShort,
     #[error("a password must have at most {MAX_CHARS} characters")]
     TooLong,
-    #[error("a password must not contain control characters")]
-    Character,
+    #[error("a password must not contain control characters, such as tabs and line breaks")]
+    Control,
+    #[error("a password must not contain characters that Unicode does not define")]
+    Undefined,
     #[error("this password is easy to guess; use a few unrelated words")]
     Guessable,
 }
@@ -52,7 +57,7 @@ impl Password {
     /// (NIST SP 800-63B-4).
     pub(super) fn choose(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
-        let normal = normalised(input).ok_or(PasswordError::Character)?;
+        let normal = normalised(input)?;
         let password = Self { normal: SecretString::from(normal.into_owned()), typed: None };
         match password.normal.expose_secret().chars().count() {
             ..MIN_CHARS => Err(PasswordError::TooShort),
@@ -70,7 +75,9 @@ impl Password {
     /// The block-list: common passwords, dates, keyboard runs, repeats, the name of this service, and words
     /// of the owner (a name, a number). Takes up to 30 ms for an adversarial input.
     pub(super) fn guessable(&self, own: &str) -> bool {
-        let head = self.normal.expose_secret().chars().take(ESTIMATED_CHARS).collect::<String>();
+        // One picture of a family is seven characters, of which three join the others.
+        let seen = self.normal.expose_secret().chars().filter(|it| !is_unseen(*it) && !is_shaper(*it));
+        let head = seen.take(ESTIMATED_CHARS).collect::<String>();
         let head = Zeroizing::new(head);
         zxcvbn::zxcvbn(&head, &[own, "gatehouse"]).score() < MIN_SCORE
     }
@@ -79,7 +86,7 @@ impl Password {
     /// simply wrong, and must look and cost the same as any other.
     pub fn attempt(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
-        // Input that cannot be normalised was never stored either, so as it is it matches nothing.
+        // Input that is no password was never stored either, so as it is it matches nothing.
         let normal = normalised(input).unwrap_or(Cow::Borrowed(input));
         let typed = (normal != input).then(|| SecretString::from(input.to_owned()));
         Ok(Self { normal: SecretString::from(normal.into_owned()), typed })
@@ -95,13 +102,24 @@ impl Password {
     }
 }
 
-/// By RFC 8265's OpaqueString, which maps printable ASCII to itself. Finding that out by its rules would take
-/// longer than everything else in a refusal.
-fn normalised(input: &str) -> Option<Cow<'_, str>> {
-    match input.bytes().all(|letter| (b' '..=b'~').contains(&letter)) {
-        true => Some(Cow::Borrowed(input)),
-        false => OpaqueString::enforce(input).ok(),
+/// NIST SP 800-63B-4 has all of Unicode accepted. A character that is not defined yet is refused, because the form in which
+/// it is composed could change when it is. Printable ASCII is itself; looking it up would take longer than everything else
+/// in a refusal.
+fn normalised(input: &str) -> Result<Cow<'_, str>, PasswordError> {
+    if input.bytes().all(|letter| (b' '..=b'~').contains(&letter)) {
+        return Ok(Cow::Borrowed(input));
     }
+    let category = |letter| CodePointMapData::<GeneralCategory>::new().get(letter);
+    let mut plain = Zeroizing::new(String::with_capacity(input.len()));
+    for letter in input.chars() {
+        plain.push(match category(letter) {
+            GeneralCategory::Control => return Err(PasswordError::Control),
+            GeneralCategory::Unassigned => return Err(PasswordError::Undefined),
+            GeneralCategory::SpaceSeparator => ' ',
+            _ => letter,
+        });
+    }
+    Ok(Cow::Owned(ComposingNormalizerBorrowed::new_nfc().normalize(&plain).into_owned()))
 }
 
 hidden_debug!(Password);
@@ -116,6 +134,9 @@ const fn bound(input: &str) -> Result<(), PasswordError> {
 
 #[cfg(test)]
 mod tests {
+    use precis_profiles::OpaqueString;
+    use precis_profiles::precis_core::profile::PrecisFastInvocation;
+
     use super::*;
 
     fn choose(input: &str) -> Result<(), PasswordError> {
@@ -123,14 +144,56 @@ mod tests {
         if password.guessable("guybrush") { Err(PasswordError::Guessable) } else { Ok(()) }
     }
 
+    /// Hashes of passwords that were normalised by the crate `precis-profiles` (Unicode 6.3) are stored.
     #[test]
-    fn printable_ascii_is_mapped_to_itself() {
-        let all: String = (' '..='~').collect();
-        assert_eq!(OpaqueString::enforce(all.as_str()).unwrap(), all);
-        for letter in ' '..='~' {
-            let text = letter.to_string();
-            assert_eq!(OpaqueString::enforce(text.as_str()).unwrap(), text);
+    fn what_rfc_8265_accepts_is_what_it_always_was() {
+        for letter in '\0'..=char::MAX {
+            for text in [letter.to_string(), format!("e{letter}\u{301}")] {
+                if let Ok(stored) = OpaqueString::enforce(text.as_str()) {
+                    assert_eq!(normalised(&text).as_deref(), Ok(&*stored), "{text:?}");
+                }
+            }
         }
+    }
+
+    #[test]
+    fn all_of_unicode_is_accepted() {
+        for one in [
+            "🙂",
+            "🤔",
+            "₽",
+            "₿",
+            "🫠",
+            "\u{2b820}",
+            "❤\u{fe0f}",
+            "👨\u{200d}👩\u{200d}👧\u{200d}👦",
+            "👍🏽",
+            "🇺🇦",
+            "\u{e000}",
+            "ꟸ",
+            "ﷺ",
+            "Ⅳ",
+        ] {
+            assert_eq!(choose(&format!("quilted {one} lantern ferry 77")), Ok(()), "{one}");
+        }
+        for (one, error) in [
+            ("\t", PasswordError::Control),
+            ("\0", PasswordError::Control),
+            ("\u{85}", PasswordError::Control),
+            ("\u{378}", PasswordError::Undefined),
+            ("\u{fffe}", PasswordError::Undefined),
+        ] {
+            assert_eq!(choose(&format!("quilted {one} lantern ferry 77")), Err(error), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn what_joins_pictures_makes_no_password_of_two() {
+        assert_eq!(
+            choose(&"👨\u{200d}👩\u{200d}👧\u{200d}👦🧑\u{200d}🚀🙂❤\u{fe0f}☂\u{fe0f}"),
+            Err(PasswordError::Guessable)
+        );
+        assert_eq!(choose(&format!("ab{}", "\u{200b}".repeat(40))), Err(PasswordError::Guessable));
     }
 
     #[test]
@@ -193,7 +256,7 @@ mod tests {
         assert!(Password::attempt(&"x".repeat(1024)).is_ok());
         assert_eq!(Password::attempt(&"x".repeat(1025)).map(drop), Err(PasswordError::TooLong));
         assert_eq!(Password::attempt("").map(drop), Err(PasswordError::Empty));
-        assert_eq!(choose("control\u{7}characters ring"), Err(PasswordError::Character));
+        assert_eq!(choose("control\u{7}characters ring"), Err(PasswordError::Control));
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub enum Message {
     PasswordTooLong {
         max: usize,
     },
-    PasswordCharacters,
+    PasswordControl,
+    PasswordUndefined,
     /// The password is on a list of common passwords, or as easy to guess.
     PasswordGuessable,
     PasswordSameAsLogin,
@@ -127,7 +128,8 @@ impl Message {
             Self::PasswordMissing => locale.t("error.password-missing"),
             Self::PasswordTooShort { min } => t!("error.password-short", locale = code, min = min),
             Self::PasswordTooLong { max } => t!("error.password-long", locale = code, max = max),
-            Self::PasswordCharacters => locale.t("error.password-characters"),
+            Self::PasswordControl => locale.t("error.password-control"),
+            Self::PasswordUndefined => locale.t("error.password-undefined"),
             Self::PasswordGuessable => locale.t("error.password-guessable"),
             Self::PasswordSameAsLogin => locale.t("error.password-is-login"),
             Self::PasswordUnchanged => locale.t("error.password-unchanged"),
@@ -217,7 +219,8 @@ impl From<PasswordError> for Message {
             PasswordError::Empty => Self::PasswordMissing,
             PasswordError::TooShort => Self::PasswordTooShort { min: crate::login::SHORTEST_PASSWORD },
             PasswordError::TooLong => Self::PasswordTooLong { max: crate::login::LONGEST_PASSWORD },
-            PasswordError::Character => Self::PasswordCharacters,
+            PasswordError::Control => Self::PasswordControl,
+            PasswordError::Undefined => Self::PasswordUndefined,
             PasswordError::Guessable => Self::PasswordGuessable,
         }
     }
