@@ -10,12 +10,11 @@ pub fn digit(letter: char) -> Option<char> {
     if letter.is_ascii() {
         return letter.is_ascii_digit().then_some(letter);
     }
-    // Unicode encodes decimal digits in rows of ten, zero first.
-    let rows =
-        CodePointMapData::<GeneralCategory>::new().iter_ranges_for_value(GeneralCategory::DecimalNumber);
-    let letter = u32::from(letter);
-    let row = rows.take_while(|row| *row.start() <= letter).find(|row| row.contains(&letter))?;
-    char::from_digit((letter - row.start()) % 10, 10)
+    // Unicode encodes them in rows of ten, zero first, and few rows follow one another.
+    let category = CodePointMapData::<GeneralCategory>::new();
+    let is_decimal = |code: &u32| category.get32(*code) == GeneralCategory::DecimalNumber;
+    let before = (0..=u32::from(letter)).rev().take_while(is_decimal).count() as u32;
+    char::from_digit(before.checked_sub(1)? % 10, 10)
 }
 
 /// The ASCII character that is meant: of a digit, or of the full-width form that Chinese and Japanese input methods give.
