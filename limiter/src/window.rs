@@ -206,6 +206,10 @@ fn date_unit(unit: CalendarUnit, at: &Zoned) -> Result<Range<Micros>, jiff::Erro
         CalendarUnit::Year => (at.first_of_year()?.start_of_day()?, 1.year()),
     };
     let end = start.checked_add(length)?.start_of_day()?;
+    // Set back over midnight, as in Goose Bay at 00:01 until 2011: a date that has begun goes on.
+    if end <= *at {
+        return date_unit(unit, &end);
+    }
     let micros = |moment: &Zoned| Micros(moment.timestamp().as_microsecond());
     Ok(micros(&start)..micros(&end))
 }
