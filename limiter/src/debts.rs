@@ -1,7 +1,7 @@
 //! What is to be taken back from a store that did not answer: it is tried again until the store answers.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::mem;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,19 +13,25 @@ use crate::limiter::LimiterInner;
 use crate::store::{Bucket, HitId, HoldOutcome, OwnedBucket, WindowStore};
 use crate::window::HOLD_LIFE;
 
-/// The most that one limiter owes. Past it the oldest is given up: its hold counts as a failure.
+/// The most that one limiter owes. Past it the oldest is given up, and its hold counts as a failure: one that was taken back
+/// once, if there is one.
 const MOST_OWED: usize = 4096;
 const RETRY_EVERY: Duration = Duration::from_millis(250);
+/// After so many calls without an answer the others wait as well. In a cluster, those to the other masters are answered.
+const UNANSWERED: usize = 16;
 /// A call on a connection that was lost may be on its way still, and be carried out after it was taken back. So
 /// everything is taken back once more.
 const AGAIN_AFTER: Duration = if cfg!(test) { RETRY_EVERY } else { Duration::from_secs(5) };
 
 /// What a limiter owes to its store.
 #[derive(Default)]
-pub(crate) struct Debts {
-    owed: Mutex<VecDeque<Debt>>,
+pub(crate) struct Debts(Mutex<DebtQueue>);
+
+#[derive(Default)]
+struct DebtQueue {
+    owed: VecDeque<Debt>,
     /// A task is paying.
-    paying: AtomicBool,
+    has_payer: bool,
 }
 
 /// A settlement that takes back a hold or a hit; harmless if repeated.
@@ -70,30 +76,26 @@ impl<S: WindowStore + 'static> LimiterInner<S> {
     fn owe_as(self: &Arc<Self>, debt: Debt) {
         // Without a runtime the program is about to end.
         let Ok(runtime) = Handle::try_current() else { return };
-        let mut owed = self.debts.owed.lock();
-        if owed.len() == MOST_OWED {
-            owed.pop_front();
-        }
-        owed.push_back(debt);
-        if !self.debts.paying.swap(true, Ordering::SeqCst) {
-            runtime.spawn(pay(Payer(Arc::downgrade(self))));
+        if self.debts.add(debt) {
+            runtime.spawn(pay(Payer { limiter: Arc::downgrade(self), has_finished: false }));
         }
     }
 
     /// Until nothing is due, or the store does not answer.
     async fn pay_due(&self) {
-        while let Some(debt) = self.debts.next() {
+        let mut unanswered = 0;
+        while unanswered < UNANSWERED
+            && let Some(debt) = self.debts.next()
+        {
             let buckets: Vec<Bucket<'_>> = debt.buckets.iter().map(OwnedBucket::borrow).collect();
             let paid = self.settle_once(&buckets, debt.id, &debt.outcomes, false).await.is_ok();
             let now = Instant::now();
             match (paid, debt.is_paid) {
                 (true, true) => {}
-                (true, false) => {
-                    self.debts.owed.lock().push_back(Debt { due: now + AGAIN_AFTER, is_paid: true, ..debt });
-                }
+                (true, false) => self.debts.put_back(Debt { due: now + AGAIN_AFTER, is_paid: true, ..debt }),
                 (false, _) => {
-                    self.debts.owed.lock().push_back(Debt { due: now + RETRY_EVERY, ..debt });
-                    return;
+                    self.debts.put_back(Debt { due: now + RETRY_EVERY, ..debt });
+                    unanswered += 1;
                 }
             }
         }
@@ -101,41 +103,63 @@ impl<S: WindowStore + 'static> LimiterInner<S> {
 }
 
 impl Debts {
-    /// Takes out the next that is due.
-    fn next(&self) -> Option<Debt> {
-        let (mut owed, now) = (self.owed.lock(), Instant::now());
-        owed.retain(|debt| now < debt.until);
-        let due = owed.iter().position(|debt| debt.due <= now)?;
-        owed.remove(due)
+    /// Whether a task has to be started that pays.
+    fn add(&self, debt: Debt) -> bool {
+        let mut queue = self.0.lock();
+        queue.push(debt);
+        !mem::replace(&mut queue.has_payer, true)
     }
 
-    /// Whether none is left; then nobody pays.
-    fn are_paid(&self) -> bool {
-        let owed = self.owed.lock();
-        if owed.is_empty() {
-            // Under the lock, so that whoever adds the next one sees it.
-            self.paying.store(false, Ordering::SeqCst);
+    fn put_back(&self, debt: Debt) {
+        self.0.lock().push(debt);
+    }
+
+    /// Takes out the next that is due.
+    fn next(&self) -> Option<Debt> {
+        let (mut queue, now) = (self.0.lock(), Instant::now());
+        queue.owed.retain(|debt| now < debt.until);
+        let due = queue.owed.iter().position(|debt| debt.due <= now)?;
+        queue.owed.remove(due)
+    }
+
+    /// Ends the task that pays if nothing is owed; the next debt starts another.
+    fn finish_if_empty(&self) -> bool {
+        let mut queue = self.0.lock();
+        queue.has_payer = !queue.owed.is_empty();
+        !queue.has_payer
+    }
+}
+
+impl DebtQueue {
+    fn push(&mut self, debt: Debt) {
+        if self.owed.len() >= MOST_OWED {
+            let least = self.owed.iter().position(|debt| debt.is_paid).unwrap_or(0);
+            self.owed.remove(least);
         }
-        owed.is_empty()
+        self.owed.push_back(debt);
     }
 }
 
 /// The task that settles debts. If its runtime ends, the next debt starts another.
-struct Payer<S: WindowStore + 'static>(Weak<LimiterInner<S>>);
+struct Payer<S: WindowStore + 'static> {
+    limiter: Weak<LimiterInner<S>>,
+    has_finished: bool,
+}
 
 impl<S: WindowStore + 'static> Drop for Payer<S> {
     fn drop(&mut self) {
-        if let Some(limiter) = self.0.upgrade() {
-            limiter.debts.paying.store(false, Ordering::SeqCst);
+        if let Some(limiter) = self.limiter.upgrade().filter(|_| !self.has_finished) {
+            limiter.debts.0.lock().has_payer = false;
         }
     }
 }
 
 /// Ends with the last debt, or with the limiter.
-async fn pay<S: WindowStore + 'static>(payer: Payer<S>) {
-    while let Some(limiter) = payer.0.upgrade() {
+async fn pay<S: WindowStore + 'static>(mut payer: Payer<S>) {
+    while let Some(limiter) = payer.limiter.upgrade() {
         limiter.pay_due().await;
-        if limiter.debts.are_paid() {
+        if limiter.debts.finish_if_empty() {
+            payer.has_finished = true;
             return;
         }
         drop(limiter);

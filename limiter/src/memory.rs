@@ -23,7 +23,7 @@ pub struct MemoryStore {
     /// sleep.
     shards: Box<[Mutex<LogShard>]>,
     /// What was rebuilt, in which shape, and in which rebuild generation.
-    whole: Mutex<HashMap<String, (String, HitId)>>,
+    marks: Mutex<WindowMarks>,
 }
 
 #[derive(Debug, Default)]
@@ -35,16 +35,24 @@ struct LogShard {
     sweep_at: usize,
 }
 
+/// What is known of windows as a whole, by their name.
+#[derive(Debug, Default)]
+struct WindowMarks {
+    /// With their shape.
+    complete: HashMap<String, (String, HitId)>,
+    rebuilding: HashMap<String, HitId>,
+}
+
 impl MemoryStore {
     /// Says that windows may lack hits: the clock was set, and what it made look old was dropped. They are complete again
     /// after a rebuild.
     pub fn doubt(&self) {
-        self.whole.lock().clear();
+        *self.marks.lock() = WindowMarks::default();
     }
 
     /// An empty store by that clock.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), whole: Mutex::default() }
+        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), marks: Mutex::default() }
     }
 
     /// Drops the logs that no rule can count any more. Writes do a part of this as they come; this is for
@@ -333,22 +341,43 @@ impl WindowStore for MemoryStore {
     }
 
     async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        let whole = self.whole.lock();
-        Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
+        let marks = self.marks.lock();
+        Ok(marks.complete.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
-    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
-        let CompleteWindows { name, shape, generation } = windows;
-        Ok(self.rebuild_generation(name, shape).await? == Some(generation))
-    }
-
-    /// Data is lost here only with the process, and the mark is lost with it.
-    async fn begin_rebuild(&self, _: &str, _: HitId) -> Result<Micros, StoreError> {
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<Micros, StoreError> {
+        self.marks.lock().rebuilding.insert(name.to_owned(), by);
         Ok(self.clock.now())
     }
 
+    /// Unless it was doubted meanwhile: what the rebuild wrote may have looked old.
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.whole.lock().insert(name.to_owned(), (shape.to_owned(), by));
-        Ok(true)
+        let mut marks = self.marks.lock();
+        let is_believed = marks.rebuilding.get(name) == Some(&by);
+        if is_believed {
+            marks.rebuilding.remove(name);
+            marks.complete.insert(name.to_owned(), (shape.to_owned(), by));
+        }
+        Ok(is_believed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_rebuild_that_was_doubted_meanwhile_completes_nothing() {
+        let store = MemoryStore::new(Clock::manual(Micros(1_000_000)));
+        for is_doubted in [true, false] {
+            let by = HitId([u8::from(is_doubted); 6]);
+            store.begin_rebuild("all", by).await.unwrap();
+            if is_doubted {
+                store.doubt();
+            }
+            assert_eq!(store.finish_rebuild("all", "shape", by).await.unwrap(), !is_doubted);
+            let generation = store.rebuild_generation("all", "shape").await.unwrap();
+            assert_eq!(generation, (!is_doubted).then_some(by));
+        }
     }
 }

@@ -158,7 +158,10 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
                     restoring.await?
                 }
             };
-            if self.limiter.store().finish_rebuild(self.name, shape, generation).await? {
+            // A store that is full may have evicted some while it took the others.
+            if self.limiter.store().finish_rebuild(self.name, shape, generation).await?
+                && self.generation(shape).await? == Some(generation)
+            {
                 tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
                 return Ok(generation);
             }

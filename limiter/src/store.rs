@@ -336,7 +336,10 @@ pub trait WindowStore: Send + Sync {
     fn are_complete(
         &self,
         windows: CompleteWindows<'_>,
-    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let CompleteWindows { name, shape, generation } = windows;
+        async move { Ok(self.rebuild_generation(name, shape).await? == Some(generation)) }
+    }
 
     /// Starts to rebuild the windows called `name`. `by` is new each time. Returns the store's time; of several servers,
     /// the latest.

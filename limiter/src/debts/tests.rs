@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -69,10 +70,6 @@ impl WindowStore for SlowLine {
         self.store.rebuild_generation(name, shape).await
     }
 
-    async fn are_complete(&self, windows: CompleteWindows<'_>) -> Result<bool, StoreError> {
-        self.store.are_complete(windows).await
-    }
-
     async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<Micros, StoreError> {
         self.store.begin_rebuild(name, by).await
     }
@@ -114,7 +111,7 @@ async fn a_reservation_that_its_refund_overtook_is_taken_back_again() {
     limiter.store().let_go().await;
     assert_eq!(limiter.peek(bucket).await.unwrap().holds, 1);
     until(async || limiter.peek(bucket).await.unwrap().holds == 0).await;
-    until(async || limiter.0.debts.owed.lock().is_empty()).await;
+    until(async || limiter.0.debts.0.lock().owed.is_empty()).await;
 }
 
 #[tokio::test]
@@ -125,10 +122,26 @@ async fn debts_are_bounded_and_are_none_once_nothing_counts_them() {
     for _ in 0..MOST_OWED + 10 {
         limiter.0.owe(&[bucket], limiter.fresh_id(), &[HoldOutcome::Refund]);
     }
-    assert_eq!(limiter.0.debts.owed.lock().len(), MOST_OWED);
+    assert_eq!(limiter.0.debts.0.lock().owed.len(), MOST_OWED);
     limiter.0.owe(&[bucket], limiter.fresh_id(), &[HoldOutcome::Keep]);
-    assert_eq!(limiter.0.debts.owed.lock().len(), MOST_OWED, "what is kept counts by itself");
-    limiter.0.debts.owed.lock().iter_mut().for_each(|debt| debt.until = debt.due);
+    assert_eq!(limiter.0.debts.0.lock().owed.len(), MOST_OWED, "what is kept counts by itself");
+    limiter.0.debts.0.lock().owed.iter_mut().for_each(|debt| debt.until = debt.due);
     assert!(limiter.0.debts.next().is_none());
-    assert!(limiter.0.debts.are_paid());
+    assert!(limiter.0.debts.finish_if_empty());
+}
+
+#[tokio::test]
+async fn a_debt_that_is_put_back_keeps_the_bound_and_one_that_was_paid_goes_first() {
+    let (limiter, limit) = limiter();
+    let bucket = limiter.bucket(&limit, b"a");
+    let owe = || limiter.0.owe(&[bucket], limiter.fresh_id(), &[HoldOutcome::Refund]);
+    (0..MOST_OWED).for_each(|_| owe());
+    let debts = &limiter.0.debts;
+    let first = debts.next().expect("it is due");
+    owe();
+    debts.put_back(Debt { is_paid: true, ..first });
+    assert_eq!(debts.0.lock().owed.len(), MOST_OWED);
+    owe();
+    assert_eq!(debts.0.lock().owed.len(), MOST_OWED);
+    assert!(debts.0.lock().owed.iter().all(|debt| !debt.is_paid));
 }
