@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::request::CLASSES;
 use crate::accounts::{AccountId, GrantHolder, Session};
@@ -113,15 +116,18 @@ pub struct IdToken<'a> {
     acr: String,
     amr: Vec<String>,
     sid: String,
+    at_hash: String,
     #[serde(flatten)]
     claims: Claims<'a>,
 }
 
 impl<'a> IdToken<'a> {
+    /// `access` is the access token beside which it is issued.
     pub fn of(
         holder: &'a GrantHolder,
         client: &OidcClient,
         (issuer, nonce): (&'a str, Option<&'a str>),
+        access: &str,
         now: Micros,
     ) -> Self {
         let authentication = Authentication::of_grant(holder);
@@ -136,9 +142,17 @@ impl<'a> IdToken<'a> {
             acr: methods.next().unwrap_or_default(),
             amr: methods.collect(),
             sid: holder.visitor.session.to_string(),
+            at_hash: half_hash(access),
             claims: Claims::of(holder, client),
         }
     }
+}
+
+/// OpenID Connect Core, 3.1.3.6: the left half of the hash that the algorithm of the signature has, which is SHA-256 for each
+/// that signs here.
+fn half_hash(token: &str) -> String {
+    let hash = Sha256::digest(token.as_bytes());
+    URL_SAFE_NO_PAD.encode(&hash[..hash.len() / 2])
 }
 
 /// What is read of an ID token that comes back.

@@ -38,7 +38,7 @@ pub async fn show(services: ServicesData) -> HttpResponse {
             "revocation_endpoint_auth_methods_supported": by_any,
             "introspection_endpoint_auth_methods_supported": by_secret,
             "claims_supported": [
-                "sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "preferred_username",
+                "sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "at_hash", "preferred_username",
                 "name", "email", "email_verified", "groups"
             ],
             "prompt_values_supported": ["none", "login", "consent", "select_account"],

@@ -98,10 +98,11 @@ fn grant(parameters: &Parameters) -> Result<GrantType<'_>, OAuthError> {
 fn tokens(services: &Services, client: &OidcClient, issued: &IssuedTokens) -> HttpResponse {
     let now = services.audit.now();
     let IssuedTokens { holder, access, refresh, nonce, .. } = issued;
-    let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), now);
+    let access = access.expose();
+    let id_token = IdToken::of(holder, client, (&services.public_url, nonce.as_deref()), &access, now);
     let Ok(id_token) = services.token_keys.sign(&id_token, "JWT") else { return not_now() };
     HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({
-        "access_token": access.expose(),
+        "access_token": access,
         "token_type": "Bearer",
         "expires_in": services.grants.access_lasts().as_secs(),
         "refresh_token": refresh.as_str(),
@@ -156,7 +157,8 @@ pub async fn revoke(sender: Requester, body: Bytes, services: ServicesData) -> H
     answered(&sender, &services, async |live| {
         let (client, token) = asked(sender.request(), &body, live)?;
         services.grants.revoke(&token, &client.client_id).await?;
-        let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).finish();
+        // RFC 7009 asks for no body, and some clients read one.
+        let answer = HttpResponse::Ok().insert_header((CACHE_CONTROL, "no-store")).json(json!({}));
         Ok(mark_unknown(&services, &token, answer))
     })
     .await

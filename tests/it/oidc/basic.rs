@@ -18,8 +18,8 @@ const CALLBACK: &str = "https://suite.example/test/a/gatehouse/callback";
 const FIRST: &str = "suite-1";
 const SECOND: &str = "suite-2";
 /// What an ID token may have that nobody asked for.
-const OF_EVERY_ID_TOKEN: [&str; 10] =
-    ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid"];
+const OF_EVERY_ID_TOKEN: [&str; 11] =
+    ["iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "at_hash"];
 const OF_AN_ERROR: [&str; 4] = ["error", "error_description", "state", "iss"];
 
 /// What a module sets out with: a provider, an account, and a browser without cookies.
@@ -212,6 +212,8 @@ impl Suite {
         assert!(at("exp") > now && at("auth_time") <= now);
         assert!(id["sub"].as_str().is_some_and(|sub| (1..=255).contains(&sub.len())));
         assert!(id["acr"].as_str().is_some_and(|acr| !acr.is_empty()));
+        let hash = Sha256::digest(answer.body["access_token"].as_str().unwrap());
+        assert_eq!(id["at_hash"], URL_SAFE_NO_PAD.encode(&hash[..16]), "3.1.3.6");
         id
     }
 

@@ -53,7 +53,9 @@ async fn a_client_revokes_and_introspects_what_is_its_own() {
         assert_eq!(call(&app, "/oauth/revoke", other, &[("token", token)]).await.status, 200);
         assert_eq!(userinfo(&app.url, &access).await.status, 200);
     }
-    assert_eq!(call(&app, "/oauth/revoke", BY_WIKI, &[("token", &token)]).await.status, 200);
+    let revoked = call(&app, "/oauth/revoke", BY_WIKI, &[("token", &token)]).await;
+    let answered = (revoked.status, revoked.header("content-type"), revoked.text.as_str());
+    assert_eq!(answered, (200, "application/json", "{}"), "@fastify/oauth2 reads it");
     assert_eq!(userinfo(&app.url, &access).await.status, 401);
     assert_eq!(ask(BY_WIKI, &access).await, false);
     assert_eq!(refresh(&app, &token).await.status, 400);
