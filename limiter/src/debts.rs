@@ -13,11 +13,12 @@ use crate::limiter::LimiterInner;
 use crate::store::{Bucket, HitId, HoldOutcome, OwnedBucket, WindowStore};
 use crate::window::HOLD_LIFE;
 
-/// The most that one limiter owes. Past it the oldest is given up, and its hold counts as a failure: one that was taken back
-/// once, if there is one.
+/// The most that one limiter owes. Past it one is given up that was taken back once; if there is none, the oldest, and its
+/// hold counts as a failure.
 const MOST_OWED: usize = 4096;
 const RETRY_EVERY: Duration = Duration::from_millis(250);
-/// After so many calls without an answer the others wait as well. In a cluster, those to the other masters are answered.
+/// After so many calls without an answer the others wait as well. Until then they do not: in a cluster, those to the other
+/// masters are answered.
 const UNANSWERED: usize = 16;
 /// A call on a connection that was lost may be on its way still, and be carried out after it was taken back. So
 /// everything is taken back once more.
@@ -81,7 +82,7 @@ impl<S: WindowStore + 'static> LimiterInner<S> {
         }
     }
 
-    /// Until nothing is due, or the store does not answer.
+    /// Until nothing is due, or too many calls are not answered.
     async fn pay_due(&self) {
         let mut unanswered = 0;
         while unanswered < UNANSWERED
@@ -133,8 +134,11 @@ impl Debts {
 impl DebtQueue {
     fn push(&mut self, debt: Debt) {
         if self.owed.len() >= MOST_OWED {
-            let least = self.owed.iter().position(|debt| debt.is_paid).unwrap_or(0);
-            self.owed.remove(least);
+            match self.owed.iter().position(|debt| debt.is_paid) {
+                Some(paid) => drop(self.owed.remove(paid)),
+                None if debt.is_paid => return,
+                None => drop(self.owed.pop_front()),
+            }
         }
         self.owed.push_back(debt);
     }

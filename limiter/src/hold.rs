@@ -53,8 +53,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
         solved: bool,
         patience: Duration,
     ) -> Result<HoldDecision<S>, StoreError> {
-        let (id, kind) = (self.0.ids.next(), ReserveKind::Hold);
-        self.hold_as(&ReserveRequest { buckets, id, kind, solved, complete: None }, patience).await
+        let ask = self.request(buckets, ReserveKind::Hold, solved)?;
+        self.hold_as(&ask, patience).await
     }
 
     /// The same, only while those windows are complete: otherwise it fails with [`StoreError::Incomplete`], and no
@@ -66,8 +66,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
         solved: bool,
         patience: Duration,
     ) -> Result<HoldDecision<S>, StoreError> {
-        let (id, kind) = (self.0.ids.next(), ReserveKind::Hold);
-        self.hold_as(&ReserveRequest { buckets, id, kind, solved, complete: Some(complete) }, patience).await
+        let ask = self.request(buckets, ReserveKind::Hold, solved)?;
+        self.hold_as(&ReserveRequest { complete: Some(complete), ..ask }, patience).await
     }
 
     async fn hold_as(
@@ -202,7 +202,7 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
         let outcome = |bucket| match self.arrivals {
-            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers.get(bucket)) => {
+            Some(numbers) if forgive(bucket) && self.is_latest(bucket, numbers[bucket]) => {
                 HoldOutcome::Forgive { up_to: self.at }
             }
             _ => HoldOutcome::Refund,
@@ -213,8 +213,8 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     /// Whether no attempt has come to this log since the one with that number.
-    fn is_latest(&self, bucket: usize, number: Option<&u64>) -> bool {
-        number == Some(&self.limiter.0.arrivals.latest(self.buckets[bucket].key))
+    fn is_latest(&self, bucket: usize, number: u64) -> bool {
+        number == self.limiter.0.arrivals.latest(self.buckets[bucket].key)
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {

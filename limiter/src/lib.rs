@@ -10,6 +10,8 @@ pub mod clock;
 mod debts;
 pub mod entropy;
 mod entry;
+#[cfg(test)]
+mod faulty_store;
 mod hits;
 mod hold;
 mod key;

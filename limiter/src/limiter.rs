@@ -128,8 +128,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// # }
     /// ```
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<HitDecision, StoreError> {
-        let ask =
-            ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved, complete: None };
+        let ask = self.request(buckets, ReserveKind::Hit, solved)?;
         self.0.store.reserve(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
@@ -141,16 +140,26 @@ impl<S: WindowStore + 'static> Limiter<S> {
         buckets: &[Bucket<'_>],
         solved: bool,
     ) -> Result<HitDecision, StoreError> {
-        let ask =
-            ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved, complete: None };
+        let ask = self.request(buckets, ReserveKind::Hit, solved)?;
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
     /// Like [`Limiter::reserve`], with the id of an earlier admission. The hits in both calls are then one
     /// hit for a refund and for a restore.
     pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {
-        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: true, complete: None };
+        let ask = ReserveRequest { id, ..self.request(buckets, ReserveKind::Hit, true)? };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
+    }
+
+    /// A request with an id of its own; an error if these buckets cannot be asked about in one step.
+    pub(crate) fn request<'a>(
+        &self,
+        buckets: &'a [Bucket<'a>],
+        kind: ReserveKind,
+        solved: bool,
+    ) -> Result<ReserveRequest<'a>, StoreError> {
+        check_buckets(buckets)?;
+        Ok(ReserveRequest { buckets, id: self.0.ids.next(), kind, solved, complete: None })
     }
 
     /// Asks for a slot. If no answer comes, or the caller is dropped before it comes, refunds the slot that
@@ -159,10 +168,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         &self,
         ask: &ReserveRequest<'_>,
     ) -> Result<StoreVerdict, StoreError> {
-        let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
+        let mut unheard = UnansweredAsk { limiter: self, ask, answered: false, failed: false };
         let verdict = self.0.store.reserve(ask).await;
         // A call that timed out may still be carried out.
         unheard.answered = verdict.as_ref().err().is_none_or(StoreError::wrote_nothing);
+        unheard.failed = verdict.is_err();
         verdict
     }
 
@@ -190,6 +200,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         if buckets.is_empty() {
             return Ok(Vec::new());
         }
+        check_buckets(buckets)?;
         self.0.store.peek(buckets).await
     }
 
@@ -213,8 +224,9 @@ impl<S: WindowStore + 'static> Limiter<S> {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
+        check_buckets(buckets)?;
         let settled = self.0.settle_once(buckets, id, outcomes, peek).await;
-        if settled.as_ref().err().is_some_and(|error| !error.wrote_nothing()) {
+        if settled.is_err() {
             self.0.owe(buckets, id, outcomes);
         }
         settled
@@ -249,6 +261,8 @@ struct UnansweredAsk<'a, S: WindowStore + 'static> {
     limiter: &'a Limiter<S>,
     ask: &'a ReserveRequest<'a>,
     answered: bool,
+    /// The answer was an error: the connection may be another one by now.
+    failed: bool,
 }
 
 impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
@@ -257,13 +271,13 @@ impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (limiter, id) = (self.limiter.clone(), self.ask.id);
+        let (limiter, id, failed) = (self.limiter.clone(), self.ask.id, self.failed);
         let buckets: Vec<OwnedBucket> =
             self.ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        // On the same connection it cannot overtake the call. On a new one, because the old one was lost, it can.
+        // On the same connection the refund cannot overtake the call. On a new one, because the old one was lost, it can.
         runtime.spawn(async move {
             let buckets: Vec<Bucket<'_>> = buckets.iter().map(OwnedBucket::borrow).collect();
-            if limiter.refund(&buckets, id).await.is_ok() {
+            if limiter.refund(&buckets, id).await.is_ok() && failed {
                 limiter.0.owe_again(&buckets, id);
             }
         });
@@ -322,3 +336,6 @@ impl IdSource {
         HitId(id)
     }
 }
+
+#[cfg(test)]
+mod tests;

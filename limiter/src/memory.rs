@@ -22,7 +22,6 @@ pub struct MemoryStore {
     /// Locks that spin for a moment before they sleep: the work under them takes less time than going to
     /// sleep.
     shards: Box<[Mutex<LogShard>]>,
-    /// What was rebuilt, in which shape, and in which rebuild generation.
     marks: Mutex<WindowMarks>,
 }
 
@@ -38,8 +37,9 @@ struct LogShard {
 /// What is known of windows as a whole, by their name.
 #[derive(Debug, Default)]
 struct WindowMarks {
-    /// With their shape.
+    /// The shape in which they are complete, and the rebuild that completed them.
     complete: HashMap<String, (String, HitId)>,
+    /// The rebuild that began last.
     rebuilding: HashMap<String, HitId>,
 }
 
@@ -274,7 +274,6 @@ fn spread(key: SubjectKey) -> u64 {
 
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        check_buckets(ask.buckets)?;
         if let Some(windows) = ask.complete
             && !self.are_complete(windows).await?
         {
@@ -290,14 +289,12 @@ impl WindowStore for MemoryStore {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
-        check_buckets(buckets)?;
         let at = self.settle_now(buckets, id, outcomes);
         let states = if peek { Some(self.peek(buckets).await?) } else { None };
         Ok(Settlement { at, states })
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
-        check_buckets(buckets)?;
         let clock = self.clock.now();
         let state = |bucket: &Bucket<'_>| match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {

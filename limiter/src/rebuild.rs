@@ -83,12 +83,22 @@ pub struct WindowRebuild<S> {
     turn: Mutex<RebuildBackoff>,
     /// Runs in this process that have failed so far.
     failed: AtomicU64,
+    /// How far the store's clock was ahead at the last run, in seconds; 0 if that did not end it.
+    ahead: AtomicU64,
 }
 
 impl<S: WindowStore + 'static> WindowRebuild<S> {
     /// Rebuilds the windows that the store knows by `name`.
     pub fn new(limiter: Limiter<S>, name: &'static str, clock: Clock) -> Self {
-        Self { limiter, name, clock, turn: Mutex::default(), failed: AtomicU64::new(0) }
+        let (failed, ahead) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { limiter, name, clock, turn: Mutex::default(), failed, ahead }
+    }
+
+    /// How far the store's clock was ahead of the record's, if that is why the last run rebuilt nothing. Windows that were lost
+    /// stay lost until the clocks are set, and [`run`](Self::run) tells the reason only once.
+    pub fn clock_ahead(&self) -> Option<Duration> {
+        let by = self.ahead.load(Ordering::Relaxed);
+        (by > 0).then(|| Duration::from_secs(by))
     }
 
     /// The rebuild generation in which the windows are complete; see [`WindowStore::rebuild_generation`].
@@ -114,6 +124,8 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
         if done.is_err() {
             self.failed.fetch_add(1, Ordering::SeqCst);
         }
+        let ahead = if let Err(RebuildError::ClockAhead { by }) = &done { by.as_secs() } else { 0 };
+        self.ahead.store(ahead, Ordering::Relaxed);
         match &done {
             Ok(_) => *rest = RebuildBackoff::default(),
             // A store that is out ends the next run at its first call.
@@ -194,3 +206,6 @@ impl RebuildBackoff {
         Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)), refused: false }
     }
 }
+
+#[cfg(test)]
+mod tests;

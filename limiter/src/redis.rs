@@ -370,7 +370,6 @@ fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a
 
 impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        check_buckets(ask.buckets)?;
         if logged(ask.buckets).next().is_none() {
             Box::pin(self.demand(ask.complete)).await?;
             return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
@@ -400,7 +399,6 @@ impl WindowStore for RedisStore {
         outcomes: &[HoldOutcome],
         peek: bool,
     ) -> Result<Settlement, StoreError> {
-        check_buckets(buckets)?;
         let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
             logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
         let settled = match self.link.is_cluster() {
@@ -422,7 +420,6 @@ impl WindowStore for RedisStore {
     }
 
     async fn peek(&self, buckets: &[Bucket<'_>]) -> Result<Vec<LogPeek>, StoreError> {
-        check_buckets(buckets)?;
         match self.link.is_cluster() {
             true => Box::pin(self.peek_by_slot(buckets)).await,
             false => self.peek_at_once(buckets).await,

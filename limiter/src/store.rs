@@ -68,7 +68,7 @@ pub enum ReserveKind {
 /// One decision to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct ReserveRequest<'a> {
-    /// At most [`MOST_BUCKETS`], no two with the same key; see [`check_buckets`].
+    /// At most [`MOST_BUCKETS`], no two with the same key: [`check_buckets`] has passed them.
     pub buckets: &'a [Bucket<'a>],
     /// The id of the hit that is written.
     pub id: HitId,
@@ -229,11 +229,12 @@ pub struct RulePeek {
 /// The store could not answer, or was asked what it cannot be. The caller decides what that means for a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// There is no connection.
+    /// There is no connection, or the server takes no writes. The call has written nothing.
     #[error("the window store cannot be reached")]
     Down,
-    /// No answer came within the time-out.
-    #[error("the window store did not answer in time")]
+    /// No answer came within the time-out, or the connection was lost before. The call may have been carried out, and may
+    /// be yet.
+    #[error("the window store did not answer")]
     TimedOut,
     /// The windows are not complete by the rebuild that the request names. A full rule may be reported instead.
     #[error("the windows in the store are incomplete")]
@@ -262,8 +263,8 @@ impl StoreError {
     /// Whether it is certain that the call has written nothing.
     pub const fn wrote_nothing(&self) -> bool {
         match self {
-            Self::Incomplete | Self::TooManyBuckets { .. } | Self::SameLog { .. } => true,
-            Self::Down | Self::TimedOut | Self::Broken(_) => false,
+            Self::Down | Self::Incomplete | Self::TooManyBuckets { .. } | Self::SameLog { .. } => true,
+            Self::TimedOut | Self::Broken(_) => false,
         }
     }
 
@@ -273,7 +274,7 @@ impl StoreError {
     }
 }
 
-/// What every store checks before a step over several buckets.
+/// What a limiter checks before it asks its store for a step over several buckets.
 pub fn check_buckets(buckets: &[Bucket<'_>]) -> Result<(), StoreError> {
     if buckets.len() > MOST_BUCKETS {
         return Err(StoreError::TooManyBuckets { count: buckets.len() });
@@ -287,7 +288,8 @@ pub fn check_buckets(buckets: &[Bucket<'_>]) -> Result<(), StoreError> {
 }
 
 /// A store of window logs. Every method uses one clock, waits at most the store's configured timeout for each
-/// round trip (one, rarely two), and returns `Err` only if the store itself fails, or if [`check_buckets`] does.
+/// round trip (one, rarely two), and returns `Err` only if the store itself fails. The buckets of one step have passed
+/// [`check_buckets`].
 pub trait WindowStore: Send + Sync {
     /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing. Any number of
     /// concurrent callers, from any number of instances, never get more admitted than a rule allows.
@@ -322,17 +324,18 @@ pub trait WindowStore: Send + Sync {
     /// all of them: if it fails, some may have been written.
     fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// The rebuild that completed the windows called `name` in this store. None if they never were complete,
-    /// if the store has lost data since (all, by an eviction, or because its clock was set forward), or if they were last completed in another shape: a log keeps
-    /// what its limit needs, so a log of an earlier shape may lack hits.
+    /// The rebuild that completed the windows called `name` in this store. None if they never were complete, or if the store
+    /// has lost data since: all of it, or some by an eviction, or because its clock was set forward. None, too, if they were
+    /// last completed in another shape: a log keeps what its limit needs, so a log of an earlier shape may lack hits.
     fn rebuild_generation(
         &self,
         name: &str,
         shape: &str,
     ) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
 
-    /// Whether these windows are still complete: the quick way to ask, after a hit was written or another record has it. Of a
-    /// store that may not evict and whose clock runs on, it tells as much as [`rebuild_generation`](Self::rebuild_generation).
+    /// Whether these windows are still complete: asked after a hit was written, or another record has it. A store may have a
+    /// quicker way than [`rebuild_generation`](Self::rebuild_generation), which tells as much as long as the store may not
+    /// evict and its clock runs on.
     fn are_complete(
         &self,
         windows: CompleteWindows<'_>,

@@ -12,8 +12,8 @@ use actix_web::{Error, HttpResponse};
 use super::{Denied, Outage, RateLimit};
 use crate::middleware::ratelimit_fields::{self, Standing};
 use crate::{
-    Bucket, Hold, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, ReserveKind, ReserveRequest,
-    StoreError, StoreVerdict, WindowStore,
+    Bucket, Hold, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, ReserveKind, StoreError,
+    StoreVerdict, WindowStore,
 };
 
 impl<S, Inner, B> Transform<Inner, ServiceRequest> for RateLimit<S>
@@ -122,8 +122,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// If the request is aborted before the store answers, its hit is given back, because the request goes no
     /// further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
-        let id = self.limiter.fresh_id();
-        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false, complete: None };
+        let ask = self.limiter.request(buckets, ReserveKind::Hit, false)?;
         Ok(match self.limiter.reserve_or_refund(&ask).await? {
             StoreVerdict::Admitted { room, noted, .. } => {
                 note(buckets, noted);

@@ -26,10 +26,13 @@ pub(super) struct ServersLook {
     pub now: Micros,
     /// The time of each server, found by the id of its process.
     times: Vec<(String, Micros)>,
+    /// Our time before they were asked, and after the last had answered.
+    asked: Micros,
+    answered: Micros,
 }
 
 impl ServersLook {
-    fn read(answers: &[Value]) -> Result<Self, StoreError> {
+    fn read(answers: &[Value], asked: Micros, answered: Micros) -> Result<Self, StoreError> {
         let (mut evicted, mut times) = (0_u64, Vec::with_capacity(answers.len()));
         for answer in answers {
             let field = |name| line(answer, name).ok_or_else(|| broken(name));
@@ -39,7 +42,7 @@ impl ServersLook {
             times.push((field("run_id")?.to_owned(), Micros(now)));
         }
         let now = times.iter().map(|(_, now)| *now).max().unwrap_or_default();
-        Ok(Self { history: history(answers)?, evicted, now, times })
+        Ok(Self { history: history(answers)?, evicted, now, times, asked, answered })
     }
 }
 
@@ -77,23 +80,21 @@ pub(super) struct SeenClocks(HashMap<(String, String), SeenClock>);
 
 struct SeenClock {
     server: Micros,
-    ours: Micros,
+    /// Our time before it was asked.
+    asked: Micros,
 }
 
 impl SeenClocks {
     /// Whether a server's clock was set forward since the last look for that name: its keys may have expired before
-    /// their time. One that was set back keeps them longer.
-    fn note(&mut self, name: &str, look: &ServersLook, ours: Micros) -> bool {
+    /// their time. One that was set back keeps them longer, until it is set right: what was written in between expires
+    /// early then.
+    fn note(&mut self, name: &str, look: &ServersLook) -> bool {
         let mut stepped = false;
         for (server, now) in &look.times {
-            let fresh = SeenClock { server: *now, ours };
-            let seen = self.0.entry((name.to_owned(), server.clone()));
-            let seen = seen.or_insert(SeenClock { ..fresh });
-            let expected = seen.server.plus(ours.since(seen.ours));
-            stepped |= *now > expected.plus(STEP);
-            // A clock that runs behind for a while is held to where it should be.
-            if *now > expected {
-                *seen = fresh;
+            let fresh = SeenClock { server: *now, asked: look.asked };
+            if let Some(seen) = self.0.insert((name.to_owned(), server.clone()), fresh) {
+                let latest = seen.server.plus(look.answered.since(seen.asked));
+                stepped |= *now > latest.plus(STEP);
             }
         }
         // A server that has ended does not come back under its id.
@@ -105,26 +106,39 @@ impl SeenClocks {
 impl RedisStore {
     /// The history of the servers alone; see [`ServersLook`].
     pub(super) async fn history(&self) -> Result<String, StoreError> {
-        let mut info = redis::cmd("INFO");
-        info.arg("replication");
-        history(&self.link.call_masters(&info).await?)
+        history(&self.link.call_masters(&history_command()).await?)
     }
 
     /// What all masters say.
     pub(super) async fn look(&self) -> Result<ServersLook, StoreError> {
-        // Everything: servers before 7.0 take one section at most, and this reads three.
-        ServersLook::read(&self.link.call_masters(&redis::cmd("INFO")).await?)
+        let asked = self.running();
+        let answers = self.link.call_masters(&look_command()).await?;
+        ServersLook::read(&answers, asked, self.running())
     }
 
     /// Whether a clock was set forward since windows of that name were looked at.
     pub(super) fn was_set_forward(&self, name: &str, look: &ServersLook) -> bool {
-        let ours = match &self.clock {
-            // The wall clock may be set, too.
+        self.seen.lock().note(name, look)
+    }
+
+    /// A time that nobody sets, as the wall clock's may be.
+    fn running(&self) -> Micros {
+        match &self.clock {
             Clock::System => Micros(0).plus(self.opened.elapsed()),
             Clock::Manual(_) => self.clock.now(),
-        };
-        self.seen.lock().note(name, look, ours)
+        }
     }
+}
+
+fn history_command() -> Cmd {
+    let mut info = redis::cmd("INFO");
+    info.arg("replication");
+    info
+}
+
+/// Asks for everything: servers before 7.0 take one section at most, and [`ServersLook::read`] needs three.
+fn look_command() -> Cmd {
+    redis::cmd("INFO")
 }
 
 /// A server that evicts: if its memory is full it forgets logs, and with them what they count.
@@ -208,26 +222,56 @@ mod tests {
         assert_eq!(EvictionPolicy::read(&Value::Okay), EvictionPolicy::Unknown);
     }
 
+    /// What a server said between two moments of ours.
+    fn look(server: &str, theirs: i64, [asked, answered]: [i64; 2]) -> ServersLook {
+        let [theirs, asked, answered] = [theirs, asked, answered].map(Micros::from_seconds);
+        let times = vec![(server.to_owned(), theirs)];
+        ServersLook { history: String::new(), evicted: 0, now: theirs, times, asked, answered }
+    }
+
     #[test]
-    fn a_clock_that_is_set_forward_is_noticed_once_and_one_that_lags_is_not_believed_to_jump() {
-        let look = |server: &str, seconds: i64| ServersLook {
-            history: String::new(),
-            evicted: 0,
-            now: Micros::from_seconds(seconds),
-            times: vec![(server.to_owned(), Micros::from_seconds(seconds))],
-        };
+    fn a_clock_that_is_set_forward_is_noticed_once_for_each_name() {
         let mut seen = SeenClocks::default();
-        let mut at = |name: &str, server: &str, theirs, ours| {
-            seen.note(name, &look(server, theirs), Micros::from_seconds(ours))
-        };
+        let mut at =
+            |name: &str, server: &str, theirs, ours| seen.note(name, &look(server, theirs, [ours; 2]));
         assert!(!at("a", "one", 1_000, 0), "the first look");
         assert!(!at("a", "one", 1_011, 10), "a second is no step");
         assert!(!at("b", "one", 1_011, 10));
         assert!(at("a", "one", 8_000, 11), "it was set forward");
         assert!(!at("a", "one", 8_001, 12), "and noticed");
         assert!(at("b", "one", 8_001, 12), "for each name");
-        assert!(!at("a", "one", 1_014, 13), "set back, nothing expires");
-        assert!(!at("a", "one", 8_003, 14), "and forward to where it was");
         assert!(!at("a", "two", 90_000, 15), "another server has a clock of its own");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_noticed_when_it_is_set_right() {
+        let mut seen = SeenClocks::default();
+        let mut at = |theirs, ours| seen.note("a", &look("one", theirs, [ours; 2]));
+        assert!(!at(8_000, 0));
+        assert!(!at(1_001, 1), "set back, nothing expires");
+        assert!(!at(1_002, 2));
+        assert!(at(8_003, 3), "what was written meanwhile expires early");
+        assert!(!at(8_004, 4));
+    }
+
+    #[test]
+    fn an_answer_that_took_long_is_no_step() {
+        let mut seen = SeenClocks::default();
+        let mut at = |theirs, ours| seen.note("a", &look("one", theirs, ours));
+        assert!(!at(1_000, [0, 30]), "read as soon as it was asked");
+        assert!(!at(1_060, [31, 60]), "and as late as it answered");
+        assert!(!at(1_061, [61, 90]));
+        assert!(at(1_097, [91, 91]));
+    }
+
+    #[test]
+    fn one_section_or_all_are_asked_for_at_once() {
+        for command in [policy_command(), history_command(), look_command()] {
+            assert!(command.args_iter().count() <= 2, "more than one section takes Redis 7");
+        }
+        let text = "# Server\r\nrun_id:aa\r\nserver_time_usec:5\r\n\r\n# Stats\r\nevicted_keys:7\r\n\r\n\
+                    # Replication\r\nmaster_replid:00000000000000000000000000000000000000ff\r\n";
+        let look = ServersLook::read(&[info(text), info(text)], Micros(1), Micros(2)).unwrap();
+        assert_eq!((look.evicted, look.now, look.times.len()), (14, Micros(5), 2));
     }
 }

@@ -228,7 +228,7 @@ impl SharedConnection {
             }
             Err(error) if error.is_unrecoverable_error() => {
                 self.lose(connection, &error.to_string());
-                Err(CallError::Store(StoreError::Down))
+                Err(CallError::Store(StoreError::TimedOut))
             }
             Err(error) => Err(self.refused(connection, error)),
         }
@@ -246,7 +246,11 @@ impl SharedConnection {
             ) => {
                 self.faulty.store(true, Ordering::Relaxed);
                 self.lose(connection, &error.to_string());
-                return CallError::Store(StoreError::Down);
+                return CallError::Store(match **connection {
+                    RedisConnection::Node(_) => StoreError::Down,
+                    // A cluster's client sends a call again if a connection breaks: the first may have been carried out.
+                    RedisConnection::Cluster { .. } => StoreError::TimedOut,
+                });
             }
             _ => {
                 self.fault.store(Some(Arc::new(error.to_string())));
@@ -256,8 +260,8 @@ impl SharedConnection {
         CallError::Server(error)
     }
 
-    /// What was found on a connection, unless its servers evict and may not.
-    fn welcome<T>(
+    /// Returns an error if these servers evict and that is not allowed.
+    fn refuse_evicting<T>(
         &self,
         found: Result<(T, EvictionPolicy), RedisError>,
         connector: &Connector,
@@ -315,7 +319,7 @@ async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
             faults.note(shared.fault.swap(None).as_deref());
-            match shared.welcome(connector.connect().await, &connector, &mut faults) {
+            match shared.refuse_evicting(connector.connect().await, &connector, &mut faults) {
                 Ok(connection) => {
                     common_then = faults.common_made();
                     shared.made.fetch_add(1, Ordering::Relaxed);
@@ -351,7 +355,7 @@ async fn keep_connected(shared: Weak<SharedConnection>, mut connector: Connector
         }
         let checked = RedisConnection::clone(&connection).check().await;
         let checked = checked.map(|policy| ((), policy));
-        if let Err(error) = shared.welcome(checked, &connector, &mut faults) {
+        if let Err(error) = shared.refuse_evicting(checked, &connector, &mut faults) {
             shared.lose(&connection, &error.to_string());
         } else if faults.common_made() != common_then {
             shared.lose(&connection, "the shared connection was lost");
@@ -460,3 +464,6 @@ impl FaultLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,8 @@ impl RedisStore {
             && let Err(error) = self.demand(ask.complete).await
         {
             let taken: Vec<_> = logged(ask.buckets).map(|(_, bucket)| *bucket).collect();
-            self.settle_by_slot(&taken, ask.id, &vec![HoldOutcome::Refund; taken.len()], false).await?;
+            let refunds = vec![HoldOutcome::Refund; taken.len()];
+            self.settle_by_slot(&taken, ask.id, &refunds, false).await.map_err(written_before)?;
             return Err(error);
         }
         Ok(verdict)
@@ -60,13 +61,14 @@ impl RedisStore {
                     let refunded = self.settle_by_slot(&taken, ask.id, &refunds, false).await;
                     // What could not be taken back is taken back later, by whoever asked. Nor may it be asked again with
                     // the same id, which that would take back.
-                    return refunded.and(other);
+                    return refunded.map_err(written_before).and(other);
                 }
             }
         }
         if ask.kind == ReserveKind::Hit {
             let keeps = vec![HoldOutcome::Keep; taken.len()];
-            first = Some(self.settle_by_slot(&taken, ask.id, &keeps, false).await?.at);
+            let kept = self.settle_by_slot(&taken, ask.id, &keeps, false).await.map_err(written_before)?;
+            first = Some(kept.at);
         }
         let at = first.unwrap_or_else(|| self.now());
         Ok(StoreVerdict::Admitted { at, room: tightest, noted: would })
@@ -96,6 +98,11 @@ impl RedisStore {
         let each = buckets.iter().map(|bucket| self.peek_at_once(std::slice::from_ref(bucket)));
         try_join_all(each).await.map(|states| states.concat())
     }
+}
+
+/// A later step that was not sent does not mean that nothing was written.
+fn written_before(error: StoreError) -> StoreError {
+    if error.wrote_nothing() { StoreError::TimedOut } else { error }
 }
 
 /// The refusal that decides, or the first log that holds in flight fill; none if every log admits.
