@@ -117,6 +117,7 @@ struct AppParts {
     local_fallback: gatehouse_limiter::Limiter<MemoryStore>,
     link: Option<RedisLink>,
     live: LiveHandle,
+    guard: Arc<LoginGuard>,
 }
 
 impl Application {
@@ -296,6 +297,7 @@ impl Application {
         let _ = sign_in.follow_imported().await;
         let services = Services {
             live,
+            guard: Arc::clone(&guard),
             tuning,
             audit,
             attacks,

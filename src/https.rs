@@ -13,9 +13,47 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
+use crate::clock::Micros;
 use crate::public_address::is_public;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For how long a receiver that did not answer is told nothing more; twice as long each time, up to the longest.
+pub const FIRST_REST: Duration = Duration::from_secs(5);
+pub const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// How long a receiver has not answered.
+#[derive(Debug, Default)]
+pub struct ReceiverSilence {
+    since: Option<Micros>,
+    /// Times in a row; those of one wave are one.
+    times: u32,
+    rests_until: Micros,
+}
+
+impl ReceiverSilence {
+    pub fn rests(&self, now: Micros) -> bool {
+        self.rests_until > now
+    }
+
+    /// When the first of the calls was found unanswered; none if it answered the last.
+    pub fn since(&self) -> Option<Micros> {
+        self.since
+    }
+
+    pub fn answered(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn unanswered(&mut self, now: Micros) {
+        if self.rests(now) {
+            return;
+        }
+        let rest = FIRST_REST * 2_u32.pow(self.times.min(8));
+        self.times += 1;
+        self.rests_until = now.plus(rest.min(LONGEST_REST));
+        self.since.get_or_insert(now);
+    }
+}
 
 pub enum ClientError {
     Authorities(String),

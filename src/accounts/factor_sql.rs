@@ -96,8 +96,8 @@ macro_rules! proof_holds {
     };
 }
 
-/// Whether a browser's sign-ins are not asked for a second step: trusted by a factor that is still there, or by an instance of
-/// before, and not after wrong passwords.
+/// Whether a browser's sign-ins are not asked for a second step: trusted by a factor that is still there, or by an older
+/// instance, and not after wrong passwords.
 macro_rules! is_trusted {
     ($account:literal, $device:literal, $now:literal) => {
         concat!(
@@ -119,7 +119,7 @@ macro_rules! is_trusted {
 }
 
 /// What a session has proved as columns of a row, for `ProvedFactors`. `$words` is its row of `session_proofs`, which counts
-/// beside the others where an instance of before wrote it.
+/// beside the others where an older instance wrote it.
 macro_rules! proved_columns {
     ($session:literal, $account:literal, $words:literal) => {
         concat!(

@@ -28,7 +28,7 @@ crate::db::text_column!(Factor, text => text.parse::<Self>()?);
 pub struct FactorProof {
     pub factor: Factor,
     /// Which of its kind: a passkey's id, since when an app is set up, the hash of a recovery code. None if nobody knows,
-    /// as an instance of before wrote it.
+    /// as an older instance wrote it.
     pub credential: Option<String>,
     pub at: Micros,
 }
@@ -132,15 +132,14 @@ pub(super) async fn prove(tx: &mut Tx, session: SessionId, proof: &FactorProof) 
 /// earned, and sessions that began by nothing but them. What nobody knows the factor of ends, too. `changed_in`: the
 /// session whose owner changes them goes on.
 pub(super) async fn end_void(tx: &mut Tx, account: AccountId, changed_in: SessionId) -> Result<(), DbError> {
-    const KEEP: &str = "UPDATE session_proofs SET by_passkey = 0 WHERE session = $1 AND by_passkey = 1
-        AND NOT EXISTS (SELECT 1 FROM factor_proofs p JOIN passkeys k ON k.id = p.credential
-        WHERE p.session = $1 AND p.method = 'passkey')";
-    // Sessions before what hangs on them, as wherever they end, so that no two wait for each other.
-    const END: [&str; 5] = [
-        "DELETE FROM sessions WHERE account = $1
-            AND EXISTS (SELECT 1 FROM session_proofs WHERE session = sessions.id AND by_passkey = 1)
+    // Of an older instance's, which does not say, those to which no password was shown.
+    const END_BEGUN: &str = "DELETE FROM sessions WHERE account = $1 AND id <> $2
+        AND (EXISTS (SELECT 1 FROM session_proofs WHERE session = sessions.id AND by_passkey = 1)
             AND NOT EXISTS (SELECT 1 FROM factor_proofs p JOIN passkeys k ON k.id = p.credential
-            WHERE p.session = sessions.id AND p.method = 'passkey')",
+            WHERE p.session = sessions.id AND p.method = 'passkey')
+        OR verified_at = 0 AND EXISTS (SELECT 1 FROM session_proofs WHERE session = sessions.id
+            AND by_passkey IS NULL AND methods = 'passkey' AND factor_at <> COALESCE(noted_at, -1)))";
+    const END: [&str; 4] = [
         concat!(
             "DELETE FROM factor_proofs WHERE session IN (SELECT id FROM sessions WHERE account = $1) AND NOT ",
             proof_holds!("$1", "factor_proofs.method", "factor_proofs.credential")
@@ -161,9 +160,15 @@ pub(super) async fn end_void(tx: &mut Tx, account: AccountId, changed_in: Sessio
             proof_holds!("$1", "factor_devices.method", "factor_devices.credential")
         ),
     ];
-    execute!(in &mut *tx => query(KEEP).bind(changed_in.to_string()))?;
+    const KEEP: &str = "UPDATE session_proofs SET by_passkey = 0 WHERE session = $1 AND by_passkey = 1
+        AND NOT EXISTS (SELECT 1 FROM factor_proofs p JOIN passkeys k ON k.id = p.credential
+        WHERE p.session = $1 AND p.method = 'passkey')";
+    let (account, changed_in) = (account.to_string(), changed_in.to_string());
+    // Sessions before what hangs on them, as wherever they end, so that no two wait for each other.
+    execute!(in &mut *tx => query(END_BEGUN).bind(&account).bind(&changed_in))?;
     for sql in END {
-        execute!(in &mut *tx => query(sql).bind(account.to_string()))?;
+        execute!(in &mut *tx => query(sql).bind(&account))?;
     }
+    execute!(in tx => query(KEEP).bind(changed_in))?;
     Ok(())
 }

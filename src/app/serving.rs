@@ -217,7 +217,7 @@ pub(super) async fn rebuild_lost_windows(
         }
         let live = services.live.snapshot();
         services.sign_in.guard().rebuild_if_lost(&live.limits).await;
-        services.codes.look_at_windows(&live).await;
+        services.codes.forget_if_lost(&live).await;
     }
 }
 
@@ -307,6 +307,7 @@ impl Health for AppParts {
                     .as_ref()
                     .and_then(RedisLink::eviction)
                     .map(|eviction| eviction.to_string()),
+                store_clock_ahead: self.guard.store_clock_ahead().as_ref().map(Duration::as_secs),
                 counts_alone: self.counts_alone(),
                 limits: Limits {
                     version: self.live.version(),

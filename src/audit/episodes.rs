@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::event::{
-    Action, AuditEvent, DEVICE_FIRST, EventEntry, OWN_DATA, Outcome, UNCOUNTED_REGISTRATIONS,
+    Action, AuditEvent, DEVICE_FIRST, EventEntry, FROM_DEVICE, OWN_DATA, Outcome, UNCOUNTED_REGISTRATIONS,
 };
 use super::writer::EventKeys;
 use crate::clock::Micros;
@@ -35,8 +35,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const PACE: u32 = 60;
 /// Times of one row, in some 4 kB.
 const MOST_HITS: usize = 400;
-/// A factor that `factor-account` counts.
-const TOTP: &str = "totp";
 
 pub struct EpisodeTable {
     shards: Box<[Mutex<EpisodeShard>]>,
@@ -129,10 +127,13 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         Action::FactorAdded | Action::FactorRemoved | Action::ConsentGiven | Action::TokenReuse => paced,
         Action::Admin if OWN_DATA.contains(&name) => paced,
         Action::SignIn if outcome == Ok => paced,
-        // What addresses and networks are asked for challenges for, and no account blocks. Of a known device few count.
-        Action::FactorFailed
-            if name != TOTP
-                && !event.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST)) =>
+        // Recovery codes and passkeys count at address and network alone, which ask for challenges; and of known devices, of
+        // which whoever has the password makes as many as they like, each has a limit of its own.
+        Action::FactorFailed => paced,
+        Action::SignIn if outcome == Wrong && name == FROM_DEVICE => paced,
+        Action::Attempt
+            if outcome == Wrong
+                && event.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST)) =>
         {
             paced
         }
@@ -140,7 +141,6 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
         | Action::Attempt
         | Action::Reset
         | Action::PasswordDisabled
-        | Action::FactorFailed
         | Action::FactorReset
         | Action::TotpDisabled
         | Action::KeyRotated
@@ -159,7 +159,7 @@ pub fn recording(event: &AuditEvent<'_>) -> Recording {
 
 /// Whether limits count each: a replay tries it.
 const fn is_hit(action: Action) -> bool {
-    matches!(action, Action::SignIn | Action::FactorFailed)
+    matches!(action, Action::SignIn | Action::Attempt | Action::FactorFailed)
 }
 
 impl EpisodeTable {
@@ -173,7 +173,7 @@ impl EpisodeTable {
         begin: impl Fn(EventKeys) -> EventEntry,
         ended: impl FnOnce(EventEntry),
     ) -> bool {
-        let counted = counted(event, keys);
+        let counted = counted(event, recording, keys);
         let is_paced = recording == Recording::Paced;
         if recording == Recording::Each || is_paced && self.has_row(event, counted, now) {
             ended(begin(keys));
@@ -353,10 +353,10 @@ impl EpisodeShard {
 /// The subject that the limit counts, which follows from its name: the account for `login-account`. If no
 /// limit refused, the address. An address is in one network, which may be named with it. Of what is paced, it is whoever
 /// does it: the account, or if none is known the network.
-fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
+fn counted(event: &AuditEvent<'_>, recording: Recording, keys: EventKeys) -> EventKeys {
     let limit = event.why.map_or("", |why| why.limit);
     let none = EventKeys::default();
-    if recording(event) == Recording::Paced {
+    if recording == Recording::Paced {
         return match keys.account {
             Some(_) => EventKeys { account: keys.account, ..none },
             None => EventKeys { network: keys.network, ..none },

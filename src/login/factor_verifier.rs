@@ -148,22 +148,13 @@ impl FactorVerifier {
         request: FactorRequest,
     ) -> Result<FactorOutcome, DbError> {
         let guard = &self.0.guard;
-        let subject = AccountSubject::of(Some(&request.account));
-        let device = match subject.known_device(&request.devices) {
+        let device = match AccountSubject::of(Some(&request.account)).known_device(&request.devices) {
             Some(device) if self.0.factors.has_proved(request.account.id, device.id).await? => Some(device),
             _ => None,
         };
         let mode = CountingMode::of(GuardedLogin::Factor, &live.limits, device);
-        let who = GuardRequest {
-            guarded: GuardedLogin::Factor,
-            subject,
-            name: request.account.login.as_str(),
-            origin: &request.origin,
-            solved: false,
-            device_only: true,
-            means: ClientCapabilities { challenges: false, ..ClientCapabilities::BROWSER },
-        };
-        let slot = match guard.admit(&live.limits, who, mode).await {
+        let asked = asking(&request.account, &request.origin);
+        let slot = match guard.admit(&live.limits, asked, mode).await {
             GuardAdmission::Held(slot) => slot,
             GuardAdmission::Refused { limit, refusal, .. } => {
                 guard.record_refused(request.event(guard, mode.device()), limit, &refusal);
@@ -237,16 +228,7 @@ impl FactorVerifier {
     ) -> Option<AttemptSlot> {
         let mode = CountingMode::of(GuardedLogin::Factor, &live.limits, known);
         mode.device()?;
-        let who = GuardRequest {
-            guarded: GuardedLogin::Factor,
-            subject: AccountSubject::of(Some(account)),
-            name: account.login.as_str(),
-            origin,
-            solved: false,
-            device_only: true,
-            means: ClientCapabilities { challenges: false, ..ClientCapabilities::BROWSER },
-        };
-        match self.0.guard.admit(&live.limits, who, mode).await {
+        match self.0.guard.admit(&live.limits, asking(account, origin), mode).await {
             GuardAdmission::Held(slot) => Some(slot),
             GuardAdmission::Refused { .. } | GuardAdmission::Busy => None,
         }
@@ -483,6 +465,19 @@ impl FactorRequest {
             network: Some(EventSubject::Network(&self.origin.network)),
             ..AuditEvent::new(guard.audit().now(), Action::FactorFailed, Outcome::Busy)
         }
+    }
+}
+
+/// A second step is shown no challenge.
+fn asking<'a>(account: &'a Account, origin: &'a RequestOrigin) -> GuardRequest<'a> {
+    GuardRequest {
+        guarded: GuardedLogin::Factor,
+        subject: AccountSubject::of(Some(account)),
+        name: account.login.as_str(),
+        origin,
+        solved: false,
+        device_only: true,
+        means: ClientCapabilities { challenges: false, ..ClientCapabilities::BROWSER },
     }
 }
 

@@ -143,6 +143,11 @@ impl LoginGuard {
         &self.audit
     }
 
+    /// How far the clock of the store is ahead of the database's, if that keeps lost windows from being rebuilt.
+    pub fn store_clock_ahead(&self) -> Option<Duration> {
+        self.rebuild.clock_ahead()
+    }
+
     pub async fn account(&self, id: AccountId) -> Result<Option<Account>, DbError> {
         self.accounts.by_id(id).await
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+use sqlx::{query, query_as, query_scalar};
 use tokio::task::JoinSet;
 use url::{Url, form_urlencoded};
 
@@ -17,7 +17,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{LiveHandle, OidcClient};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
-use crate::https;
+use crate::https::{self, ReceiverSilence};
 use crate::stop::StopSignal;
 
 /// Between two looks for sessions that have ended.
@@ -39,11 +39,15 @@ const MOST_AT_CLIENT: usize = 8;
 /// Clients that are told several at once, and those that did not answer last time, have no more of these slots together:
 /// the rest is there for whoever is told one.
 const MOST_SHARED: usize = 16;
-/// For how long a client that did not answer is told nothing more; twice as long each time, up to the longest.
-const FIRST_REST: Duration = Duration::from_secs(5);
-const LONGEST_REST: Duration = Duration::from_secs(60);
-/// Notes of one statement.
-const BATCH: u64 = 500;
+/// What has waited for so long at a client that answered nothing all the while is given up, as after the last retry.
+const GIVEN_UP_AFTER: Duration = {
+    let (mut sum, mut retry) = (0, 0);
+    while retry < RETRIES.len() {
+        sum += RETRIES[retry].as_secs();
+        retry += 1;
+    }
+    Duration::from_secs(sum)
+};
 /// How long a client has to look at a token (Back-Channel Logout 1.0, 2.4).
 const TOKEN_LASTS: i64 = 120;
 
@@ -64,7 +68,7 @@ type LogoutNotice = (String, String, String, i64);
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Attempt {
     Done,
     /// It answered something else, or nothing was posted.
     Failed,
@@ -74,14 +78,12 @@ enum Told {
 
 /// The clients that are being told something, and those that did not answer.
 #[derive(Default)]
-struct Receivers(HashMap<String, Receiver>);
+struct Receivers(HashMap<String, ClientState>);
 
 #[derive(Default)]
-struct Receiver {
+struct ClientState {
     in_flight: usize,
-    /// Times in a row without an answer.
-    silent: u32,
-    rests_until: Micros,
+    silence: ReceiverSilence,
 }
 
 impl Receivers {
@@ -90,36 +92,36 @@ impl Receivers {
     fn next<'a>(&self, due: &'a [String], now: Micros, posting: usize) -> Option<(&'a str, usize)> {
         let room = due.iter().map(|client| (client.as_str(), self.room(client, now, posting)));
         let room = room.filter(|(_, room)| *room > 0);
-        room.min_by_key(|(client, _)| self.0.get(*client).map_or(0, |receiver| receiver.in_flight))
+        room.min_by_key(|(client, _)| self.0.get(*client).map_or(0, |state| state.in_flight))
     }
 
     fn room(&self, client: &str, now: Micros, posting: usize) -> usize {
         let (slots, most) = match self.0.get(client) {
             None => (MOST_AT_ONCE, 1),
-            Some(receiver) if receiver.rests_until > now => return 0,
-            Some(Receiver { silent: 0, in_flight, .. }) => {
-                (MOST_SHARED, MOST_AT_CLIENT.saturating_sub(*in_flight))
+            Some(state) if state.silence.rests(now) => return 0,
+            Some(state) if state.silence.since().is_none() => {
+                (MOST_SHARED, MOST_AT_CLIENT.saturating_sub(state.in_flight))
             }
-            Some(Receiver { in_flight, .. }) => (MOST_SHARED, 1_usize.saturating_sub(*in_flight)),
+            Some(state) => (MOST_SHARED, 1_usize.saturating_sub(state.in_flight)),
         };
         slots.saturating_sub(posting).min(most)
     }
 
-    fn began(&mut self, client: &str) {
-        self.0.entry(client.to_owned()).or_default().in_flight += 1;
+    /// Returns since when this client has not answered.
+    fn began(&mut self, client: &str) -> Option<Micros> {
+        let state = self.0.entry(client.to_owned()).or_default();
+        state.in_flight += 1;
+        state.silence.since()
     }
 
-    fn ended(&mut self, client: &str, told: Told, now: Micros) {
-        let Some(receiver) = self.0.get_mut(client) else { return };
-        receiver.in_flight -= 1;
-        if told != Told::Silent {
-            (receiver.silent, receiver.rests_until) = (0, Micros(0));
-        } else if receiver.rests_until <= now {
-            let rest = FIRST_REST * 2_u32.pow(receiver.silent.min(8));
-            receiver.silent += 1;
-            receiver.rests_until = now.plus(rest.min(LONGEST_REST));
+    fn ended(&mut self, client: &str, attempt: Attempt, now: Micros) {
+        let Some(state) = self.0.get_mut(client) else { return };
+        state.in_flight -= 1;
+        match attempt {
+            Attempt::Silent => state.silence.unanswered(now),
+            Attempt::Done | Attempt::Failed => state.silence.answered(),
         }
-        if receiver.in_flight == 0 && receiver.silent == 0 {
+        if state.in_flight == 0 && state.silence.since().is_none() {
             self.0.remove(client);
         }
     }
@@ -142,13 +144,13 @@ impl LogoutNotices {
             // An outage is reported by the probes, and what is noted stays.
             let _ = self.begin(&mut posting, &mut receivers).await;
             // Whoever has answered makes room at once.
-            let told = tokio::select! {
+            let ended = tokio::select! {
                 going_on = stop.pause(LOOK_EVERY) => if going_on { None } else { return },
-                told = posting.join_next(), if !posting.is_empty() => told,
+                ended = posting.join_next(), if !posting.is_empty() => ended,
             };
             let others = std::iter::from_fn(|| posting.try_join_next());
-            for (client, told) in told.into_iter().chain(others).flatten() {
-                receivers.ended(&client, told, self.clock.now());
+            for (client, attempt) in ended.into_iter().chain(others).flatten() {
+                receivers.ended(&client, attempt, self.clock.now());
             }
         }
     }
@@ -157,7 +159,7 @@ impl LogoutNotices {
     /// is told much, keeps no other waiting.
     async fn begin(
         self: &Arc<Self>,
-        posting: &mut JoinSet<(String, Told)>,
+        posting: &mut JoinSet<(String, Attempt)>,
         receivers: &mut Receivers,
     ) -> Result<(), DbError> {
         let mut due = self.due().await?;
@@ -166,9 +168,9 @@ impl LogoutNotices {
             let is_all = taken.len() < room;
             let client = client.to_owned();
             for notice in taken {
-                receivers.began(&client);
+                let silent_since = receivers.began(&client);
                 let (notices, client) = (Arc::clone(self), client.clone());
-                posting.spawn(async move { (client, notices.post(notice).await) });
+                posting.spawn(async move { (client, notices.post(notice, silent_since).await) });
             }
             if is_all {
                 due.retain(|other| *other != client);
@@ -201,18 +203,22 @@ impl LogoutNotices {
             .bind(most as i64).fetch_all(pool).await)?)
     }
 
-    async fn post(&self, (session, client, account, attempts): LogoutNotice) -> Told {
+    async fn post(
+        &self,
+        (session, client, account, attempts): LogoutNotice,
+        silent_since: Option<Micros>,
+    ) -> Attempt {
         let live = self.live.snapshot();
         let known = live.apps.client(&client).map(|(_, client)| client);
-        let told = match known.and_then(|known| Some((known, known.backchannel_logout_uri.clone()?))) {
+        let attempt = match known.and_then(|known| Some((known, known.backchannel_logout_uri.clone()?))) {
             // Its owner, who had removed it, has signed in there again: the session has the same id.
-            Some(_) if self.goes_on(&session, &client).await => Told::Done,
+            Some(_) if self.goes_on(&session, &client).await => Attempt::Done,
             Some((known, uri)) => self.tell(known, uri, (&session, &account)).await,
-            None => Told::Done,
+            None => Attempt::Done,
         };
         let failed = usize::try_from(attempts - 1).unwrap_or_default();
-        let again = RETRIES.get(failed).filter(|_| told != Told::Done);
-        if told != Told::Done {
+        let again = RETRIES.get(failed).filter(|_| attempt != Attempt::Done);
+        if attempt != Attempt::Done {
             tracing::warn!(
                 client,
                 attempts,
@@ -222,36 +228,25 @@ impl LogoutNotices {
         }
         // If it cannot be written down, the note is taken again later.
         let _ = self.settle((&session, &client), again.copied()).await;
-        if told == Told::Silent {
-            let _ = self.postpone(&client).await;
+        if attempt == Attempt::Silent {
+            let _ = self.bound_waiting(&client, silent_since).await;
         }
-        told
+        attempt
     }
 
-    /// What else is due at a client that did not answer counts as tried, too: however much that is, its end is as near as
-    /// that of one note.
-    async fn postpone(&self, client: &str) -> Result<(), DbError> {
-        const GIVEN_UP: &str =
-            "DELETE FROM oidc_logouts WHERE client = $1 AND next_at <= $2 AND attempts >= $3";
-        let now = self.db.now(&self.clock).await?.0;
-        let most = RETRIES.len() as i64;
-        let given_up = execute!(&self.db => query(GIVEN_UP).bind(client).bind(now).bind(most))?;
-        if given_up > 0 {
-            tracing::warn!(client, given_up, "a client could not be told that some signed out");
-        }
-        let wait = |(tried, wait): (usize, &Duration)| format!("WHEN {tried} THEN {}", wait.as_micros());
-        let waits: Vec<String> = RETRIES.iter().enumerate().map(wait).collect();
-        let tried = format!(
-            "UPDATE oidc_logouts SET attempts = attempts + 1, next_at = $2 + CASE attempts {} END
-            WHERE (session, client) IN (SELECT session, client FROM oidc_logouts WHERE client = $1 AND next_at <= $2
-                AND attempts < $3 ORDER BY next_at LIMIT $4) AND next_at <= $2 AND attempts < $3",
-            waits.join(" ")
-        );
-        let mut postponed = BATCH;
-        while postponed == BATCH {
-            let sql = AssertSqlSafe(tried.clone());
-            postponed =
-                execute!(&self.db => query(sql).bind(client).bind(now).bind(most).bind(BATCH as i64))?;
+    /// Notes that a client does not answer are told one at a time, so many would wait for ever: those that were not tried
+    /// wait from now on, and what has waited long enough is given up, if the client has not answered since.
+    async fn bound_waiting(&self, client: &str, silent_since: Option<Micros>) -> Result<(), DbError> {
+        const WAIT: &str = "UPDATE oidc_logouts SET next_at = $1 WHERE client = $2 AND next_at = 0";
+        const GIVE_UP: &str = "DELETE FROM oidc_logouts WHERE client = $1 AND next_at <= $2";
+        let now = self.db.now(&self.clock).await?;
+        execute!(&self.db => query(WAIT).bind(now.0).bind(client))?;
+        if silent_since.is_some_and(|since| self.clock.now().since(since) >= GIVEN_UP_AFTER) {
+            let before = now.minus(GIVEN_UP_AFTER);
+            let given_up = execute!(&self.db => query(GIVE_UP).bind(client).bind(before.0))?;
+            if given_up > 0 {
+                tracing::warn!(client, given_up, "a client could not be told that some signed out");
+            }
         }
         Ok(())
     }
@@ -277,7 +272,7 @@ impl LogoutNotices {
         Ok(())
     }
 
-    async fn tell(&self, client: &OidcClient, uri: Url, (session, account): (&str, &str)) -> Told {
+    async fn tell(&self, client: &OidcClient, uri: Url, (session, account): (&str, &str)) -> Attempt {
         let now = self.clock.now().seconds();
         let claims = json!({
             "iss": self.issuer,
@@ -296,9 +291,9 @@ impl LogoutNotices {
         let posted = sender.post(uri).header("content-type", "application/x-www-form-urlencoded").body(form);
         match posted.send().await {
             // 400: it does not know the session, and never will.
-            Ok(answer) if answer.status().is_success() || answer.status() == 400 => Told::Done,
-            Ok(_) => Told::Failed,
-            Err(_) => Told::Silent,
+            Ok(answer) if answer.status().is_success() || answer.status() == 400 => Attempt::Done,
+            Ok(_) => Attempt::Failed,
+            Err(_) => Attempt::Silent,
         }
     }
 }
@@ -308,6 +303,7 @@ mod tests {
     use super::*;
 
     const NOW: Micros = Micros::from_seconds(1_700_000_000);
+    use crate::https::{FIRST_REST, LONGEST_REST};
 
     /// Whom of these it tells, in turn, until there is no room.
     fn told(
@@ -319,7 +315,9 @@ mod tests {
         let due: Vec<String> = due.iter().map(|client| (*client).to_owned()).collect();
         let mut told = Vec::new();
         while let Some((client, room)) = receivers.next(&due, now, *posting) {
-            (0..room).for_each(|_| receivers.began(client));
+            for _ in 0..room {
+                receivers.began(client);
+            }
             *posting += room;
             told.push((client.to_owned(), room));
         }
@@ -347,17 +345,17 @@ mod tests {
         told(&mut receivers, &["silent"], now, &mut posting);
         assert_eq!(posting, MOST_AT_CLIENT);
         // All of them at once are one time.
-        (0..MOST_AT_CLIENT).for_each(|_| receivers.ended("silent", Told::Silent, now));
+        (0..MOST_AT_CLIENT).for_each(|_| receivers.ended("silent", Attempt::Silent, now));
         for rest in [5, 10, 20, 40, 60, 60].map(Duration::from_secs) {
             let just_before = now.plus(rest - Duration::from_micros(1));
             assert!(told(&mut receivers, &["silent"], just_before, &mut 0).is_empty());
             now = now.plus(rest);
             assert_eq!(told(&mut receivers, &["silent"], now, &mut 0), [("silent".to_owned(), 1)]);
-            receivers.ended("silent", Told::Silent, now);
+            receivers.ended("silent", Attempt::Silent, now);
         }
         now = now.plus(LONGEST_REST);
         told(&mut receivers, &["silent"], now, &mut 0);
-        receivers.ended("silent", Told::Failed, now);
+        receivers.ended("silent", Attempt::Failed, now);
         assert!(receivers.0.is_empty(), "it answers");
         let (mut posting, other) = (0, "other");
         told(&mut receivers, &["silent", other], now, &mut posting);
@@ -374,7 +372,7 @@ mod tests {
             told(&mut receivers, wave, NOW, &mut 0);
         }
         silent.iter().for_each(|client| {
-            (0..receivers.0[*client].in_flight).for_each(|_| receivers.ended(client, Told::Silent, NOW))
+            (0..receivers.0[*client].in_flight).for_each(|_| receivers.ended(client, Attempt::Silent, NOW))
         });
         told(&mut receivers, &silent, NOW.plus(FIRST_REST), &mut posting);
         assert_eq!(posting, MOST_SHARED);

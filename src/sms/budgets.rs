@@ -233,7 +233,7 @@ impl SmsBudgets {
     }
 
     /// Notices a loss before the next request does, and that somebody still counts here.
-    pub async fn look_at_windows(&self, limits: &MessageLimits) {
+    pub async fn forget_if_lost(&self, limits: &MessageLimits) {
         let found = self.limiter.store().rebuild_generation(MARK, &limits.shape()).await;
         if let Ok(found) = found {
             self.known().take_if(|(_, known)| Some(*known) != found);

@@ -131,8 +131,8 @@ impl SmsCodes {
     }
 
     /// Notices what the window store has lost.
-    pub async fn look_at_windows(&self, live: &LiveSettings) {
-        self.0.budgets.look_at_windows(&self.message_limits(live)).await;
+    pub async fn forget_if_lost(&self, live: &LiveSettings) {
+        self.0.budgets.forget_if_lost(&self.message_limits(live)).await;
     }
 
     pub(super) fn message_limits(&self, live: &LiveSettings) -> Arc<MessageLimits> {

@@ -26,6 +26,7 @@ use crate::clock::{Clock, Micros};
 use crate::config::{WebhookEvent, WebhookSettings};
 use crate::db::{Db, DbError, execute, on_db};
 use crate::entropy::Entropy;
+use crate::https::ReceiverSilence;
 use crate::stop::{StopSender, StopSignal};
 use notices::WebhookNotice;
 use signed::{PostResult, WebhookEndpoint};
@@ -58,9 +59,6 @@ const RETRIES: [Duration; 9] = {
         minutes(24 * 60),
     ]
 };
-/// For how long a receiver that did not answer is told nothing more; twice as long each time, up to the longest.
-const FIRST_REST: Duration = Duration::from_secs(5);
-const LONGEST_REST: Duration = Duration::from_secs(60);
 /// Notices of a receiver that wait in memory for a database that is out.
 const MOST_UNSAVED: usize = 16;
 
@@ -81,26 +79,6 @@ struct UnsavedNotice {
     notice: WebhookNotice,
     attempts: usize,
     next_at: Micros,
-}
-
-/// Until when a receiver is told nothing.
-#[derive(Default)]
-struct ReceiverRest {
-    /// Times in a row without an answer.
-    silent: u32,
-    until: Micros,
-}
-
-impl ReceiverRest {
-    fn posted(&mut self, posted: &PostResult, now: Micros) {
-        *self = match posted {
-            PostResult::Silent { .. } => {
-                let rest = FIRST_REST * 2_u32.pow(self.silent.min(8));
-                Self { silent: self.silent + 1, until: now.plus(rest.min(LONGEST_REST)) }
-            }
-            _ => Self::default(),
-        };
-    }
 }
 
 impl Webhooks {
@@ -178,7 +156,7 @@ impl Webhooks {
         loop {
             let mut after = i64::MAX;
             for receiver in &self.receivers {
-                after = after.min(self.told(&receiver.endpoint.id, now).await?);
+                after = after.min(self.cursor_of(&receiver.endpoint.id, now).await?);
             }
             let news = self.sources.recorded(after, BATCH).await?;
             for notice in
@@ -188,7 +166,7 @@ impl Webhooks {
             }
             let Some((last, _)) = news.last() else { return Ok(()) };
             for receiver in &self.receivers {
-                self.table.has_told(&receiver.endpoint.id, *last).await?;
+                self.table.advance(&receiver.endpoint.id, *last).await?;
             }
             if news.len() < BATCH as usize {
                 return Ok(());
@@ -197,9 +175,9 @@ impl Webhooks {
     }
 
     /// The number in the record up to which a receiver was told.
-    async fn told(&self, endpoint: &str, now: Micros) -> Result<i64, DbError> {
-        if let Some(told) = self.table.told(endpoint).await? {
-            return Ok(told);
+    async fn cursor_of(&self, endpoint: &str, now: Micros) -> Result<i64, DbError> {
+        if let Some(cursor) = self.table.cursor(endpoint).await? {
+            return Ok(cursor);
         }
         let before = self.sources.recorded_before(now.minus(LOOK_BACK)).await?;
         self.table.begin(endpoint, before).await?;
@@ -233,11 +211,11 @@ impl Webhooks {
     }
 
     async fn post_due(&self, receiver: &WebhookReceiver, mut stop: StopSignal) {
-        let mut rest = ReceiverRest::default();
+        let mut silence = ReceiverSilence::default();
         loop {
             let posted = tokio::select! {
                 () = stop.told() => return,
-                posted = self.post_next(receiver, &mut rest) => posted,
+                posted = self.post_next(receiver, &mut silence) => posted,
             };
             // A database that does not answer is told by the task that looks for news.
             if !posted.unwrap_or(false) && !stop.pause(POST_EVERY).await {
@@ -247,17 +225,21 @@ impl Webhooks {
     }
 
     /// Posts what is due; false if nothing is.
-    async fn post_next(&self, receiver: &WebhookReceiver, rest: &mut ReceiverRest) -> Result<bool, DbError> {
+    async fn post_next(
+        &self,
+        receiver: &WebhookReceiver,
+        silence: &mut ReceiverSilence,
+    ) -> Result<bool, DbError> {
         let endpoint = &receiver.endpoint;
         let unsaved = receiver.unsaved.lock().pop_front();
         if let Some(unsaved) = unsaved {
-            return Ok(self.take_unsaved(receiver, unsaved, rest).await);
+            return Ok(self.take_unsaved(receiver, unsaved, silence).await);
         }
-        if rest.until > self.table.clock.now() {
+        if silence.rests(self.table.clock.now()) {
             return Ok(false);
         }
         let Some(due) = self.table.take(&endpoint.id).await? else { return Ok(false) };
-        let posted = self.post(endpoint, &due.notice, &due.body, rest).await;
+        let posted = self.post(endpoint, &due.notice, &due.body, silence).await;
         let mut again = None;
         match posted {
             PostResult::Delivered => {}
@@ -283,15 +265,15 @@ impl Webhooks {
         &self,
         receiver: &WebhookReceiver,
         mut unsaved: UnsavedNotice,
-        rest: &mut ReceiverRest,
+        silence: &mut ReceiverSilence,
     ) -> bool {
         if self.save(&unsaved.notice, &receiver.endpoint).await.is_ok() {
             return true;
         }
         let now = self.table.clock.now();
-        if unsaved.next_at <= now && rest.until <= now {
+        if unsaved.next_at <= now && !silence.rests(now) {
             let (id, body) = (&unsaved.notice.id, unsaved.notice.body());
-            match self.post(&receiver.endpoint, id, &body, rest).await {
+            match self.post(&receiver.endpoint, id, &body, silence).await {
                 PostResult::Delivered | PostResult::Gone => return true,
                 PostResult::Failed { .. } | PostResult::Silent { .. } => {
                     let wait = RETRIES[unsaved.attempts.min(RETRIES.len() - 1)];
@@ -314,10 +296,13 @@ impl Webhooks {
         endpoint: &WebhookEndpoint,
         notice: &str,
         body: &str,
-        rest: &mut ReceiverRest,
+        silence: &mut ReceiverSilence,
     ) -> PostResult {
         let posted = endpoint.post(notice, body, self.table.clock.now()).await;
-        rest.posted(&posted, self.table.clock.now());
+        match &posted {
+            PostResult::Silent { .. } => silence.unanswered(self.table.clock.now()),
+            PostResult::Delivered | PostResult::Gone | PostResult::Failed { .. } => silence.answered(),
+        }
         counter!("gatehouse_webhook_attempts_total", "result" => posted.word()).increment(1);
         posted
     }
@@ -360,7 +345,7 @@ impl DeliveryTable {
         Ok(())
     }
 
-    async fn told(&self, endpoint: &str) -> Result<Option<i64>, DbError> {
+    async fn cursor(&self, endpoint: &str) -> Result<Option<i64>, DbError> {
         const SQL: &str = "SELECT news FROM webhook_receivers WHERE endpoint = $1";
         Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(endpoint).fetch_optional(pool).await)?)
     }
@@ -372,7 +357,7 @@ impl DeliveryTable {
         Ok(())
     }
 
-    async fn has_told(&self, endpoint: &str, last: i64) -> Result<(), DbError> {
+    async fn advance(&self, endpoint: &str, last: i64) -> Result<(), DbError> {
         const SQL: &str = "UPDATE webhook_receivers SET news = $2 WHERE endpoint = $1 AND news < $2";
         execute!(&self.db => query(SQL).bind(endpoint).bind(last))?;
         Ok(())

@@ -4,6 +4,7 @@
 mod apps_and_access;
 mod document;
 mod fits;
+mod kept_back;
 mod transcript;
 mod unstorable;
 

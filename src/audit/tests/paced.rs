@@ -24,7 +24,7 @@ const fn bounded_by(action: Action) -> &'static str {
     match action {
         Action::SignIn | Action::PasswordDisabled => "login-account, login-address, login-network",
         Action::Attempt => "guard-account, guard-address, guard-network; a program's token",
-        Action::FactorFailed | Action::TotpDisabled => "factor-account, factor-device",
+        Action::TotpDisabled => "an administrator, or whoever sets the app up again",
         Action::Guess => "sms-guess, login-address, login-network",
         Action::Reset => "sms-phone: it takes a code",
         Action::Send => "sms-phone, sms-address, sms-network, sms-total",
@@ -36,6 +36,7 @@ const fn bounded_by(action: Action) -> &'static str {
         Action::Custom | Action::Request => "nobody",
         Action::FactorAdded
         | Action::FactorRemoved
+        | Action::FactorFailed
         | Action::ConsentGiven
         | Action::TokenReuse
         | Action::ClientCall => "",
@@ -43,11 +44,14 @@ const fn bounded_by(action: Action) -> &'static str {
 }
 
 /// Those that are a row each: whatever else there is, anybody may do as often as they like.
-fn is_row_each(action: Action, outcome: Outcome, name: &str) -> bool {
+fn is_row_each(action: Action, outcome: Outcome, name: &str, from_device: bool) -> bool {
     use Outcome::{Began, Ended, Failed, Ok, Refused, Unknown, Withheld, Wrong};
     match action {
-        Action::SignIn => [Wrong, Unknown, Withheld, Failed, Began, Ended].contains(&outcome),
-        Action::FactorFailed => name == "totp",
+        Action::SignIn => {
+            [Unknown, Withheld, Failed, Began, Ended].contains(&outcome)
+                || outcome == Wrong && name != "device"
+        }
+        Action::Attempt if from_device => ![Refused, Wrong].contains(&outcome),
         Action::Register => outcome != Refused && (outcome != Failed || name != "unfit-password"),
         Action::Captcha => outcome == Wrong,
         Action::Admin => {
@@ -60,6 +64,7 @@ fn is_row_each(action: Action, outcome: Outcome, name: &str) -> bool {
         Action::Custom => [Ok, Wrong, Unknown, Withheld, Failed, Refused, Began, Ended].contains(&outcome),
         Action::FactorAdded
         | Action::FactorRemoved
+        | Action::FactorFailed
         | Action::ConsentGiven
         | Action::TokenReuse
         | Action::ClientCall => false,
@@ -79,33 +84,48 @@ const REFUSED: [Outcome; 5] =
 /// Of one account from an address each time, and of nobody from all addresses of a network.
 async fn whatever_is_done_at_will_is_few_rows_and_few_bytes_a_minute(database: TestDatabase) {
     let rig = rig(database).await;
-    let names = ["passkey", "recovery", "totp", "unfit-password", "account-export", "access", "login-taken"];
+    let names = [
+        "passkey",
+        "recovery",
+        "totp",
+        "device",
+        "unfit-password",
+        "account-export",
+        "access",
+        "login-taken",
+    ];
     let all = Action::VARIANTS
         .iter()
         .flat_map(|action| Outcome::VARIANTS.iter().map(move |outcome| (*action, *outcome)));
     for (action, outcome) in all {
-        let mut flooded = false;
-        for name in names {
+        let mut flooded = None;
+        for (name, from_device) in names.iter().flat_map(|name| [false, true].map(|device| (*name, device))) {
             let event = AuditEvent {
                 name: Some(name),
+                detail: from_device.then(|| device(0)),
                 account: Some(EventSubject::Login("alice")),
                 ..AuditEvent::new(NOON, action, outcome)
             };
             let is_each = recording(&event) == Recording::Each;
-            let expected = is_row_each(action, outcome, name) && !REFUSED.contains(&outcome);
-            assert_eq!(is_each, expected, "{action:?} {outcome:?} {name}");
+            let expected = is_row_each(action, outcome, name, from_device) && !REFUSED.contains(&outcome);
+            assert_eq!(is_each, expected, "{action:?} {outcome:?} {name} {from_device}");
             assert!(
                 !is_each || !bounded_by(action).is_empty(),
                 "nothing bounds {action:?} {outcome:?} {name}"
             );
-            if !is_each && !flooded {
-                flooded = true;
+            if !is_each && flooded != Some(true) {
+                flooded = Some(from_device);
                 flood(&rig, &event).await;
             }
         }
     }
 }
 
+fn device(number: u32) -> String {
+    format!(r#"{{"device":"{number:032x}"}}"#)
+}
+
+/// If it says a device, from another one each time.
 async fn flood(rig: &Rig, event: &AuditEvent<'_>) {
     for account in [event.account, None] {
         for number in 0..TIMES {
@@ -117,6 +137,7 @@ async fn flood(rig: &Rig, event: &AuditEvent<'_>) {
                 account,
                 address: Some(address),
                 network: Some(network),
+                detail: event.detail.as_ref().map(|_| device(number)),
                 ..event.clone()
             });
         }

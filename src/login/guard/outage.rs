@@ -13,7 +13,7 @@ use gatehouse_limiter::{
     Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, RuleAction, UnclaimedHold, window,
 };
 
-use super::counting::{CountingMode, GuardLimits, GuardedLogin, OWN};
+use super::counting::{CountingMode, GuardLimits, GuardedLogin, OWN, enforced};
 use super::slot::{AttemptSlot, HeldInOutage, InFlightTicket, NotYet, SlotHold};
 use super::{ASKED, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
@@ -50,7 +50,8 @@ impl LoginGuard {
             return None;
         }
         let GuardLimits { account, device, .. } = login.limits(limits);
-        let longest = account.longest_window().max(device.longest_window());
+        let enforced = [account, device].into_iter().filter(|limit| enforced(limit));
+        let longest = enforced.map(Limit::longest_window).max().unwrap_or_default();
         let retry_after = last.plus(longest).since(self.failures.clock().now());
         let refusal = Refusal { then: RuleAction::Block, retry_after, ..ASKED };
         (retry_after > Duration::ZERO).then(|| refused(login, mode, refusal))

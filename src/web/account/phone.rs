@@ -6,7 +6,7 @@ use actix_web::web::Json;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::accounts::{Account, AuthenticatedSession};
+use crate::accounts::Account;
 use crate::captcha::CaptchaForm;
 use crate::login::Password;
 use crate::sms::{Phone, Purpose, SmsCode};
@@ -71,20 +71,16 @@ pub async fn show(visit: PageRequest, Member(who): Member, services: ServicesDat
 
 pub async fn submit(
     visit: PageRequest,
-    Member(who): Member,
+    _: Member,
     body: UnreadBody<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let act = |visit, form, services| submit_once(visit, who, form, services);
-    once(visit, services, body, FormReach::AnyInstance, act).await
+    once(visit, services, body, FormReach::AnyInstance, submit_once).await
 }
 
-async fn submit_once(
-    visit: PageRequest,
-    who: AuthenticatedSession,
-    form: CodeForm,
-    services: ServicesData,
-) -> WebResult {
+/// The session is looked up last, as everywhere: whoever keeps the form back gains nothing.
+async fn submit_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
+    let Member(who) = session::member(visit.request()).await?;
     require_open(&visit, &services, &who, PHONE.path).await?;
     let live = visit.live(&services);
     let page = CodePage::new(&visit, &PHONE, Some(who.account.login.as_str()), None);
@@ -115,20 +111,15 @@ pub async fn show_removal(visit: PageRequest, Member(who): Member, services: Ser
 
 pub async fn remove(
     visit: PageRequest,
-    Member(who): Member,
+    _: Member,
     body: UnreadBody<FormPairs>,
     services: ServicesData,
 ) -> WebResult {
-    let act = |visit, form, services| remove_once(visit, who, form, services);
-    once(visit, services, body, FormReach::AnyInstance, act).await
+    once(visit, services, body, FormReach::AnyInstance, remove_once).await
 }
 
-async fn remove_once(
-    visit: PageRequest,
-    who: AuthenticatedSession,
-    form: CodeForm,
-    services: ServicesData,
-) -> WebResult {
+async fn remove_once(visit: PageRequest, form: CodeForm, services: ServicesData) -> WebResult {
+    let Member(who) = session::member(visit.request()).await?;
     if who.account.password_disabled_at.is_some() {
         return Ok(visit.see_other("/account", None));
     }
@@ -185,7 +176,8 @@ pub async fn api_set(body: Json<SetPhoneBody>, call: ApiRequest) -> WebResult {
     security(("session" = [])),
     extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in", "step-up-required"])))
 )]
-pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest, Member(who): Member) -> WebResult {
+pub async fn api_remove(body: Json<RemovePhoneBody>, call: ApiRequest) -> WebResult {
+    let Member(who) = session::member(call.request()).await?;
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());
     }

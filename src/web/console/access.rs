@@ -629,11 +629,11 @@ pub struct AccessRequest {
     ])))
 )]
 pub async fn api_save(
-    Permitted { admin, .. }: Permitted<SaveAccess>,
+    permitted: Permitted<SaveAccess>,
     request: HttpRequest,
     wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let wanted = wanted.read().await?;
+    let (admin, wanted) = permitted.read(wanted).await?;
     let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&wanted.reason)?.to_owned();
     let AccessRequest { deny, allow, challenge_everyone_until, pause_sms, .. } = wanted;

@@ -448,11 +448,11 @@ pub struct AppsRequest {
     ])))
 )]
 pub async fn api_save(
-    Permitted { admin, .. }: Permitted<SaveApps>,
+    permitted: Permitted<SaveApps>,
     request: HttpRequest,
     wanted: UnreadBody<AppsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let AppsRequest { apps, toml, reason } = wanted.read().await?;
+    let (admin, AppsRequest { apps, toml, reason }) = permitted.read(wanted).await?;
     SentDraft { part: &APPS, json: apps, toml }.save(&admin, &request, &reason).await
 }
 
@@ -481,10 +481,10 @@ pub struct AppsPreviewRequest {
     extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn api_preview(
-    Permitted { admin, .. }: Permitted<TryApps>,
+    permitted: Permitted<TryApps>,
     wanted: UnreadBody<AppsPreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let AppsPreviewRequest { apps, toml } = wanted.read().await?;
+    let (admin, AppsPreviewRequest { apps, toml }) = permitted.read(wanted).await?;
     let body = SentDraft { part: &APPS, json: apps, toml }.body()?;
     match tried(&admin, body).await?.map_err(Problem::invalid_draft)? {
         Trial::Done(tried) => Ok(HttpResponse::Ok().json(tried)),

@@ -45,11 +45,11 @@ const CONSOLE: &str = "/admin";
     extensions(("x-problems" = json!([BODY, ATTEMPT, ADMIN, PASSWORD, "invalid-factor", "step-up-required"])))
 )]
 pub async fn api_submit(
-    Permitted { admin, .. }: Permitted<ConfirmPassword>,
+    permitted: Permitted<ConfirmPassword>,
     request: HttpRequest,
     body: UnreadBody<ConfirmBody>,
 ) -> WebResult {
-    let body = body.read().await?;
+    let (admin, body) = permitted.read(body).await?;
     let call = ApiRequest::admit(&request)?;
     let session = admin.session().ok_or(Problem::Forbidden)?;
     let confirmed = body.confirm(&call, session, &admin.account).await?;

@@ -11,6 +11,7 @@ use std::pin::Pin;
 
 use actix_web::dev::Payload;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::accounts::{Account, AdminScope, AuthenticatedSession, Session, SessionToken};
@@ -20,6 +21,7 @@ use crate::tuning::ChangeAuthor;
 use crate::web::console::FormProblem;
 use crate::web::form::value;
 use crate::web::http::client::SubjectBytes;
+use crate::web::http::extract::UnreadBody;
 use crate::web::http::{
     ClientAddress, ErrorKind, ErrorPage, Layout, Next, PageRequest, Problem, ServicesData, WebError,
     app_data, extract,
@@ -262,7 +264,7 @@ impl FromRequest for AdminRequest {
     }
 }
 
-async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, WebError> {
+async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, Problem> {
     let (services, edge) = app_data(request)?;
     let (token, client) = (edge.session_token(request.headers()), ClientAddress::of(request, &edge.trusted));
     let path = request.match_pattern().unwrap_or_default();
@@ -275,7 +277,7 @@ async fn guard_call(request: &HttpRequest, kind: AccessKind) -> Result<Admin, We
         DenialReason::Foreign => Problem::Csrf,
         DenialReason::Unconfirmed => Problem::ConfirmationRequired,
     };
-    authorized.map_err(|denied| problem(denied).into())
+    authorized.map_err(problem)
 }
 
 /// Decides on a request, and records a refusal. `path` is the pattern in the URL table. `ours`: it does not come from
@@ -380,9 +382,40 @@ admin_parts! {
     ConfirmPassword = Try, [];
 }
 
+/// An administrator, or a program with a token, whom a part of the API admits. As a handler's argument.
 pub struct Permitted<P> {
-    pub admin: Admin,
+    admin: Admin,
+    request: HttpRequest,
     part: PhantomData<P>,
+}
+
+impl<P: AdminPart> Permitted<P> {
+    /// For a call without a body.
+    pub fn admin(self) -> Admin {
+        self.admin
+    }
+
+    /// Nothing of strangers is read, and a call that keeps its body back gains nothing: it is judged once more when the body
+    /// is there.
+    pub async fn read<T: DeserializeOwned + 'static, const LIMIT: usize>(
+        self,
+        body: UnreadBody<T, LIMIT>,
+    ) -> Result<(Admin, T), Problem> {
+        let body = body.read().await?;
+        Ok((self.judge_again().await?, body))
+    }
+
+    /// For a body that was read beside the first judgement.
+    pub async fn judge_again(self) -> Result<Admin, Problem> {
+        judge::<P>(&self.request).await
+    }
+}
+
+async fn judge<P: AdminPart>(request: &HttpRequest) -> Result<Admin, Problem> {
+    match !P::SCOPES.is_empty() && extract::sends_token(request) {
+        true => by_token(request, P::SCOPES).await,
+        false => guard_call(request, P::KIND).await,
+    }
 }
 
 impl<P: AdminPart> FromRequest for Permitted<P> {
@@ -392,18 +425,14 @@ impl<P: AdminPart> FromRequest for Permitted<P> {
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let request = request.clone();
         Box::pin(async move {
-            let admin = if !P::SCOPES.is_empty() && extract::sends_token(&request) {
-                by_token(&request, P::SCOPES).await
-            } else {
-                guard_call(&request, P::KIND).await
-            };
-            Ok(Self { admin: admin?, part: PhantomData })
+            let admin = judge::<P>(&request).await?;
+            Ok(Self { admin, request, part: PhantomData })
         })
     }
 }
 
 /// A token is as good as its maker: it ends when they are no administrator any more.
-async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, WebError> {
+async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin, Problem> {
     let (services, edge) = app_data(request)?;
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = extract::admit_token(request, services, client).await?;
@@ -419,5 +448,5 @@ async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin,
     }
     let path = request.match_pattern().unwrap_or_default();
     admin.failed("access", &json!({ "path": path, "why": "scope" }));
-    Err(Problem::InsufficientScope.into())
+    Err(Problem::InsufficientScope)
 }

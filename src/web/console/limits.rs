@@ -301,11 +301,11 @@ pub struct LimitsRequest {
     ])))
 )]
 pub async fn api_save(
-    Permitted { admin, .. }: Permitted<SaveLimits>,
+    permitted: Permitted<SaveLimits>,
     request: HttpRequest,
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let LimitsRequest { limits: json, toml, reason } = wanted.read().await?;
+    let (admin, LimitsRequest { limits: json, toml, reason }) = permitted.read(wanted).await?;
     SentDraft { part: &LIMITS, json, toml }.save(&admin, &request, &reason).await
 }
 

@@ -154,12 +154,12 @@ pub async fn api_brakes(_: Permitted<ReadEvents>, services: ServicesData) -> Res
     extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
 )]
 pub async fn api_lift(
-    Permitted { admin, .. }: Permitted<ClearSubjects>,
+    permitted: Permitted<ClearSubjects>,
     prefix: Path<String>,
     query: Query<Lifting>,
     body: Result<Bytes, Error>,
 ) -> Result<HttpResponse, Problem> {
-    let reason = reason(&query.reason, body)?;
+    let (admin, reason) = (permitted.judge_again().await?, reason(&query.reason, body)?);
     match lift_brake(&admin, &prefix, query.program.as_deref(), &reason).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),

@@ -114,6 +114,8 @@ async fn overview(request: &AdminRequest, span: &'static TrafficSpan) -> Result<
         said: Some(policy),
         ..Warning::new(visit.locale, ["warning.evicts-title", "warning.evicts-text"])
     }));
+    let ahead = health.store_clock_ahead.unwrap_or_default();
+    warnings.extend(counted(["warning.store-clock-title", "warning.store-clock-text"], ahead));
     warnings.extend(counted(["warning.dropped-title", "warning.dropped-text"], services.audit.lost()));
     warnings.extend(counted(["warning.disabled-title", "warning.disabled-text"], day_so_far.disabled));
     warnings.extend(messages_spent(visit.locale, services).await);

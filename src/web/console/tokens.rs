@@ -167,10 +167,10 @@ pub async fn api_list(_: Permitted<ReadTokens>, services: ServicesData) -> Resul
     extensions(("x-problems" = json!([ADMIN, CHANGE, BODY, "too-many-tokens"])))
 )]
 pub async fn api_create(
-    Permitted { admin, .. }: Permitted<ChangeTokens>,
+    permitted: Permitted<ChangeTokens>,
     body: UnreadBody<TokenRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let TokenRequest { name, scopes, expires_in } = body.read().await?;
+    let (admin, TokenRequest { name, scopes, expires_in }) = permitted.read(body).await?;
     let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
     let new = parse(&admin.services, &name, &scopes, Ok(expires_in.map(Duration::from_secs)));
     let error = |(field, message): (Field, Message)| match (field, message) {
@@ -204,11 +204,11 @@ pub async fn api_create(
     extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
 )]
 pub async fn api_revoke(
-    Permitted { admin, .. }: Permitted<ChangeTokens>,
+    permitted: Permitted<ChangeTokens>,
     id: Path<String>,
 ) -> Result<HttpResponse, Problem> {
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
-    match revoke_token(&admin, id).await? {
+    match revoke_token(&permitted.admin(), id).await? {
         Some(_) => Ok(HttpResponse::NoContent().finish()),
         None => Err(Problem::NotFound),
     }

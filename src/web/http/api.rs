@@ -191,7 +191,12 @@ impl ApiRequest {
             }
             // That of a device, and that of the address for recovery codes, are told to nobody else.
             (CountedAs::Factor, Some(DeniedRule { limit: name, .. })) => {
-                let own = [&limits.factor_account, &limits.factor_device, &limits.login_address];
+                let own = [
+                    &limits.factor_account,
+                    &limits.factor_device,
+                    &limits.login_address,
+                    &limits.login_network,
+                ];
                 let own: Vec<&Limit> = own.into_iter().filter(|limit| limit.name() == name).collect();
                 return limited(response, &own, full);
             }

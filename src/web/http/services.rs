@@ -86,6 +86,10 @@ pub struct Report {
     /// `store.allow_eviction`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction: Option<String>,
+    /// Seconds by which the clock of Redis is ahead of the database's, if Redis has lost what it counted and that keeps it
+    /// from being rebuilt. Meanwhile it counts as down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_clock_ahead: Option<u64>,
     /// Hits are counted in this process alone.
     #[serde(skip)]
     pub counts_alone: bool,

@@ -1,5 +1,8 @@
 //! Back-channel logout: clients are told that a session has ended, however that was.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gatehouse::accounts::{AccountAct, Username};
@@ -16,11 +19,17 @@ on_both_stores! {
     a_client_that_does_not_answer_is_told_again,
     many_ends_at_once_are_told_at_once,
     clients_that_do_not_answer_delay_no_other,
+    what_waits_for_a_client_that_is_away_is_told_when_it_is_back,
+    what_waits_for_a_client_that_answers_nothing_for_hours_is_given_up,
 }
 
-/// `wiki`, which listens at this address.
+/// `wiki`, which listens there.
 fn listening(at: &MockServer) -> String {
-    let uri = format!("backchannel_logout_uri = '{}/logout'\nallow_private = true\n", at.uri());
+    listening_at(&at.uri())
+}
+
+fn listening_at(url: &str) -> String {
+    let uri = format!("backchannel_logout_uri = '{url}/logout'\nallow_private = true\n");
     clients().replace("post_logout_redirect_uris", &format!("{uri}post_logout_redirect_uris"))
 }
 
@@ -165,17 +174,89 @@ async fn clients_that_do_not_answer_delay_no_other(store: Store) {
     assert_eq!(browser.submit("/account", "/logout", &[]).await.status, 303);
     assert_eq!(told(&receiver, 1).await.len(), 1);
     assert!(hanging.taken() <= 32, "told {} times before", hanging.taken());
-    // What waits for them is not told in vain one by one.
-    let counts = async || {
-        let db = gatehouse::db::Db::connect(&app.database).await.unwrap();
-        const SQL: &str = "SELECT COUNT(*) FROM oidc_logouts WHERE attempts = 0";
-        match &db {
-            gatehouse::db::Db::Sqlite(pools) => sqlx::query_scalar::<_, i64>(SQL).fetch_one(&pools.all).await,
-            gatehouse::db::Db::Postgres(pools) => {
-                sqlx::query_scalar::<_, i64>(SQL).fetch_one(&pools.all).await
+    assert_eq!(waiting(&app).await, 320, "nothing is given up before it was tried");
+}
+
+/// How many notes there are.
+async fn waiting(app: &TestApp) -> i64 {
+    const SQL: &str = "SELECT COUNT(*) FROM oidc_logouts";
+    match &gatehouse::db::Db::connect(&app.database).await.unwrap() {
+        gatehouse::db::Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.all).await.unwrap(),
+        gatehouse::db::Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.all).await.unwrap(),
+    }
+}
+
+/// An address at which every connection is closed at once, until something listens there.
+struct ClosingServer {
+    listener: std::net::TcpListener,
+    closed: Arc<AtomicUsize>,
+    closing: tokio::task::JoinHandle<()>,
+}
+
+impl ClosingServer {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let taking = tokio::net::TcpListener::from_std(listener.try_clone().unwrap()).unwrap();
+        let closed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&closed);
+        let closing = tokio::spawn(async move {
+            while taking.accept().await.is_ok() {
+                counted.fetch_add(1, Ordering::SeqCst);
             }
+        });
+        Self { listener, closed, closing }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.listener.local_addr().unwrap())
+    }
+
+    fn closed(&self) -> usize {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    async fn listens(self) -> MockServer {
+        self.closing.abort();
+        let _ = self.closing.await;
+        MockServer::builder().listener(self.listener).start().await
+    }
+}
+
+/// It was away for longer than one note is tried, if each time that it does not answer counted for all of them.
+async fn what_waits_for_a_client_that_is_away_is_told_when_it_is_back(store: Store) {
+    let away = ClosingServer::start();
+    let app = start(TestApp::on(store).file(&listening_at(&away.url()))).await;
+    note(&app, &["wiki"], 40).await;
+    // First a wave, then one at a time, once it has rested.
+    for tried in 8..20 {
+        until("it is tried", async || away.closed() >= tried).await;
+        let rested = tokio::time::Instant::now() + Duration::from_secs(60);
+        while away.closed() == tried && tokio::time::Instant::now() < rested {
+            // A rest begins once the answer has been read, which may be after the clock was moved.
+            app.advance(Duration::from_secs(61));
+            tokio::time::sleep(Duration::from_millis(600)).await; // a task with a timer of its own posts
         }
-    };
-    until("all count as tried", async || counts().await.unwrap() == 0).await;
-    assert!(hanging.taken() <= 64, "told {} times", hanging.taken());
+    }
+    assert_eq!(waiting(&app).await, 40);
+    let receiver = away.listens().await;
+    let listens = Mock::given(method("POST")).and(path("/logout"));
+    listens.respond_with(ResponseTemplate::new(200)).mount(&receiver).await;
+    let all = told_while(&receiver, 40, || app.advance(Duration::from_secs(61))).await;
+    let sessions: HashSet<_> = all.iter().map(|claims| claims["sid"].as_str().unwrap()).collect();
+    assert_eq!(sessions.len(), 40);
+}
+
+async fn what_waits_for_a_client_that_answers_nothing_for_hours_is_given_up(store: Store) {
+    let away = ClosingServer::start();
+    let app = start(TestApp::on(store).file(&listening_at(&away.url()))).await;
+    note(&app, &["wiki"], 40).await;
+    until("it was tried", async || away.closed() > 0).await;
+    until("it is given up", async || {
+        app.advance(Duration::from_secs(30 * 60));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        waiting(&app).await == 0
+    })
+    .await;
+    assert!(away.closed() < 40, "tried {} times", away.closed());
 }

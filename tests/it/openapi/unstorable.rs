@@ -38,7 +38,7 @@ fn sample(name: &str) -> Value {
 }
 
 /// A body that fits, without what may be left out unless it is text.
-fn body(document: &Value, schema: &Value, name: &str) -> Value {
+pub fn body(document: &Value, schema: &Value, name: &str) -> Value {
     let schema = resolved(document, schema);
     if let Some(choices) = schema["oneOf"].as_array() {
         let choice = choices.iter().find(|choice| choice["type"] != "null").unwrap();
@@ -89,7 +89,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// The path once for each place in it, with `odd` there; and once as it is.
-fn paths(path: &str, odd: &str) -> Vec<String> {
+pub fn paths(path: &str, odd: &str) -> Vec<String> {
     let names: Vec<&str> = path.split('{').skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
     let filled = |spoilt: Option<&str>| {
         names.iter().fold(path.to_owned(), |path, name| {
@@ -194,7 +194,7 @@ impl Asker {
     }
 }
 
-async fn start() -> Arc<TestApp> {
+pub async fn start() -> Arc<TestApp> {
     let limits: Vec<_> = gatehouse::config::LimitName::ALL.iter().map(|name| name.as_str()).collect();
     let custom = "[limits.custom.reply]\nrules = [{ max = 1000000, window = '1h' }]\n";
     let setup = oidc::on(Store::Redis).file_more(custom).without(&limits).at_localhost();

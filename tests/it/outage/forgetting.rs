@@ -11,6 +11,7 @@ use crate::support::process::Home;
 use crate::support::redis::RedisServer;
 use crate::support::redis_group::RedisCluster;
 use crate::support::setup::Setup;
+use crate::support::until;
 use crate::throttle::rig::{limit, limiter, sliding};
 
 const WRONG: &str = "a wrong password";
@@ -122,6 +123,10 @@ async fn a_clock_of_redis_that_runs_two_hours_ahead_for_a_moment_buys_no_guesses
     let (clock, right) = (app.clock_of_redis(), app.clock_of_redis().now());
     clock.advance(2 * HOUR);
     assert_eq!(compared(&app, 20).await, 0, "while it is ahead");
+    until("it is told", async || {
+        app.client().get("/readyz").await.body["store_clock_ahead"].as_u64() >= Some(7_100)
+    })
+    .await;
     clock.set(right.plus(Duration::from_secs(3)));
     assert_eq!(compared(&app, 20).await, 0, "afterwards");
     let normal = async {
@@ -131,6 +136,7 @@ async fn a_clock_of_redis_that_runs_two_hours_ahead_for_a_moment_buys_no_guesses
     };
     tokio::time::timeout(Duration::from_secs(60), normal).await.expect("Redis decides again");
     assert_eq!(compared(&app, 20).await, 0, "the windows are rebuilt");
+    assert!(app.client().get("/readyz").await.body.get("store_clock_ahead").is_none());
 }
 
 #[tokio::test]

@@ -422,10 +422,9 @@ async fn limits_that_share_a_log_count_each_others_hits_and_drop_none(rig: &impl
     assert_eq!(rig.members(bucket(&small)), 20, "and it keeps no more than that");
 }
 
-/// Every step over these buckets, by the limiter and by its store.
+/// Every step over these buckets.
 async fn errors<R: Rig>(rig: &R, buckets: &[Bucket<'_>]) -> Vec<StoreError> {
-    let (limiter, id, keeps) = (rig.limiter(), fresh_id(), vec![HoldOutcome::Keep; buckets.len()]);
-    let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: false, complete: None };
+    let (limiter, id) = (rig.limiter(), fresh_id());
     vec![
         limiter.reserve(buckets, false).await.unwrap_err(),
         limiter.reserve_or_nothing(buckets, false).await.unwrap_err(),
@@ -434,9 +433,6 @@ async fn errors<R: Rig>(rig: &R, buckets: &[Bucket<'_>]) -> Vec<StoreError> {
         limiter.peek_all(buckets).await.unwrap_err(),
         limiter.refund(buckets, id).await.unwrap_err(),
         limiter.keep(buckets, id).await.unwrap_err(),
-        rig.store().reserve(&ask).await.unwrap_err(),
-        rig.store().settle(buckets, id, &keeps, true).await.unwrap_err(),
-        rig.store().peek(buckets).await.unwrap_err(),
     ]
 }
 

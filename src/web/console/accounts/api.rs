@@ -256,11 +256,11 @@ pub async fn show(
     ])))
 )]
 pub async fn act(
-    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    permitted: Permitted<ChangeAccounts>,
     path: Path<(String, String)>,
     body: UnreadBody<AccountChangeRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let reason = body.read().await?.reason;
+    let (admin, AccountChangeRequest { reason }) = permitted.read(body).await?;
     let (id, act) = path.into_inner();
     let act: AccountAct = act.parse().map_err(|_| Problem::NotFound)?;
     let reason = given(&reason)?;
@@ -333,11 +333,11 @@ pub async fn groups(
     extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
 )]
 pub async fn set_groups(
-    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    permitted: Permitted<ChangeAccounts>,
     id: Path<String>,
     body: UnreadBody<GroupsChangeRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let GroupsChangeRequest { groups, reason } = body.read().await?;
+    let (admin, GroupsChangeRequest { groups, reason }) = permitted.read(body).await?;
     let reason = given(&reason)?;
     let groups = Groups::parse(groups.iter().map(String::as_str));
     let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
@@ -363,11 +363,11 @@ pub async fn set_groups(
     extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
 )]
 pub async fn set_profile(
-    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    permitted: Permitted<ChangeAccounts>,
     id: Path<String>,
     body: UnreadBody<ProfileRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let ProfileRequest { email, email_verified, name } = body.read().await?;
+    let (admin, ProfileRequest { email, email_verified, name }) = permitted.read(body).await?;
     let profile = Profile::parse(email.as_deref(), email_verified.unwrap_or_default(), name.as_deref());
     let profile = profile.map_err(|error| Problem::wrong(error.field(), format!("It {error}.")))?;
     let account = found(&admin.services, &id).await?;

@@ -250,11 +250,11 @@ pub struct RollbackRequest {
     ])))
 )]
 pub async fn api_rollback(
-    Permitted { admin, .. }: Permitted<SaveLimits>,
+    permitted: Permitted<SaveLimits>,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
 ) -> Result<HttpResponse, Problem> {
-    let back = back.read().await?;
+    let (admin, back) = permitted.read(back).await?;
     let seen = if_match(&request, &admin)?;
     let reason = checked_reason(&back.reason)?;
     save_response(roll_back(&admin, &back.change, &seen, reason).await)

@@ -237,10 +237,10 @@ pub struct PreviewRequest {
     extensions(("x-problems" = json!([ADMIN, SCOPED, "csrf", BODY])))
 )]
 pub async fn api_preview(
-    Permitted { admin, .. }: Permitted<TryLimits>,
+    permitted: Permitted<TryLimits>,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
 ) -> Result<HttpResponse, Problem> {
-    let PreviewRequest { limits: json, toml, span } = wanted.read().await?;
+    let (admin, PreviewRequest { limits: json, toml, span }) = permitted.read(wanted).await?;
     let body = SentDraft { part: &LIMITS, json, toml }.body()?;
     let span = span.as_deref().map_or(Ok(DAY), humantime::parse_duration);
     let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;

@@ -157,11 +157,12 @@ pub async fn show(
     extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
 )]
 pub async fn clear(
-    Permitted { admin, .. }: Permitted<ClearSubjects>,
+    permitted: Permitted<ClearSubjects>,
     path: Path<(String, String)>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
 ) -> Result<HttpResponse, Problem> {
+    let admin = permitted.judge_again().await?;
     let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query.reason, body)?;
@@ -191,11 +192,12 @@ pub async fn clear(
     extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
 )]
 pub async fn enable_password(
-    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    permitted: Permitted<ChangeAccounts>,
     path: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,
 ) -> Result<HttpResponse, Problem> {
+    let admin = permitted.judge_again().await?;
     let (live, lookup) = (admin.services.live.snapshot(), &admin.services.lookup);
     let subject = read_as((ScopeKind::Pages, ValueKind::Login), &path, &live).ok_or(Problem::NotFound)?;
     let reason = reason(&query.reason, body)?;
